@@ -54,7 +54,7 @@ static void peer_wanted(rs_agent *agent, rs_peer peer) {
 }
 
 static void stream_moved(rs_agent *agent, rs_xfer xfer) {
-    const rs_transfer *transfer = rs_transfers_find(&agent->transfers, xfer);
+    const rs_transfer_entry *transfer = rs_transfers_find(&agent->transfers, xfer);
     if (transfer && transfer->source)
         rs_stream_source_moved(transfer->source);
     if (transfer && transfer->sink)
@@ -94,7 +94,7 @@ static void handle_event(rs_agent *agent, const rs_event *event) {
         stream_moved(agent, event->xfer);
         break;
     case RS_EV_LOG: {
-        const rs_transfer *transfer = rs_transfers_find(&agent->transfers, event->xfer);
+        const rs_transfer_entry *transfer = rs_transfers_find(&agent->transfers, event->xfer);
         rs_log(RS_LOG_INFO, "core", "object=%s %s", transfer ? rs_id_text(&transfer->id) : "-", event->cause);
         break;
     }
@@ -102,7 +102,7 @@ static void handle_event(rs_agent *agent, const rs_event *event) {
 }
 
 /* Where bytes lie that the core sends, a fragment at most of a stream; NULL: they are gone. */
-static const uint8_t *payload_of(const rs_transfer *transfer, uint64_t offset) {
+static const uint8_t *payload_of(const rs_transfer_entry *transfer, uint64_t offset) {
     if (transfer->source)
         return rs_stream_source_at(transfer->source, offset);
     if (transfer->sink)
@@ -113,7 +113,7 @@ static const uint8_t *payload_of(const rs_transfer *transfer, uint64_t offset) {
 static void send_message(rs_agent *agent, const rs_packet_out *out) {
     rs_connection_payload payload = {0};
     if (out->payload_length > 0) {
-        rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
+        rs_transfer_entry *transfer = rs_transfers_find(&agent->transfers, out->xfer);
         const uint8_t *at = transfer ? payload_of(transfer, out->payload_offset) : NULL;
         if (!at)
             return;
@@ -130,13 +130,13 @@ static void send_message(rs_agent *agent, const rs_packet_out *out) {
 
 static void unreadable(void *context, rs_xfer xfer) {
     rs_agent *agent = context;
-    rs_transfer *transfer = rs_transfers_find(&agent->transfers, xfer);
+    rs_transfer_entry *transfer = rs_transfers_find(&agent->transfers, xfer);
     if (transfer && transfer->sending)
         rs_sending_cancel(agent, transfer, "the object's file became shorter while it was being sent");
 }
 
 static void send_data(rs_agent *agent, const rs_packet_out *out) {
-    rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
+    rs_transfer_entry *transfer = rs_transfers_find(&agent->transfers, out->xfer);
     const uint8_t *payload = transfer && out->payload_length ? payload_of(transfer, out->payload_offset) : NULL;
     if (!transfer || (out->payload_length > 0 && !payload))
         return;
@@ -155,8 +155,8 @@ static void send_data(rs_agent *agent, const rs_packet_out *out) {
 }
 
 static void send_to_peer(rs_agent *agent, const rs_packet_out *out) {
-    const rs_transfer *transfer = rs_transfers_find(&agent->transfers, out->xfer);
-    rs_transfer *of = rs_transfers_find(&agent->transfers, out->xfer);
+    const rs_transfer_entry *transfer = rs_transfers_find(&agent->transfers, out->xfer);
+    rs_transfer_entry *of = rs_transfers_find(&agent->transfers, out->xfer);
     const uint8_t *payload = transfer && out->payload_length ? payload_of(transfer, out->payload_offset) : NULL;
     if (of && of->sending)
         rs_sending_count(of, out->payload_length);
@@ -238,7 +238,7 @@ static void look_for_pause(rs_agent *agent) {
         return;
     agent->held_until = now + CHECK_BOUND;
     rs_node_hold(agent->node, now, true);
-    rs_link_confirm(agent->link, now);
+    rs_manager_confirm(agent->link, now);
 }
 
 static rs_time next_deadline(const rs_agent *agent) {
@@ -264,7 +264,7 @@ static rs_time next_deadline(const rs_agent *agent) {
         deadline = earlier(deadline, rs_metrics_server_deadline(agent->metrics));
     if (agent->lan)
         deadline = earlier(deadline, rs_lan_deadline(agent->lan));
-    return agent->link ? earlier(deadline, rs_link_deadline(agent->link)) : deadline;
+    return agent->link ? earlier(deadline, rs_manager_deadline(agent->link)) : deadline;
 }
 
 static void timeouts(rs_agent *agent) {
@@ -273,8 +273,8 @@ static void timeouts(rs_agent *agent) {
         agent->prepare_at = now + PREPARE_IDLE;
     rs_data_timeout(agent->data);
     rs_control_timeout(agent->control);
-    if (agent->link && now >= rs_link_deadline(agent->link))
-        rs_link_timeout(agent->link, now);
+    if (agent->link && now >= rs_manager_deadline(agent->link))
+        rs_manager_timeout(agent->link, now);
     if (now >= agent->held_until)
         on_checked(agent);
     if (now >= rs_deadline(agent->node))
@@ -325,9 +325,9 @@ static void stop(rs_agent *agent) {
     char cause[160];
     snprintf(cause, sizeof cause, "the agent of %.100s is ending", agent->options.server);
     rs_log(RS_LOG_INFO, "agent", "ending transfers=%u", agent->transfers.count);
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         rs_sending_cancel(agent, t, cause);
-    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next)
         rs_receiving_cancel(agent, t, cause);
     do
         rs_agent_pump(agent);
@@ -368,10 +368,10 @@ static void on_link_ready(void *context, uint32_t events) {
     rs_agent *agent = context;
     unsigned ready = 0;
     if (events & (EPOLLIN | EPOLLERR | EPOLLHUP))
-        ready |= RS_LINK_READ;
+        ready |= RS_MANAGER_READ;
     if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
-        ready |= RS_LINK_WRITE;
-    rs_link_on_ready(agent->link, rs_agent_now(agent), ready);
+        ready |= RS_MANAGER_WRITE;
+    rs_manager_on_ready(agent->link, rs_agent_now(agent), ready);
 }
 
 static void on_peer_up(void *context, rs_peer peer) {
@@ -402,12 +402,12 @@ static void on_waited(void *context, rs_group group, rs_time time) {
     rs_receive_waited(agent->node, group, time);
 }
 
-static void on_probe(void *context, const rs_link_probe *order) {
+static void on_probe(void *context, const rs_manager_probe *order) {
     rs_agent *agent = context;
     rs_probes_order(agent->probes, order);
 }
 
-static void on_probe_report(void *context, rs_link_probe_report *report) {
+static void on_probe_report(void *context, rs_manager_probe_report *report) {
     rs_agent *agent = context;
     report->software = RS_VERSION;
     report->interface = agent->options.interface;
@@ -419,7 +419,7 @@ static void on_probe_report(void *context, rs_link_probe_report *report) {
     rs_log(RS_LOG_INFO, "probe", "id=%s phase=%s cause=%s", rs_quote(report->id), report->phase,
            rs_quote(report->cause));
     if (agent->link)
-        rs_link_probe_report_send(agent->link, rs_agent_now(agent), report);
+        rs_manager_probe_report_send(agent->link, rs_agent_now(agent), report);
 }
 
 static bool on_datagrams(void *context) {
@@ -696,7 +696,7 @@ static bool start_lan(rs_agent *agent, uint64_t seed) {
         rs_log(RS_LOG_ERROR, "lan", "--manager and --standalone exclude each other: paths are asked of one of them");
         return false;
     }
-    rs_link_callbacks callbacks;
+    rs_manager_callbacks callbacks;
     rs_paths_link_callbacks(agent, &callbacks);
     const rs_lan_options options = {.loop = agent->loop,
                                     .data = agent->data,
@@ -727,18 +727,18 @@ static bool start_link(rs_agent *agent) {
             "send");
         return true;
     }
-    rs_link_options options = {.manager_address = rs_address_text(agent->options.manager_address, address),
-                               .manager_port = agent->options.manager_port,
-                               .server = agent->options.server,
-                               .boot_id = agent->boot,
-                               .control_port = agent->options.control_port,
-                               .software = RS_VERSION,
-                               .tls = agent->options.manager_tls,
-                               .token = agent->options.token[0] ? agent->options.token : NULL,
-                               .wants_light = agent->options.start_policy == RS_START_ON_SWITCHES};
+    rs_manager_options options = {.manager_address = rs_address_text(agent->options.manager_address, address),
+                                  .manager_port = agent->options.manager_port,
+                                  .server = agent->options.server,
+                                  .boot_id = agent->boot,
+                                  .control_port = agent->options.control_port,
+                                  .software = RS_VERSION,
+                                  .tls = agent->options.manager_tls,
+                                  .token = agent->options.token[0] ? agent->options.token : NULL,
+                                  .wants_light = agent->options.start_policy == RS_START_ON_SWITCHES};
     memcpy(options.standbys, agent->options.standbys, sizeof options.standbys);
     options.standby_count = agent->options.standby_count;
-    rs_link_callbacks callbacks;
+    rs_manager_callbacks callbacks;
     rs_paths_link_callbacks(agent, &callbacks);
     callbacks.on_state = on_manager_state;
     callbacks.on_silent = on_manager_silent;
@@ -756,12 +756,12 @@ static bool start_link(rs_agent *agent) {
         return false;
     }
     agent->link_watch = (rs_watch){.ready = on_link_ready, .context = agent};
-    agent->link = rs_link_new(&options, &callbacks, words, sizeof words);
+    agent->link = rs_manager_new(&options, &callbacks, words, sizeof words);
     if (!agent->link) {
         rs_log(RS_LOG_ERROR, "manager", "%s", words);
         return false;
     }
-    rs_link_start(agent->link, rs_loop_refresh(agent->loop));
+    rs_manager_start(agent->link, rs_loop_refresh(agent->loop));
     return true;
 }
 
@@ -809,7 +809,7 @@ void rs_agent_free(rs_agent *agent) {
     rs_probes_free(agent->probes);
     rs_lan_free(agent->lan);
     if (agent->link)
-        rs_link_free(agent->link);
+        rs_manager_free(agent->link);
     if (agent->api) {
         rs_loop_unwatch(agent->loop, &agent->api_watch);
         rs_api_server_free(agent->api);

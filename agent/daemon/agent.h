@@ -18,7 +18,7 @@
 #include "daemon/lan/lan.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
-#include "daemon/manager/link.h"
+#include "daemon/manager/client.h"
 #include "daemon/metrics/server.h"
 #include "daemon/options.h"
 #include "daemon/pieces/serve.h"
@@ -41,8 +41,8 @@ typedef struct rs_agent {
     rs_data *data;
     rs_repairs *repairs; /* received */
     rs_api_server *api;
-    rs_link *link; /* NULL without a manager */
-    rs_lan *lan;   /* which paths are asked of instead (--standalone); NULL = none */
+    rs_manager_client *link; /* NULL without a manager */
+    rs_lan *lan;             /* which paths are asked of instead (--standalone); NULL = none */
     rs_overlay *overlay;
     rs_groups *groups;
     rs_probes *probes;

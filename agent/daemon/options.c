@@ -72,13 +72,13 @@ static bool take_manager(rs_options *o, const char *text, char *error) {
         if (length >= sizeof one || !rs_parse_endpoint(one, &address, &port))
             return wrong(error,
                          "an IPv4 address and a port are needed, for example 10.255.0.1:9090; more after commas");
-        if (count > RS_LINK_STANDBYS_MAX)
+        if (count > RS_MANAGER_STANDBYS_MAX)
             return wrong(error, "there are four managers at most");
         if (count == 0) {
             o->manager_address = address;
             o->manager_port = port;
         } else {
-            o->standbys[count - 1] = (rs_link_endpoint){address, port};
+            o->standbys[count - 1] = (rs_manager_endpoint){address, port};
             o->standby_count = count;
         }
         if (!text[length])
@@ -99,7 +99,7 @@ static bool take_token_file(rs_options *o, const char *text, char *error) {
            wrong(error, "a file is needed whose first line is a token of 16 to 253 characters");
 }
 
-/* Certificate, key, CA; rs_link_new reads them. */
+/* Certificate, key, CA; rs_manager_new reads them. */
 static bool take_manager_tls(rs_options *o, const char *text, char *error) {
     rs_tls_files *files = &o->manager_tls;
     if (files->authority)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "core/transfer/node.h"
-#include "daemon/manager/link.h"
+#include "daemon/manager/client.h"
 #include "rostrum_version.h" /* made from VERSION */
 
 #define RS_LAN_ASKED_MAX 256u
@@ -19,7 +19,7 @@ typedef struct {
     int64_t fetch_rate_bps;   /* that they get, all together; 0 = no bound */
     uint32_t manager_address; /* host order; 0 = no manager */
     uint16_t manager_port;
-    rs_link_endpoint standbys[RS_LINK_STANDBYS_MAX]; /* further managers, one of which may lead */
+    rs_manager_endpoint standbys[RS_MANAGER_STANDBYS_MAX]; /* further managers, one of which may lead */
     uint32_t standby_count;
     bool standalone, standalone_receives; /* it needs no manager; others' sends to anybody come here too */
     uint32_t lan_peers[RS_LAN_ASKED_MAX]; /* agents to ask for by unicast, host order */

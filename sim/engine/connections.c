@@ -54,7 +54,7 @@ static bool answers(const sim *s, uint32_t node) {
 }
 
 void connection_open(sim *s, uint32_t from, uint32_t to) {
-    thing_put(s, s->now + (answers(s, to) ? CONNECT_NS : REFUSED_NS), THING_CONNECT, from, to, NULL);
+    event_put(s, s->now + (answers(s, to) ? CONNECT_NS : REFUSED_NS), EVENT_CONNECT, from, to, NULL);
 }
 
 /* The answer to a connection attempt. */
@@ -143,5 +143,5 @@ void connection_lost(sim *s, packet *p) {
         return;
     }
     s->stats.control_again++;
-    thing_put(s, s->now + AGAIN_NS, THING_AGAIN, p->from, p->to, p);
+    event_put(s, s->now + AGAIN_NS, EVENT_AGAIN, p->from, p->to, p);
 }

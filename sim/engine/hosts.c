@@ -45,7 +45,7 @@ void engine_note(sim_engine *engine, sim_note_kind kind, uint32_t peer, uint32_t
 }
 
 void engine_later(sim_engine *engine, rs_time at, uint32_t what) {
-    thing_put(engine->sim, at, THING_ENGINE, engine->node, what, NULL);
+    event_put(engine->sim, at, EVENT_ENGINE, engine->node, what, NULL);
 }
 
 void engine_connect(sim_engine *engine, rs_peer peer) {

@@ -36,14 +36,14 @@ void sim_free(sim *s) {
         free(s->connections[i]);
     }
     forwardings_free(s);
-    for (uint32_t i = 0; i < s->thing_count; i++)
-        if (s->things[i].packet)
-            packet_drop(s, s->things[i].packet);
+    for (uint32_t i = 0; i < s->event_count; i++)
+        if (s->events_due[i].packet)
+            packet_drop(s, s->events_due[i].packet);
     packets_free(s);
     sim_trace(s, NULL);
     calendar_free(&s->calendar);
     free(s->connections);
-    free(s->things);
+    free(s->events_due);
     free(s->flows);
     free(s->links);
     free(s->hosts);
@@ -241,7 +241,7 @@ uint32_t sim_add_flow(sim *s, uint32_t from, uint32_t to, int64_t rate_bps, uint
                                      .gap_ns = rs_wire_time(packet_bytes, rate_bps),
                                      .wire_bytes = packet_bytes,
                                      .stop = stop};
-    thing_put(s, start, THING_FLOW, s->flow_count, 0, NULL);
+    event_put(s, start, EVENT_FLOW, s->flow_count, 0, NULL);
     return s->flow_count++;
 }
 
@@ -266,7 +266,7 @@ uint32_t sim_send(sim *s, uint32_t node, uint64_t object, uint64_t size, const u
 /* The next thing that happens; false if that is later than `until` or nothing is left. */
 static bool step(sim *s, int64_t until) {
     uint32_t source = 0;
-    rs_time other = s->thing_count ? s->things[0].at : RS_NEVER;
+    rs_time other = s->event_count ? s->events_due[0].at : RS_NEVER;
     rs_time next = calendar_first(&s->calendar, other < until ? other : until, &source);
     rs_time at = next < other ? next : other;
     if (at == RS_NEVER || at > until)
@@ -276,7 +276,7 @@ static bool step(sim *s, int64_t until) {
     s->stats.events++;
     links_fetch(s);
     if (other <= next)
-        thing_due(s);
+        event_due(s);
     else if (source % 2)
         host_due(s, &s->hosts[source / 2]);
     else

@@ -138,16 +138,16 @@ typedef struct {
     rs_time next, stop;
 } flow;
 
-typedef enum { THING_ENGINE, THING_CONNECT, THING_AGAIN, THING_FLOW } thing_kind;
+typedef enum { EVENT_ENGINE, EVENT_CONNECT, EVENT_AGAIN, EVENT_FLOW } event_kind;
 
 /* What happens at a time and belongs to no link and no host's clock. */
 typedef struct {
     rs_time at;
     uint64_t order;
-    thing_kind kind;
+    event_kind kind;
     uint32_t a, b;
     packet *packet;
-} thing;
+} sim_event;
 
 struct sim {
     rs_time now;
@@ -165,9 +165,9 @@ struct sim {
     flow *flows;
     uint32_t flow_count, flow_capacity;
 
-    calendar calendar; /* links, then hosts: see source_of_link, source_of_host */
-    thing *things;     /* heap */
-    uint32_t thing_count, thing_capacity;
+    calendar calendar;     /* links, then hosts: see source_of_link, source_of_host */
+    sim_event *events_due; /* heap */
+    uint32_t event_count, event_capacity;
 
     connection **connections; /* open hash */
     uint32_t connection_count, connection_slots;
@@ -243,9 +243,9 @@ void host_due(sim *s, host *h);
 void host_pump(sim *s, host *h);
 void host_later(sim *s, host *h, uint32_t what);
 
-/* things.c */
-void thing_put(sim *s, rs_time at, thing_kind kind, uint32_t a, uint32_t b, packet *p);
-void thing_due(sim *s);
+/* event_heap.c */
+void event_put(sim *s, rs_time at, event_kind kind, uint32_t a, uint32_t b, packet *p);
+void event_due(sim *s);
 
 static inline uint32_t source_of_link(uint32_t index) {
     return index * 2;

@@ -110,7 +110,7 @@ enum { RS_OPEN_NO_PATH = 0 };
 /* In PTCH_REQ: the range lies in the ring of the whole object, [0, number of fragments). */
 #define RS_SESSION_OBJECT UINT32_MAX
 /* In OPEN to one receiver: it leaves the data channel for good, its session is the whole object by patches. */
-#define RS_SESSION_APART (UINT32_MAX - 1)
+#define RS_SESSION_DEMOTED (UINT32_MAX - 1)
 
 typedef struct {
     uint16_t length;

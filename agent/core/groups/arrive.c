@@ -52,7 +52,7 @@ void rs_gm_arrive(rs_messages *node, rs_time now, rs_gm_stream *stream, const rs
         rs_time late_us = (now - missing->discovered) / 1000;
         record->late_us = late_us < UINT32_MAX ? (uint32_t)late_us : UINT32_MAX;
         count_recovery(node, via);
-        rs_gm_ask_came(node, now, missing, via);
+        rs_gm_nak_answered(node, now, missing, via);
         const rs_group_engine *engine = stream->group->engine;
         if (engine->found)
             engine->found(rs_gm_engine_own(node, engine), missing, datagram + RS_GM_HEADER, length - RS_GM_HEADER);

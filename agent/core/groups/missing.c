@@ -37,7 +37,7 @@ bool rs_gm_missing_new(rs_messages *node, rs_time now, rs_gm_stream *stream, uin
     *rs_gm_slot_of(stream, sn) = (uint64_t)(missing - node->missing) << 2 | RS_GM_MISSING;
     const rs_gm_group *group = stream->group;
     if (group->policy.naks)
-        rs_gm_ask_later(node, now, missing);
+        rs_gm_nak_schedule(node, now, missing);
     rs_list_append(&node->missing_order, &missing->order);
     if (group->policy.give_up != RS_NEVER)
         rs_timer_set(&node->dooms, &missing->doom, now + group->policy.give_up);
@@ -83,7 +83,7 @@ void rs_gm_missing_timeout(rs_messages *node, rs_time now) {
         if (stream->group->order == RS_ORDER_FIFO)
             rs_gm_deliver_run(node, now, stream);
     }
-    rs_gm_ask_timeout(node, now);
+    rs_gm_nak_timeout(node, now);
 }
 
 rs_time rs_gm_missing_deadline(const rs_messages *node) {

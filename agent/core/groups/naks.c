@@ -63,15 +63,15 @@ static void look_at_pace(rs_messages *node, rs_time now) {
     pace->packets = node->stats.data_received;
 }
 
-/* What arrives takes so long to fill that part of a ring; at least RS_GM_ASK_LEAST. */
+/* What arrives takes so long to fill that part of a ring; at least RS_GM_NAK_LEAST. */
 static rs_time ring_time(const rs_messages *node, uint32_t part) {
     if (node->pace.bytes_per_ms == 0)
         return RS_NEVER;
     rs_time time = (rs_time)(node->in.size / part / node->pace.bytes_per_ms) * MS;
-    return time > RS_GM_ASK_LEAST ? time : RS_GM_ASK_LEAST;
+    return time > RS_GM_NAK_LEAST ? time : RS_GM_NAK_LEAST;
 }
 
-/* After so long the engine brings a packet no more. At least RS_GM_ASK_LEAST. */
+/* After so long the engine brings a packet no more. At least RS_GM_NAK_LEAST. */
 static rs_time hope_time(rs_gm_group *group, rs_time now) {
     uint64_t came = group->passed - group->pace.passed;
     if (now - group->pace.at >= PACE_WINDOW) {
@@ -83,7 +83,7 @@ static rs_time hope_time(rs_gm_group *group, rs_time now) {
     if (packets == 0 || group->pace.each == 0 || group->pace.each > S)
         return RS_NEVER;
     rs_time time = (rs_time)packets * group->pace.each;
-    return time > RS_GM_ASK_LEAST ? time : RS_GM_ASK_LEAST;
+    return time > RS_GM_NAK_LEAST ? time : RS_GM_NAK_LEAST;
 }
 
 /* Repairs that are to come have come by then, nearly all. */
@@ -103,7 +103,7 @@ static rs_time round_wait(const rs_messages *node, uint32_t round) {
     rs_time wait = node->config.nak_retry, most = ring_time(node, RING_AGAIN);
     most = most < WAIT_MOST ? most : WAIT_MOST;
     if (node->answer.smoothed)
-        wait = between(RS_GM_ASK_LEAST, rs_rtt_late(&node->answer, 0), WAIT_MOST);
+        wait = between(RS_GM_NAK_LEAST, rs_rtt_late(&node->answer, 0), WAIT_MOST);
     for (uint32_t i = 1; i < round && wait < most; i++)
         wait += wait / 2;
     return wait < most ? wait : most;
@@ -133,8 +133,8 @@ static void unanswered(rs_gm_budget *budget, uint64_t least) {
 /* It is the packet's turn, or will be at its new time. */
 static bool affordable(rs_messages *node, rs_time now, rs_gm_missing *missing) {
     rs_gm_budget *of_group = &missing->stream->group->asks;
-    if (missing->asking == RS_GM_ASK_RESERVED) {
-        missing->asking = RS_GM_ASK_LATER;
+    if (missing->asking == RS_GM_NAK_RESERVED) {
+        missing->asking = RS_GM_NAK_LATER;
         return true;
     }
     if (of_group->per_s == 0)
@@ -144,7 +144,7 @@ static bool affordable(rs_messages *node, rs_time now, rs_gm_missing *missing) {
     if (turn <= again) {
         take(node, of_group, now);
         take(node, &node->asks, now);
-        missing->asking = turn > now + GATHER ? RS_GM_ASK_RESERVED : RS_GM_ASK_LATER;
+        missing->asking = turn > now + GATHER ? RS_GM_NAK_RESERVED : RS_GM_NAK_LATER;
         again = turn;
     }
     if (turn <= now + GATHER)
@@ -246,7 +246,7 @@ static bool comes_with_another(const rs_messages *node, const rs_gm_missing *mis
 static void turn(naks *n, rs_time now, rs_gm_missing *missing) {
     rs_messages *node = n->node;
     if (missing->asking == RS_GM_ASKED) {
-        missing->asking = RS_GM_ASK_LATER;
+        missing->asking = RS_GM_NAK_LATER;
         unanswered(&missing->stream->group->asks, GROUP_LEAST);
         unanswered(&node->asks, NODE_LEAST);
     }
@@ -257,7 +257,7 @@ static void turn(naks *n, rs_time now, rs_gm_missing *missing) {
         ask_round(n, now, missing);
 }
 
-void rs_gm_ask_timeout(rs_messages *node, rs_time now) {
+void rs_gm_nak_timeout(rs_messages *node, rs_time now) {
     const rs_timer *first = rs_timers_first(&node->asking);
     if (!first || first->due > now)
         return;
@@ -271,15 +271,15 @@ void rs_gm_ask_timeout(rs_messages *node, rs_time now) {
         send_nak(&n, i);
 }
 
-void rs_gm_ask_later(rs_messages *node, rs_time now, rs_gm_missing *missing) {
+void rs_gm_nak_schedule(rs_messages *node, rs_time now, rs_gm_missing *missing) {
     look_at_pace(node, now);
     missing->rounds = 0;
-    missing->asking = RS_GM_ASK_LATER;
+    missing->asking = RS_GM_NAK_LATER;
     missing->put_off = false;
     rs_timer_set(&node->asking, &missing->ask, now + first_wait(node, now, missing->stream->group));
 }
 
-void rs_gm_ask_sooner(rs_messages *node, rs_time now, const rs_gm_stream *stream, uint64_t sn) {
+void rs_gm_nak_advance(rs_messages *node, rs_time now, const rs_gm_stream *stream, uint64_t sn) {
     rs_time wait = first_wait(node, now, stream->group) - node->config.heartbeat;
     sn = sn > stream->base ? sn : stream->base;
     if (sn <= stream->high && stream->high - sn >= stream->capacity) /* nothing is known of what is older */
@@ -294,7 +294,7 @@ void rs_gm_ask_sooner(rs_messages *node, rs_time now, const rs_gm_stream *stream
     }
 }
 
-void rs_gm_ask_came(rs_messages *node, rs_time now, const rs_gm_missing *missing, rs_messages_via via) {
+void rs_gm_nak_answered(rs_messages *node, rs_time now, const rs_gm_missing *missing, rs_messages_via via) {
     if (!missing->stream->group->policy.naks)
         return;
     if (via == RS_VIA_REPAIR && now > missing->discovered) {
@@ -323,7 +323,7 @@ static bool answered_just_now(rs_messages *node, rs_time now, const rs_gm_retran
     uint64_t mixed = rs_mix(again->at << 1 | again->own) ^ rs_mix(again->peer);
     rs_gm_answered *last = &node->answered[mixed & (RS_GM_ANSWERED - 1)];
     if (last->used && last->at == again->at && last->own == again->own && last->peer == again->peer &&
-        now - last->when < RS_GM_ASK_LEAST)
+        now - last->when < RS_GM_NAK_LEAST)
         return true;
     *last = (rs_gm_answered){again->at, now, again->peer, again->own, true};
     return false;

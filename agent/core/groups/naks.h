@@ -6,11 +6,11 @@
 
 bool rs_gm_naks_init(rs_messages *node);
 /* The packet was found missing just now. */
-void rs_gm_ask_later(rs_messages *node, rs_time now, rs_gm_missing *missing);
+void rs_gm_nak_schedule(rs_messages *node, rs_time now, rs_gm_missing *missing);
 /* What is missing of the stream from `sn` on was found so by a heartbeat: repairs had their time. */
-void rs_gm_ask_sooner(rs_messages *node, rs_time now, const rs_gm_stream *stream, uint64_t sn);
-void rs_gm_ask_came(rs_messages *node, rs_time now, const rs_gm_missing *missing, rs_messages_via via);
-void rs_gm_ask_timeout(rs_messages *node, rs_time now);
+void rs_gm_nak_advance(rs_messages *node, rs_time now, const rs_gm_stream *stream, uint64_t sn);
+void rs_gm_nak_answered(rs_messages *node, rs_time now, const rs_gm_missing *missing, rs_messages_via via);
+void rs_gm_nak_timeout(rs_messages *node, rs_time now);
 
 bool rs_gm_receive_nak(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);
 bool rs_gm_poll_retransmit(rs_messages *node, rs_messages_out *out);

@@ -173,7 +173,7 @@ static void hear_of(rs_messages *node, rs_time now, rs_gm_group *group, const rs
     uint64_t before = stream->high, base = stream->base;
     rs_gm_stream_reach(node, now, stream, id->sn, false);
     rs_gm_stream_settle_base(node, now, stream, id->sn, views);
-    rs_gm_ask_sooner(node, now, stream, stream->base < base ? stream->base : before + 1);
+    rs_gm_nak_advance(node, now, stream, stream->base < base ? stream->base : before + 1);
 }
 
 bool rs_gm_receive_state(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {

@@ -33,7 +33,7 @@
 #define RS_GM_NUMBERS 4096u      /* groups whose numbering is remembered when they are forgotten */
 #define RS_GM_DEPARTED_BOUND (32 * INT64_C(1000000000)) /* ... and so long they are asked how far they were */
 #define RS_GM_DEPARTED 1024u /* streams of senders that left their group, kept so that a return goes on with them */
-#define RS_GM_ASK_LEAST (4 * INT64_C(1000000)) /* a packet is not asked for again sooner, and not given again */
+#define RS_GM_NAK_LEAST (4 * INT64_C(1000000)) /* a packet is not asked for again sooner, and not given again */
 
 /* What a node knows of one packet of a stream: tag in the low bits, above it where it is. */
 typedef uint64_t rs_gm_slot;
@@ -161,10 +161,10 @@ struct rs_gm_group {
 
 /* How far the asking for a missing packet is. */
 typedef enum {
-    RS_GM_ASK_LATER,    /* Its time comes. */
-    RS_GM_ASK_RESERVED, /* Its turn is in the budgets already. */
+    RS_GM_NAK_LATER,    /* Its time comes. */
+    RS_GM_NAK_RESERVED, /* Its turn is in the budgets already. */
     RS_GM_ASKED         /* An answer is on its way, perhaps. */
-} rs_gm_asking;
+} rs_gm_nak_state;
 
 struct rs_gm_missing {
     rs_timer ask;         /* It is asked for (again) then, */
@@ -176,7 +176,7 @@ struct rs_gm_missing {
     rs_time discovered, asked;
     uint32_t next_free;
     uint16_t rounds; /* So many times it was asked for. */
-    rs_gm_asking asking;
+    rs_gm_nak_state asking;
     bool put_off; /* It was not asked for when its time came, for it comes with another one. */
 };
 

@@ -296,7 +296,7 @@ static uint32_t bits_of(const rs_rdcm_ring *ring, uint32_t i) {
 
 void rs_rdcm_say_all(rs_node *node, rs_rdcm *r, rs_ring_kind kind) {
     rs_rdcm_news *news = &r->news[kind];
-    news->unsaid = 0;
+    news->unacked = 0;
     news->due = RS_NEVER;
     news->expected = rs_rdcm_expected(r, kind);
     rs_rdcm_say(node, r, bits_of(&r->rings[kind], kind) | bits_of(&r->rings[kind + 2], kind + 2u));
@@ -402,7 +402,7 @@ static uint32_t every(const rs_node *node, const rs_rdcm *r) {
 
 static void gathered(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, bool at_once) {
     rs_rdcm_news *news = &r->news[kind];
-    if (at_once || news->unsaid >= every(node, r)) {
+    if (at_once || news->unacked >= every(node, r)) {
         rs_rdcm_say_all(node, r, kind);
     } else if (news->due == RS_NEVER) {
         news->due = now + rs_rdcm_options(node)->ack_delay;
@@ -412,7 +412,7 @@ static void gathered(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, 
 
 void rs_rdcm_news_of(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, uint64_t sn, bool at_once) {
     rs_rdcm_news *news = &r->news[kind];
-    news->unsaid++;
+    news->unacked++;
     if (sn < news->low)
         news->low = sn;
     gathered(node, now, r, kind, at_once);
@@ -471,10 +471,10 @@ static bool next_ack(rs_rdcm *r, rs_peer *to, rs_ack *ack) {
     uint32_t bit = r->say & (~r->say + 1);
     r->say &= ~bit;
     r->later &= ~bit;
-    if (bit == RS_RDCM_STRAY) {
+    if (bit == RS_RDCM_NOT_PREDECESSOR) {
         fill(r, RS_RING_LEAF, ack);
         ack->flags = RS_ACK_TO_PREDECESSOR | RS_ACK_LEFT;
-        *to = r->stray;
+        *to = r->not_predecessor;
         return *to != RS_NO_PEER;
     }
     int place = __builtin_ctz(bit), i = place < 2 * RS_RDCM_RINGS ? place / 2 : place - 8;

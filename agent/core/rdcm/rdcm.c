@@ -71,7 +71,7 @@ rs_rdcm *rs_rdcm_new(rs_node *node, rs_transfer *transfer) {
         r->rings[i] = (rs_rdcm_ring){.predecessor = RS_NO_PEER, .parent = RS_NO_PEER, .ready = true};
         r->rings[i].successor.peer = RS_NO_PEER;
     }
-    r->all.peer = r->stray = RS_NO_PEER;
+    r->all.peer = r->not_predecessor = RS_NO_PEER;
     r->news[0] = r->news[1] = (rs_rdcm_news){.low = UINT64_MAX, .due = RS_NEVER};
     r->ready_due = r->request_due = r->serve_until = r->start_due = r->view_due = r->probe_due = RS_NEVER;
     r->later_due = RS_NEVER;
@@ -188,7 +188,7 @@ static rs_rx_result data_packet(rs_node *node, rs_time now, rs_receiving *x, con
     return rs_rdcm_tree_packet(node, now, x, h);
 }
 
-static rs_rx_verdict message(rs_node *node, rs_time now, rs_link *link, const rs_message *m) {
+static rs_rx_verdict message(rs_node *node, rs_time now, rs_peer_session *link, const rs_message *m) {
     rs_transfer *t = link->transfer;
     if (t->sending)
         return rs_rdcm_message(node, now, (rs_sending *)t, RS_HOLDER(rs_recipient, link, link), m);
@@ -252,7 +252,7 @@ static void notify(rs_node *node, rs_time now, rs_transfer *t, const rs_news *ne
         rs_rdcm_advance(node, now, (rs_sending *)t);
         break;
     case RS_NEWS_REMOVED:
-        rs_rdcm_left(node, now, news->receiver);
+        rs_rdcm_on_receiver_removed(node, now, news->receiver);
         break;
     case RS_NEWS_GROWN:
         rs_rdcm_stream_grown(node, now, (rs_sending *)t);

@@ -136,8 +136,8 @@ static rs_rx_result on_repair(rs_node *node, rs_time now, rs_receiving *x, rs_pe
     uint64_t top = r->here.top;
     rs_rx_result result = {.verdict = RS_RX_OLD, .xfer = x->t.id};
     if (!is_predecessor(r, from)) { /* of an older ring, or of a newer one: it comes again if it is needed */
-        r->stray = from;
-        rs_rdcm_say(node, r, RS_RDCM_STRAY);
+        r->not_predecessor = from;
+        rs_rdcm_say(node, r, RS_RDCM_NOT_PREDECESSOR);
         return result;
     }
     if (x->state == RS_RX_RECEIVING)
@@ -201,7 +201,7 @@ static void on_child_ack(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_child *
     }
     rs_rdcm_set_settle(set);
     if (fresh) {
-        r->news[RS_RING_PROXY].unsaid += (uint32_t)(fresh < UINT32_MAX / 2 ? fresh - 1 : UINT32_MAX / 2);
+        r->news[RS_RING_PROXY].unacked += (uint32_t)(fresh < UINT32_MAX / 2 ? fresh - 1 : UINT32_MAX / 2);
         rs_rdcm_news_of(node, now, r, RS_RING_PROXY, low, false);
     } else {
         rs_rdcm_expected_moved(node, now, r, RS_RING_PROXY);
@@ -255,7 +255,7 @@ static bool is_served(const rs_rdcm *r) {
 static void maybe_served(rs_node *node, rs_time now, rs_receiving *x) {
     if (!is_served(x->t.own) && now < rs_rdcm_of(&x->t)->serve_until)
         return;
-    rs_receiver_end(node, now, x, true, RS_SAY_DATA_RCVD, "");
+    rs_receiver_end(node, now, x, true, RS_CONTROL_DATA_RCVD, "");
 }
 
 void rs_rdcm_receiver_finished(rs_node *node, rs_receiving *x) {
@@ -299,7 +299,8 @@ rs_rx_verdict rs_rdcm_open_again(rs_node *node, rs_time now, rs_receiving *x, co
         return x->t.engine->message(node, now, &x->link, m);
     }
     if (x->state != RS_RX_OFFERED)
-        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | (x->state == RS_RX_SERVING ? RS_SAY_DATA_RCVD : 0));
+        rs_control_set_pending(node, now, &x->link,
+                               RS_CONTROL_OPEN_ACK | (x->state == RS_RX_SERVING ? RS_CONTROL_DATA_RCVD : 0));
     return RS_RX_NONE;
 }
 
@@ -402,7 +403,7 @@ void rs_rdcm_request_look(rs_node *node, rs_time now, rs_receiving *x) {
     r->request_at = r->here.cum;
     r->request_top = due_top(x);
     r->request_runs = RUNS_MOST;
-    rs_say(node, now, &x->link, RS_SAY_PTCH_REQ);
+    rs_control_set_pending(node, now, &x->link, RS_CONTROL_PTCH_REQ);
 }
 
 static uint64_t first_here(const rs_rdcm_set *set, uint64_t from, uint64_t to, bool here) {
@@ -439,7 +440,7 @@ static bool requests_left(const rs_receiving *x) {
 
 bool rs_rdcm_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {
     (void)node, (void)now;
-    if (what != RS_SAY_PTCH_REQ || !next_request(x, m))
+    if (what != RS_CONTROL_PTCH_REQ || !next_request(x, m))
         return false;
     *more = requests_left(x);
     return true;

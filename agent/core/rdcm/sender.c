@@ -60,9 +60,9 @@ static bool may_start(rs_node *node, rs_time now, rs_sending *x) {
         return false;
     if (!r->has_view) {
         rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
-        rs_words(log.cause, sizeof log.cause,
-                 "no backup overlay from the manager in %lld ms: every receiver answers to the sender, who repairs",
-                 (long long)(rs_rdcm_options(node)->view_bound / RS_MS));
+        rs_format(log.cause, sizeof log.cause,
+                  "no backup overlay from the manager in %lld ms: every receiver answers to the sender, who repairs",
+                  (long long)(rs_rdcm_options(node)->view_bound / RS_MS));
         rs_emit(node, &log);
     }
     return true;
@@ -295,7 +295,7 @@ void rs_rdcm_find_limit(rs_sending *x) {
     r->expected = least < RS_RDCM_NO_LIMIT ? least : of_silent;
 }
 
-void rs_rdcm_left(rs_node *node, rs_time now, rs_recipient *from) {
+void rs_rdcm_on_receiver_removed(rs_node *node, rs_time now, rs_recipient *from) {
     rs_sending *x = (rs_sending *)from->link.transfer;
     if (!from->child || rs_is_active(from))
         return;
@@ -382,8 +382,8 @@ rs_rx_verdict rs_rdcm_message(rs_node *node, rs_time now, rs_sending *x, rs_reci
 
 static void give_up_the_tree(rs_node *node, rs_time now, rs_sending *x) {
     char words[RS_CAUSE_MAX];
-    rs_words(words, sizeof words, "no receiver acknowledged anything new in %lld ms",
-             (long long)((now - rs_rdcm_of(&x->t)->progress_at) / RS_MS));
+    rs_format(words, sizeof words, "no receiver acknowledged anything new in %lld ms",
+              (long long)((now - rs_rdcm_of(&x->t)->progress_at) / RS_MS));
     if (x->t.stream.on && x->t.stream.by_unicast)
         rs_sender_fail_all(node, now, x, words);
     else if (x->t.stream.on)

@@ -14,7 +14,7 @@ void rs_rdcm_sender_timeout(rs_node *node, rs_time now, rs_sending *x);
 /* Its overlay children; NULL: all receivers. False: memory is short, nothing has changed. */
 bool rs_rdcm_take_children(rs_node *node, rs_time now, rs_sending *x, const rs_peer *children, uint32_t count);
 void rs_rdcm_find_limit(rs_sending *x);
-void rs_rdcm_left(rs_node *node, rs_time now, rs_recipient *r); /* done or failed */
+void rs_rdcm_on_receiver_removed(rs_node *node, rs_time now, rs_recipient *r); /* done or failed */
 rs_time rs_rdcm_sender_due(const rs_node *node, const rs_sending *x);
 void rs_rdcm_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out);
 void rs_rdcm_stream_lost_path(rs_node *node, rs_time now, rs_sending *x);

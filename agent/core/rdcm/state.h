@@ -75,7 +75,7 @@ typedef struct {
 
 /* An acknowledgement being gathered, of the leaf or of the proxy rings. */
 typedef struct {
-    uint32_t unsaid;   /* packets */
+    uint32_t unacked;  /* packets */
     uint64_t low;      /* the lowest of them */
     uint64_t expected; /* said last */
     rs_time due;
@@ -96,7 +96,7 @@ typedef struct {
 
 /* What is to be said: for ring i bit 2 i to its predecessor, 2 i + 1 to its parent, RS_RDCM_READY << i to its
  * successor. */
-enum { RS_RDCM_READY = 1 << 8, RS_RDCM_STRAY = 1 << 12 };
+enum { RS_RDCM_READY = 1 << 8, RS_RDCM_NOT_PREDECESSOR = 1 << 12 };
 
 typedef struct rs_rdcm {
     struct rs_transfer *transfer;
@@ -104,7 +104,7 @@ typedef struct rs_rdcm {
     uint32_t say;      /* bits as above */
     uint32_t later;    /* of these, what need not be said before `later_due` */
     rs_time later_due;
-    rs_peer stray; /* it repaired though it is no predecessor: it learns that it need not */
+    rs_peer not_predecessor; /* it repaired though it is no predecessor: it learns that it need not */
 
     bool has_view;
     uint64_t version;

@@ -82,7 +82,7 @@ void rs_report_asked(rs_node *node, rs_time now, rs_receiving *x) {
     apart = apart < MARKS_APART_MOST ? apart : MARKS_APART_MOST;
     x->marks_apart += (apart - x->marks_apart) / 4;
     x->marked_at = now;
-    rs_say(node, now, &x->link, RS_SAY_RATE);
+    rs_control_set_pending(node, now, &x->link, RS_CONTROL_RATE);
 }
 
 /* A high-rate packet came in. The first one tells all the others that they share the NIC with one more. */
@@ -103,7 +103,7 @@ void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x) {
 void rs_report_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     x->report_due = RS_NEVER;
     if (x->state == RS_RX_RECEIVING && x->ring.lit && !x->ring.round_done)
-        rs_say(node, now, &x->link, RS_SAY_RATE);
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_RATE);
 }
 
 rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t drops) {
@@ -139,7 +139,7 @@ rs_time rs_reports_least(const rs_sending *x) {
 }
 
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now) {
-    return rs_is_active(r) && r->light == RS_LIGHT_LIT && !r->aside && r->link.peer->up &&
+    return rs_is_active(r) && r->light == RS_LIGHT_LIT && !r->on_trial && r->link.peer->up &&
            now - r->seen_at < RS_SILENT && !rs_tree_silent(x, r, now) &&
            r->seen_pos + 1 < r->start_pos + (x->end - x->first);
 }
@@ -205,28 +205,28 @@ static void find_least_share(rs_sending *x) {
     int64_t least = 0;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         const rs_recipient *r = rs_speaker(x, i);
-        if (rs_is_active(r) && r->member && !r->aside && r->light != RS_LIGHT_LEFT && r->share_bps &&
+        if (rs_is_active(r) && r->member && !r->on_trial && r->light != RS_LIGHT_DEMOTED && r->share_bps &&
             (least == 0 || r->share_bps < least))
             least = r->share_bps;
     }
     x->rate.share_bps = least / 100 * 99;
 }
 
-void rs_rate_anew(rs_node *node, rs_time now, rs_sending *x) {
+void rs_rate_recompute(rs_node *node, rs_time now, rs_sending *x) {
     find_least_share(x);
     find_slowest(x, now);
     rs_rate_apply(node, x);
-    rs_window_anew(node, now, x);
+    rs_window_recompute(node, now, x);
 }
 
 static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r) {
     rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
-    rs_words(event.cause, sizeof event.cause, "rate now %lld Mb/s: this receiver missed %llu of %llu packets%s%s",
-             (long long)(rs_rate_bps(&x->rate) / 1000000), (unsigned long long)r->rate.lost,
-             (unsigned long long)r->rate.expected, r->rate.dropped ? ", dropped at its socket" : "",
-             r->rate.watch.trial.before > 0 || r->rate.dropped
-                 ? ""
-                 : "; a lower rate does not lessen that, so it is not lowered");
+    rs_format(event.cause, sizeof event.cause, "rate now %lld Mb/s: this receiver missed %llu of %llu packets%s%s",
+              (long long)(rs_rate_bps(&x->rate) / 1000000), (unsigned long long)r->rate.lost,
+              (unsigned long long)r->rate.expected, r->rate.dropped ? ", dropped at its socket" : "",
+              r->rate.watch.trial.before > 0 || r->rate.dropped
+                  ? ""
+                  : "; a lower rate does not lessen that, so it is not lowered");
     rs_emit(node, &event);
 }
 
@@ -275,7 +275,7 @@ static void follow_model(rs_sending *x, rs_recipient *r, const rs_rate_sample *s
 }
 
 static void take_losses(rs_node *node, rs_sending *x, rs_recipient *r, const rs_rate_sample *sample) {
-    if (r->aside || rs_control_losses(&x->rate, &r->rate, sample) != RS_LOSS_CUT)
+    if (r->on_trial || rs_control_losses(&x->rate, &r->rate, sample) != RS_LOSS_CUT)
         return;          /* one that is aside loses for the others' sake */
     if (r->rate.dropped) /* others may use that socket, or it takes less than was said */
         r->room = rs_window_room(x, r) * 2 / 4 * 3 * (x->t.fragment_size + RS_DATA_HEADER);
@@ -342,7 +342,7 @@ static void take_sample(rs_node *node, rs_time now, rs_sending *x, rs_recipient 
 }
 
 rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
-    if (r->light == RS_LIGHT_LEFT)
+    if (r->light == RS_LIGHT_DEMOTED)
         return RS_RX_NONE;
     if (m->session > x->t.session)
         return RS_RX_BAD;

@@ -10,7 +10,7 @@
 
 /* Notes what is missing in [from, to) as due. Ranges may grow together in `to_ask`: what is asked for is cut out of
  * the bitmap again. */
-void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to) {
+void rs_request_repair(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to) {
     bool any = false;
     for (uint64_t at = from; at < to;) {
         uint64_t start = rs_seqset_next_absent(&x->present, &x->asked, at, to);
@@ -23,21 +23,21 @@ void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, 
     if (any && x->asks == RS_ASKS_MAPS)
         rs_map_soon(node, now, x);
     else if (any)
-        rs_ask_on(node, now, x);
+        rs_request_schedule(node, now, x);
 }
 
 /* Asks if something is due and there is not enough to do with what is asked for already. */
-void rs_ask_on(rs_node *node, rs_time now, rs_receiving *x) {
+void rs_request_schedule(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->to_ask.count == 0 || x->asked_runs >= ASKED_RUNS)
         return;
     if (rs_tree_asks(x))
-        rs_tree_ask(node, x);
-    else if (!(x->link.say & RS_SAY_PTCH_REQ))
-        rs_say(node, now, &x->link, RS_SAY_PTCH_REQ);
+        rs_tree_request(node, x);
+    else if (!(x->link.pending & RS_CONTROL_PTCH_REQ))
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_PTCH_REQ);
 }
 
 /* DATA_FNSD came. Asks for what is missing once no data packet came in for a while. */
-void rs_ask_tail(rs_node *node, rs_time now, rs_receiving *x) {
+void rs_request_tail(rs_node *node, rs_time now, rs_receiving *x) {
     rs_time quiet = x->data_at + TAIL_QUIET;
     x->tail_due = quiet < x->tail_last ? quiet : x->tail_last;
     if (now < x->tail_due) {
@@ -46,27 +46,27 @@ void rs_ask_tail(rs_node *node, rs_time now, rs_receiving *x) {
     }
     x->tail_due = RS_NEVER;
     x->active = false;
-    rs_ask_missing(node, now, x, 0, x->ring.end);
+    rs_request_repair(node, now, x, 0, x->ring.end);
 }
 
-void rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after, uint64_t before) {
+void rs_request_repair_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after, uint64_t before) {
     uint64_t from = rs_ring_next(&x->ring, after);
     if (after != before && from <= before) {
-        rs_ask_missing(node, now, x, from, before);
+        rs_request_repair(node, now, x, from, before);
     } else {
-        rs_ask_missing(node, now, x, from, x->ring.end);
-        rs_ask_missing(node, now, x, x->ring.first, before);
+        rs_request_repair(node, now, x, from, x->ring.end);
+        rs_request_repair(node, now, x, x->ring.first, before);
     }
 }
 
-void rs_ask_by(rs_node *node, rs_time now, rs_receiving *x, rs_asks how) {
+void rs_request_restart(rs_node *node, rs_time now, rs_receiving *x, rs_asks how) {
     x->asks = how;
     x->stats.lost -= x->asked.count; /* they are counted again when asked for again */
     rs_seqset_clear(&x->asked);
     x->asked_runs = 0;
     x->to_ask.count = 0;
     x->retry_due = x->map_due = RS_NEVER;
-    rs_unsay(node, now, &x->link, RS_SAY_PTCH_REQ | RS_SAY_PTCH_MAP);
+    rs_control_clear(node, now, &x->link, RS_CONTROL_PTCH_REQ | RS_CONTROL_PTCH_MAP);
 }
 
 uint32_t rs_due_ranges(const rs_receiving *x, rs_range out[3]) {
@@ -87,12 +87,12 @@ uint32_t rs_due_ranges(const rs_receiving *x, rs_range out[3]) {
     return 3;
 }
 
-void rs_ask_again(rs_node *node, rs_time now, rs_receiving *x) {
+void rs_request_repeat(rs_node *node, rs_time now, rs_receiving *x) {
     rs_range due[3];
-    rs_ask_by(node, now, x, x->asks);
+    rs_request_restart(node, now, x, x->asks);
     uint32_t count = rs_due_ranges(x, due);
     for (uint32_t i = 0; i < count; i++)
-        rs_ask_missing(node, now, x, due[i].from, due[i].to);
+        rs_request_repair(node, now, x, due[i].from, due[i].to);
 }
 
 static void mark_asked(rs_receiving *x, uint64_t from, uint64_t to) {
@@ -104,7 +104,7 @@ static void mark_asked(rs_receiving *x, uint64_t from, uint64_t to) {
 }
 
 /* A fragment that was asked for has come: runs end, or break in two. */
-void rs_asked_came(rs_receiving *x, uint64_t sn) {
+void rs_request_answered(rs_receiving *x, uint64_t sn) {
     if (!rs_seqset_remove(&x->asked, sn) || x->asks == RS_ASKS_MAPS)
         return;
     int neighbours = (sn > 0 && rs_seqset_has(&x->asked, sn - 1)) + rs_seqset_has(&x->asked, sn + 1);
@@ -151,7 +151,7 @@ bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m) {
     rs_range r, tail;
     if (x->asked_runs >= ASKED_RUNS || !first_due(x, &r))
         return false;
-    x->retry_due = now + rs_receiver_patience(x);
+    x->retry_due = now + rs_receiver_request_timeout(x);
     if (r.from == first && r.to < end && tail_due(x, &tail)) {
         rs_ranges_take(&x->to_ask, x->to_ask.count - 1);
         mark_asked(x, r.from, r.to);
@@ -180,7 +180,7 @@ uint32_t rs_next_ranges(rs_time now, rs_receiving *x, rs_range *out, uint32_t mo
         count++;
     }
     if (count)
-        x->retry_due = now + rs_tree_patience(x);
+        x->retry_due = now + rs_tree_request_timeout(x);
     return count;
 }
 
@@ -189,7 +189,7 @@ uint32_t rs_next_ranges(rs_time now, rs_receiving *x, rs_range *out, uint32_t mo
 rs_rx_result rs_republic_store(rs_receiving *x, uint64_t sn) {
     rs_rx_result result = rs_receiver_store(x, sn);
     if (result.verdict == RS_RX_STORE)
-        rs_asked_came(x, sn);
+        rs_request_answered(x, sn);
     return result;
 }
 
@@ -202,19 +202,19 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
     case RS_CASE_LATE:
         break;
     case RS_CASE_LIGHT:
-        rs_say(node, now, &x->link, RS_SAY_INTL_SEQ | (rs_tree_is_on(x) ? 0 : RS_SAY_RATE));
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_INTL_SEQ | (rs_tree_is_on(x) ? 0 : RS_CONTROL_RATE));
         break;
     case RS_CASE_NEXT:
         break;
     case RS_CASE_GAP:
     case RS_CASE_ROUND:
-        rs_ask_between(node, now, x, loss.lost_after, loss.lost_before);
+        rs_request_repair_between(node, now, x, loss.lost_after, loss.lost_before);
         rs_report_soon(node, now, x);
         break;
     }
     if (x->ring.round_done && loss.what != RS_CASE_LATE) {
-        rs_ask_missing(node, now, x, x->ring.first,
-                       x->ring.end); /* nothing, unless a packet came in at a strange time */
+        rs_request_repair(node, now, x, x->ring.first,
+                          x->ring.end); /* nothing, unless a packet came in at a strange time */
         if (x->active)
             rs_tree_done(node, now, x);
         x->active = false;
@@ -229,7 +229,7 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
 
 /* There is room for it here; it may be late for the data channel. */
 bool rs_republic_begin(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_ask_missing(node, now, x, 0, x->ended ? x->ring.end : x->ring.first);
+    rs_request_repair(node, now, x, 0, x->ended ? x->ring.end : x->ring.first);
     return true;
 }
 
@@ -237,8 +237,8 @@ static rs_rx_result patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t 
     rs_rx_result result = rs_republic_store(x, sn);
     if (result.verdict == RS_RX_STORE)
         x->stats.patches_received++;
-    x->retry_due = x->asked.count ? now + rs_receiver_patience(x) : RS_NEVER;
-    rs_ask_on(node, now, x);
+    x->retry_due = x->asked.count ? now + rs_receiver_request_timeout(x) : RS_NEVER;
+    rs_request_schedule(node, now, x);
     rs_republic_whole(node, now, x);
     return result;
 }
@@ -260,7 +260,7 @@ rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const
     rs_rx_result result = rs_republic_store(x, h->sn);
     if (h->session == x->t.session && x->path_kind != RS_OPEN_NO_PATH && h->sn >= x->ring.first && h->sn < x->ring.end)
         on_ring_packet(node, now, x, h);
-    rs_ask_on(node, now, x);
+    rs_request_schedule(node, now, x);
     rs_republic_whole(node, now, x);
     return result;
 }
@@ -268,11 +268,11 @@ rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const
 static void data_over(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
     if (m->session == x->t.session) {
         if (x->asks != RS_ASKS_RANGES_AGAIN) /* what repairs have not mended is patched */
-            rs_ask_by(node, now, x, RS_ASKS_RANGES_AGAIN);
+            rs_request_restart(node, now, x, RS_ASKS_RANGES_AGAIN);
         x->tail_last = now + RS_TAIL_LATEST;
-        rs_ask_tail(node, now, x);
+        rs_request_tail(node, now, x);
     } else {
-        rs_ask_missing(node, now, x, 0, x->ring.first);
+        rs_request_repair(node, now, x, 0, x->ring.first);
         x->active = false;
     }
 }
@@ -283,12 +283,12 @@ static void next_session(rs_node *node, rs_time now, rs_receiving *x, const rs_m
     x->active = false;
     x->tail_due = RS_NEVER;
     x->repair_number = 0;
-    rs_ask_by(node, now, x, RS_ASKS_RANGES);
+    rs_request_restart(node, now, x, RS_ASKS_RANGES);
     x->session_received = x->session_repairs = x->session_dropped = 0;
     rs_tree_session(x);
-    rs_unsay(node, now, &x->link, RS_SAY_INTL_SEQ | RS_SAY_RATE);
+    rs_control_clear(node, now, &x->link, RS_CONTROL_INTL_SEQ | RS_CONTROL_RATE);
     if (x->state == RS_RX_RECEIVING)
-        rs_ask_missing(node, now, x, 0, m->open.first); /* the data channel of what was before is done */
+        rs_request_repair(node, now, x, 0, m->open.first); /* the data channel of what was before is done */
 }
 
 void rs_republic_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
@@ -299,7 +299,7 @@ void rs_republic_receiver_message(rs_node *node, rs_time now, rs_receiving *x, c
     if (m->session > x->t.session)
         next_session(node, now, x, m);
     if (x->state != RS_RX_OFFERED)
-        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK);
 }
 
 /* Requests, or what they brought, may be lost. */
@@ -307,12 +307,12 @@ static void ask_again(rs_node *node, rs_time now, rs_receiving *x) {
     if (now >= x->retry_due)
         x->retry_due = RS_NEVER;
     rs_tree_retry(now, x);
-    rs_ask_again(node, now, x);
+    rs_request_repeat(node, now, x);
 }
 
 void rs_republic_connected(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->ring.lit)
-        rs_say(node, now, &x->link, RS_SAY_INTL_SEQ);
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_INTL_SEQ);
     ask_again(node, now, x);
 }
 
@@ -320,7 +320,7 @@ void rs_republic_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     if (now >= x->retry_due)
         ask_again(node, now, x);
     if (now >= x->tail_due && x->state == RS_RX_RECEIVING)
-        rs_ask_tail(node, now, x);
+        rs_request_tail(node, now, x);
     if (now >= x->map_due)
         rs_map_timeout(node, now, x);
     if (now >= x->report_due)
@@ -346,23 +346,23 @@ void rs_republic_whole(rs_node *node, rs_time now, rs_receiving *x) {
 
 bool rs_republic_say(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {
     switch (what) {
-    case RS_SAY_INTL_SEQ:
+    case RS_CONTROL_INTL_SEQ:
         m->type = RS_MSG_INTL_SEQ;
         m->intl_seq.sn = x->ring.initial;
         return x->state == RS_RX_RECEIVING && x->ring.lit;
-    case RS_SAY_RATE:
+    case RS_CONTROL_RATE:
         if (x->state != RS_RX_RECEIVING || !x->ring.lit)
             return false;
         rs_report_fill(node, now, x, m);
         return true;
-    case RS_SAY_PTCH_REQ:
+    case RS_CONTROL_PTCH_REQ:
         if (x->state != RS_RX_RECEIVING || !rs_next_request(now, x, m))
             return false;
         if (x->retry_due < x->t.timer.due)
             rs_receiver_arm(node, x);
         *more = x->to_ask.count > 0;
         return true;
-    case RS_SAY_PTCH_MAP:
+    case RS_CONTROL_PTCH_MAP:
         if ((x->state != RS_RX_RECEIVING && x->state != RS_RX_VERIFYING) || x->asks != RS_ASKS_MAPS)
             return false;
         rs_next_map(now, x, m);

@@ -23,7 +23,7 @@ static void report(rs_node *node, rs_time now, rs_receiving *x) {
     x->mapped_at = now;
     x->map_at = 0;
     x->maps_left = MAPS_MOST;
-    rs_say(node, now, &x->link, RS_SAY_PTCH_MAP);
+    rs_control_set_pending(node, now, &x->link, RS_CONTROL_PTCH_MAP);
 }
 
 void rs_map_timeout(rs_node *node, rs_time now, rs_receiving *x) {
@@ -85,7 +85,7 @@ void rs_next_map(rs_time now, rs_receiving *x, rs_message *m) {
 /* What a repair packet of the present session says besides its payload. */
 static void heed(rs_node *node, rs_time now, rs_receiving *x, const rs_repair_header *h) {
     if (x->asks == RS_ASKS_RANGES && x->state == RS_RX_RECEIVING && !rs_tree_has_parent(x)) {
-        rs_ask_by(node, now, x, RS_ASKS_MAPS);
+        rs_request_restart(node, now, x, RS_ASKS_MAPS);
         report(node, now, x);
     }
     if (x->asks != RS_ASKS_MAPS)

@@ -38,7 +38,7 @@ static void tell_choice(rs_node *node, const rs_sending *x, uint64_t sent, uint3
     const rs_repairing *p = &x->repair;
     rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
     uint64_t all = p->asked * 1000 / sent, most = p->asked_most * 1000 / sent;
-    rs_words(
+    rs_format(
         event.cause, sizeof event.cause,
         "repairs by multicast, coded: %u receivers asked for %llu.%llu %% of %llu packets in all, the one that lost "
         "most for %llu.%llu %%",
@@ -144,12 +144,12 @@ static void tell_result(rs_node *node, const rs_sending *x) {
         lost += p->table.of[i].told;
         most = p->table.of[i].told > most ? p->table.of[i].told : most;
     }
-    rs_words(event.cause, sizeof event.cause,
-             "%llu repair packets mended %llu of %llu losses, %llu.%llu each; the receiver that lost most missed "
-             "%llu.%llu %%",
-             (unsigned long long)p->sent, (unsigned long long)p->table.mended, (unsigned long long)lost,
-             (unsigned long long)each / 10, (unsigned long long)each % 10, (unsigned long long)(most * 100 / sent),
-             (unsigned long long)(most * 1000 / sent % 10));
+    rs_format(event.cause, sizeof event.cause,
+              "%llu repair packets mended %llu of %llu losses, %llu.%llu each; the receiver that lost most missed "
+              "%llu.%llu %%",
+              (unsigned long long)p->sent, (unsigned long long)p->table.mended, (unsigned long long)lost,
+              (unsigned long long)each / 10, (unsigned long long)each % 10, (unsigned long long)(most * 100 / sent),
+              (unsigned long long)(most * 1000 / sent % 10));
     rs_emit(node, &event);
 }
 
@@ -226,7 +226,7 @@ rs_rx_verdict rs_on_ptch_map(rs_node *node, rs_time now, rs_sending *x, rs_recip
     return RS_RX_NONE;
 }
 
-void rs_repair_left(rs_time now, rs_sending *x, const rs_recipient *r) {
+void rs_repair_on_receiver_removed(rs_time now, rs_sending *x, const rs_recipient *r) {
     if (!x->repair.coded || !rs_speaks(x, r))
         return;
     rs_repair_forget(&x->repair.table, rs_speaker_place(x, r), r->state == RS_RECIPIENT_DONE);

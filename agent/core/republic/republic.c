@@ -4,7 +4,7 @@
 #include "core/republic/tree_receiver.h"
 #include "core/republic/tree_sender.h"
 
-static rs_rx_verdict message(rs_node *node, rs_time now, rs_link *link, const rs_message *m) {
+static rs_rx_verdict message(rs_node *node, rs_time now, rs_peer_session *link, const rs_message *m) {
     rs_transfer *t = link->transfer;
     if (t->sending)
         return rs_republic_sender_message(node, now, (rs_sending *)t, RS_HOLDER(rs_recipient, link, link), m);

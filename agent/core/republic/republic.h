@@ -41,16 +41,16 @@ void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole);
 rs_rx_result rs_republic_store(rs_receiving *x, uint64_t sn);
 
 /* receiver.c: what is missing, and asking for it */
-void rs_ask_missing(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to);
-void rs_ask_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after,
-                    uint64_t before);                          /* excluded, going around */
-void rs_ask_tail(rs_node *node, rs_time now, rs_receiving *x); /* tail_due is here */
-void rs_ask_on(rs_node *node, rs_time now, rs_receiving *x);
-void rs_asked_came(rs_receiving *x, uint64_t sn);
+void rs_request_repair(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to);
+void rs_request_repair_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after,
+                               uint64_t before);                   /* excluded, going around */
+void rs_request_tail(rs_node *node, rs_time now, rs_receiving *x); /* tail_due is here */
+void rs_request_schedule(rs_node *node, rs_time now, rs_receiving *x);
+void rs_request_answered(rs_receiving *x, uint64_t sn);
 uint32_t rs_due_ranges(const rs_receiving *x, rs_range out[3]); /* where what is not here should be, in order */
-void rs_ask_by(rs_node *node, rs_time now, rs_receiving *x, rs_asks how); /* forgets what was asked for */
-void rs_ask_again(rs_node *node, rs_time now,
-                  rs_receiving *x); /* requests or patches may be lost: once more for all that is due */
+void rs_request_restart(rs_node *node, rs_time now, rs_receiving *x, rs_asks how); /* forgets what was asked for */
+void rs_request_repeat(rs_node *node, rs_time now,
+                       rs_receiving *x); /* requests or patches may be lost: once more for all that is due */
 bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m);
 /* The same, as ranges of the object for the one it reports to; returns how many. */
 uint32_t rs_next_ranges(rs_time now, rs_receiving *x, rs_range *out, uint32_t most);
@@ -64,9 +64,9 @@ void rs_window_start(rs_sending *x, rs_time now);                    /* high rat
 uint64_t rs_window_room(const rs_sending *x, const rs_recipient *r); /* half of what may wait at it, in packets */
 uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r);   /* packets that may be under way to it */
 void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos);
-void rs_window_anew(rs_node *node, rs_time now, rs_sending *x); /* others count than before */
-void rs_window_left(rs_node *node, rs_time now, rs_sending *x,
-                    const rs_recipient *r); /* done, failed or out of reach */
+void rs_window_recompute(rs_node *node, rs_time now, rs_sending *x); /* others count than before */
+void rs_window_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x,
+                                   const rs_recipient *r); /* done, failed or out of reach */
 rs_time rs_window_due(rs_sending *x,
                       rs_time now); /* when the next data packet may go, as far as receivers are concerned */
 
@@ -75,7 +75,8 @@ void rs_repair_begin_session(rs_node *node, rs_sending *x);
 void rs_repair_high_rate(rs_sending *x);
 void rs_repair_asked(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t from, uint64_t to);
 rs_rx_verdict rs_on_ptch_map(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
-void rs_repair_left(rs_time now, rs_sending *x, const rs_recipient *r); /* done, failed, its connection down */
+void rs_repair_on_receiver_removed(rs_time now, rs_sending *x,
+                                   const rs_recipient *r); /* done, failed, its connection down */
 bool rs_repair_poll(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out);
 void rs_repair_data_sent(rs_sending *x);
 bool rs_repair_tail(rs_node *node, rs_time now,
@@ -92,7 +93,7 @@ void rs_next_map(rs_time now, rs_receiving *x, rs_message *m);
 
 /* feedback.c: RATE both ways */
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now); /* others wait for it */
-void rs_rate_anew(rs_node *node, rs_time now, rs_sending *x);                /* others count than before */
+void rs_rate_recompute(rs_node *node, rs_time now, rs_sending *x);           /* others count than before */
 /* A circuit carries nobody else, and the manager told its rate: there is nothing to find, and what takes longer on the
  * way waits in a busy host. Window and losses still hold the sender back where receivers are slower. */
 bool rs_path_rate_is_known(const rs_sending *x);

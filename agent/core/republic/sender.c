@@ -78,10 +78,10 @@ static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved
         rs_recipient *r = &x->recipients[i];
         if (!r->member)
             continue;
-        if (moved && r->light == RS_LIGHT_PASSED_OVER)
+        if (moved && r->light == RS_LIGHT_SKIPPED)
             r->light = RS_LIGHT_AWAITED;
-        else if (!moved && r->named_dark && r->light != RS_LIGHT_LEFT)
-            r->light = RS_LIGHT_PASSED_OVER;
+        else if (!moved && r->named_dark && r->light != RS_LIGHT_DEMOTED)
+            r->light = RS_LIGHT_SKIPPED;
         r->no_light_told = false;
         x->all_dark &= r->named_dark || !rs_is_active(r);
         if (moved &&
@@ -131,7 +131,7 @@ static void look_for_light(rs_node *node, rs_time now, rs_sending *x) {
             continue;
         rs_time due = (r->accepted_at > grace_from(x) ? r->accepted_at : grace_from(x)) + grace;
         if (now >= due && r->light == RS_LIGHT_AWAITED)
-            r->light = RS_LIGHT_PASSED_OVER;
+            r->light = RS_LIGHT_SKIPPED;
         if (now < due && (r->light == RS_LIGHT_AWAITED || x->all_dark) && due < again)
             again = due;
     }
@@ -182,10 +182,10 @@ static void tell_dark(rs_node *node, rs_time now, const rs_sending *x, rs_recipi
     char others[48] = "";
     r->no_light_told = true;
     if (x->lit)
-        rs_words(others, sizeof others, ", while %u others had light", x->lit);
-    rs_words(event.cause, sizeof event.cause, "no data packet in %lld ms on a %s path (%u sent)%s",
-             (long long)((now - since) / RS_MS), x->grant.kind == RS_PATH_CIRCUIT ? "circuit" : "packet",
-             (unsigned)x->pos, others);
+        rs_format(others, sizeof others, ", while %u others had light", x->lit);
+    rs_format(event.cause, sizeof event.cause, "no data packet in %lld ms on a %s path (%u sent)%s",
+              (long long)((now - since) / RS_MS), x->grant.kind == RS_PATH_CIRCUIT ? "circuit" : "packet",
+              (unsigned)x->pos, others);
     rs_emit(node, &event);
 }
 
@@ -304,7 +304,7 @@ static void pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_t
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
         if (rs_is_active(r) && r->member && r->light == RS_LIGHT_AWAITED && (accepted_too || !rs_has_accepted(r)))
-            r->light = RS_LIGHT_PASSED_OVER;
+            r->light = RS_LIGHT_SKIPPED;
     }
     x->dark_passed |= accepted_too;
     rs_republic_advance(node, now, x);
@@ -369,8 +369,8 @@ void rs_republic_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs
         x->cuts_logged = 0;
         break;
     case RS_NEWS_LEFT:
-        rs_repair_left(now, x, news->receiver);
-        rs_tree_left(node, now, x, news->receiver);
+        rs_repair_on_receiver_removed(now, x, news->receiver);
+        rs_tree_on_receiver_removed(node, now, x, news->receiver);
         break;
     case RS_NEWS_DATA_TIMER:
         rs_republic_schedule(node, now, x);
@@ -380,9 +380,9 @@ void rs_republic_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs
         accepted(node, now, x, news->receiver);
         break;
     case RS_NEWS_REMOVED:
-        rs_window_left(node, now, x, news->receiver);
-        rs_repair_left(now, x, news->receiver);
-        rs_tree_left(node, now, x, news->receiver);
+        rs_window_on_receiver_removed(node, now, x, news->receiver);
+        rs_repair_on_receiver_removed(now, x, news->receiver);
+        rs_tree_on_receiver_removed(node, now, x, news->receiver);
         break;
     case RS_NEWS_RECEIVERS:
         rs_republic_advance(node, now, x);
@@ -525,7 +525,7 @@ static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_r
 }
 
 static bool ring_named(const rs_sending *x, const rs_recipient *r, uint32_t session, rs_session_ring *out) {
-    if (session == RS_SESSION_OBJECT || session == RS_SESSION_APART) {
+    if (session == RS_SESSION_OBJECT || session == RS_SESSION_DEMOTED) {
         *out = (rs_session_ring){.first = 0, .end = x->t.fragments};
         return true;
     }
@@ -545,7 +545,7 @@ static bool ring_named(const rs_sending *x, const rs_recipient *r, uint32_t sess
 static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     rs_session_ring ring;
     if (m->session > x->t.session && m->session != RS_SESSION_OBJECT &&
-        !(r->light == RS_LIGHT_LEFT && m->session == RS_SESSION_APART))
+        !(r->light == RS_LIGHT_DEMOTED && m->session == RS_SESSION_DEMOTED))
         return RS_RX_BAD;
     if (!ring_named(x, r, m->session, &ring))
         return RS_RX_NONE; /* a session long past: the receiver asks again in the ring of the object */

@@ -49,7 +49,7 @@ static void begin_trial(rs_node *node, rs_time now, rs_sending *x) {
         rs_recipient *r = rs_speaker(x, i);
         if (!rs_holds_back(x, r, now) || !r->slow_since || now - r->slow_since < SLOW_FOR)
             continue;
-        r->aside = any = true;
+        r->on_trial = any = true;
         r->slow_bps = rs_path_model_rate(&r->rate.model);
     }
     if (!any)
@@ -60,7 +60,7 @@ static void begin_trial(rs_node *node, rs_time now, rs_sending *x) {
     for (uint32_t i = 0; i < rs_speaker_count(x); i++)
         if (rs_holds_back(x, rs_speaker(x, i), now))
             rs_path_model_again(&rs_speaker(x, i)->rate.model);
-    rs_rate_anew(node, now, x);
+    rs_rate_recompute(node, now, x);
 }
 
 /* The median rate of those that count; 0 if nobody does. */
@@ -88,11 +88,11 @@ static int64_t median(const rs_sending *x, rs_time now) {
 
 static void tell(rs_node *node, rs_time now, const rs_sending *x, const rs_recipient *r, int64_t others, char *words) {
     rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
-    rs_words(words, RS_CAUSE_MAX, "too slow: it took %lld Mb/s for %lld ms where half of the others take %lld Mb/s",
-             (long long)(r->slow_bps / 1000000), (long long)((now - r->slow_since) / RS_MS),
-             (long long)(others / 1000000));
-    rs_words(event.cause, sizeof event.cause, "%.120s: %s", words,
-             x->stragglers == RS_STRAGGLERS_EVICT ? "evicted" : "demoted, it is finished by unicast");
+    rs_format(words, RS_CAUSE_MAX, "too slow: it took %lld Mb/s for %lld ms where half of the others take %lld Mb/s",
+              (long long)(r->slow_bps / 1000000), (long long)((now - r->slow_since) / RS_MS),
+              (long long)(others / 1000000));
+    rs_format(event.cause, sizeof event.cause, "%.120s: %s", words,
+              x->stragglers == RS_STRAGGLERS_EVICT ? "evicted" : "demoted, it is finished by unicast");
     rs_emit(node, &event);
 }
 
@@ -102,9 +102,9 @@ static void end_trial(rs_node *node, rs_time now, rs_sending *x, int64_t others)
     x->trial_began = 0;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         rs_recipient *r = rs_speaker(x, i);
-        if (!r->aside)
+        if (!r->on_trial)
             continue;
-        r->aside = false;
+        r->on_trial = false;
         if (!rs_is_active(r) || r->slow_bps >= others / SHARE) {
             r->slow_since = 0;
             continue;
@@ -114,14 +114,14 @@ static void end_trial(rs_node *node, rs_time now, rs_sending *x, int64_t others)
         if (x->stragglers == RS_STRAGGLERS_EVICT)
             rs_sender_fail(node, now, r, true, words);
         else
-            rs_sender_apart(node, now, x, r);
+            rs_sender_demote(node, now, x, r);
     }
     if (!any) {
         x->rate.found_bps = x->trial_found_bps;
         x->trial_next = now + (TRIAL_AGAIN << x->trials);
         x->trials += TRIAL_AGAIN << x->trials < TRIAL_AGAIN_MOST;
     }
-    rs_rate_anew(node, now, x);
+    rs_rate_recompute(node, now, x);
     if (any)
         rs_sender_settle(node, now, x);
 }
@@ -134,7 +134,7 @@ void rs_straggler_look(rs_node *node, rs_time now, rs_sending *x) {
         int64_t others = median(x, now);
         bool clear = now - x->trial_began >= TRIAL_LEAST;
         for (uint32_t i = 0; i < rs_speaker_count(x); i++)
-            clear &= !rs_speaker(x, i)->aside || rs_speaker(x, i)->slow_bps < others / SHARE / 2;
+            clear &= !rs_speaker(x, i)->on_trial || rs_speaker(x, i)->slow_bps < others / SHARE / 2;
         if (clear || now - x->trial_began >= TRIAL)
             end_trial(node, now, x, others);
     } else if (note_slow(x, now) && now >= x->trial_next) {
@@ -145,7 +145,7 @@ void rs_straggler_look(rs_node *node, rs_time now, rs_sending *x) {
 void rs_straggler_stop(rs_sending *x) {
     x->trial_began = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
-        x->recipients[i].aside = false;
+        x->recipients[i].on_trial = false;
         x->recipients[i].slow_since = 0;
     }
 }

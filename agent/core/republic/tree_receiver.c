@@ -235,12 +235,12 @@ static void report_packet(rs_time now, rs_receiving *x, tree *t, rs_packet_out *
 
 /* ------------------------------------------------------------------------------------------- asking and answering */
 
-rs_time rs_tree_patience(const rs_receiving *x) {
+rs_time rs_tree_request_timeout(const rs_receiving *x) {
     rs_time late = rs_rtt_late(&of(x)->rtt, NEAR_FIRST / 4) * 4;
     return late < NEAR_LEAST ? NEAR_LEAST : late > NEAR_MOST ? NEAR_MOST : late;
 }
 
-void rs_tree_ask(rs_node *node, rs_receiving *x) {
+void rs_tree_request(rs_node *node, rs_receiving *x) {
     of(x)->asks = true;
     rs_list_keep(&node->acking, &x->t.in_acking, true);
 }
@@ -296,9 +296,9 @@ static rs_rx_result answered(rs_node *node, rs_time now, rs_receiving *x, tree *
     result = rs_republic_store(x, h.sn);
     if (result.verdict != RS_RX_STORE)
         x->stats.peer_repairs_old++;
-    x->retry_due = x->asked.count ? now + rs_tree_patience(x) : RS_NEVER;
+    x->retry_due = x->asked.count ? now + rs_tree_request_timeout(x) : RS_NEVER;
     rs_receiver_arm(node, x);
-    rs_ask_on(node, now, x);
+    rs_request_schedule(node, now, x);
     rs_republic_whole(node, now, x);
     return result;
 }
@@ -419,5 +419,5 @@ void rs_tree_timeout(rs_node *node, rs_time now, rs_receiving *x) {
         rs_list_keep(&node->acking, &x->t.in_acking, true);
     bool said = t->last_words == 0 && rs_list_empty(&x->t.in_acking);
     if (t->verified && ((said && rs_reporter_served(&t->reporter)) || now >= t->serve_until))
-        rs_receiver_end(node, now, x, true, RS_SAY_DATA_RCVD, "");
+        rs_receiver_end(node, now, x, true, RS_CONTROL_DATA_RCVD, "");
 }

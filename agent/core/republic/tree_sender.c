@@ -164,7 +164,7 @@ static uint32_t child_count(const tree *t, uint32_t place) {
 static void tell(rs_node *node, rs_time now, const rs_sending *x, uint32_t place) {
     rs_recipient *r = &x->recipients[place];
     if (rs_has_accepted(r) && knows_tree(node, r))
-        rs_say(node, now, &r->link, RS_SAY_REPORT_TO);
+        rs_control_set_pending(node, now, &r->link, RS_CONTROL_REPORT_TO);
 }
 
 /* NULL: not all are where others can be told of them, too many know no tree, or memory is short. */
@@ -173,7 +173,7 @@ static ordered *in_order(rs_node *node, const rs_sending *x, uint32_t *count) {
     ordered *order = rs_memory_take(&node->allocator, x->recipient_count * sizeof *order);
     for (uint32_t i = 0; order && i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
-        if (!rs_is_active(r) || !r->member || r->light == RS_LIGHT_LEFT)
+        if (!rs_is_active(r) || !r->member || r->light == RS_LIGHT_DEMOTED)
             continue;
         unknown += !knows_tree(node, r);
         if (unknown > PROMOTED_MOST || !wire_place(node, r, &order[*count].at)) {
@@ -260,7 +260,7 @@ void rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
 bool rs_tree_tell(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
     const tree *t = of(x);
     uint32_t place = place_of(x, r);
-    if (what != RS_SAY_REPORT_TO)
+    if (what != RS_CONTROL_REPORT_TO)
         return false;
     m->type = RS_MSG_REPORT_TO;
     if (!t || !t->nodes[place].placed)
@@ -300,7 +300,7 @@ static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, co
     if (next == NOBODY)
         return;
     rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = x->recipients[place].link.peer->id};
-    rs_words(log.cause, sizeof log.cause, "reports go around this receiver: %s", why);
+    rs_format(log.cause, sizeof log.cause, "reports go around this receiver: %s", why);
     rs_emit(node, &log);
     remove_child(t, next);
     t->nodes[next].parent = parent;
@@ -336,7 +336,7 @@ static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, co
     tell(node, now, x, next);
     tell(node, now, x, place);
     if (s)
-        rs_rate_anew(node, now, x);
+        rs_rate_recompute(node, now, x);
 }
 
 /* It speaks for itself. */
@@ -362,7 +362,7 @@ static void promote(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
     r->rate.model.based = r->rate.based = false;
     tell(node, now, x, parent);
     tell(node, now, x, place);
-    rs_rate_anew(node, now, x);
+    rs_rate_recompute(node, now, x);
 }
 
 /* Its agent knows no tree, and reports to the sender: it speaks for itself. Of too many the sender cannot read all; if
@@ -375,7 +375,7 @@ static void without_tree(rs_node *node, rs_time now, rs_sending *x, uint32_t pla
     bool room = t->promoted < PROMOTED_MOST, early = x->phase <= RS_PHASE_ATTEMPT;
     if (!room && early) {
         rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = x->recipients[place].link.peer->id};
-        rs_words(log.cause, sizeof log.cause, "all receivers report directly: the agents of many know no other way");
+        rs_format(log.cause, sizeof log.cause, "all receivers report directly: the agents of many know no other way");
         rs_emit(node, &log);
         rs_tree_sender_free(node, x);
         for (uint32_t i = 0; i < x->recipient_count; i++)
@@ -412,7 +412,7 @@ void rs_tree_accepted(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
         without_tree(node, now, x, place_of(x, r));
 }
 
-void rs_tree_left(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
+void rs_tree_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
     tree *t = of(x);
     uint32_t place = place_of(x, r);
     bool served = r->state == RS_RECIPIENT_DONE && x->phase > RS_PHASE_ATTEMPT; /* it still serves those below */

@@ -21,7 +21,7 @@ uint64_t rs_tree_room(const rs_sending *x, const rs_recipient *r); /* r->room, o
 
 void rs_tree_accepted(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r);
 /* It is done, failed, out of reach, or off the data channel. */
-void rs_tree_left(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r);
+void rs_tree_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r);
 bool rs_tree_tell(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m);
 rs_rx_verdict rs_tree_report(rs_node *node, rs_time now, rs_sending *x, const rs_packet_in *packet);
 /* RATE of one that is no speaker: does it agree with what was said for it? `pos`, and losses, are what it says. */

@@ -38,7 +38,7 @@ uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
 
 /* Its round ends within the window, or it is finished by other means. */
 static bool out_of_it(const rs_sending *x, const rs_recipient *r, rs_time now, uint64_t window) {
-    return !rs_is_active(r) || r->light != RS_LIGHT_LIT || r->aside || !r->link.peer->up ||
+    return !rs_is_active(r) || r->light != RS_LIGHT_LIT || r->on_trial || !r->link.peer->up ||
            now - r->seen_at >= RS_SILENT || rs_tree_silent(x, r, now) ||
            r->seen_pos + window >= r->start_pos + (x->end - x->first);
 }
@@ -88,12 +88,12 @@ void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, 
         find_anew(node, now, x);
 }
 
-void rs_window_anew(rs_node *node, rs_time now, rs_sending *x) {
+void rs_window_recompute(rs_node *node, rs_time now, rs_sending *x) {
     if (x->phase == RS_PHASE_HIGH_RATE)
         find_anew(node, now, x);
 }
 
-void rs_window_left(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
+void rs_window_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
     if (x->phase == RS_PHASE_HIGH_RATE && r == x->window_of)
         find_anew(node, now, x);
 }

@@ -2,7 +2,7 @@
 
 #include "core/groups/views.h"
 #include "core/ricochet/bins.h"
-#include "core/ricochet/kept.h"
+#include "core/ricochet/pending_repairs.h"
 #include "core/ricochet/state.h"
 
 #define MILLI 1000u
@@ -27,9 +27,9 @@ static rs_status start(rs_messages *node, void **out) {
     own->config.repair_buffers += own->config.repair_buffers ? 0 : 16384;
     rs_status status = rs_ricochet_bins_init(own);
     if (status == RS_OK)
-        status = rs_ricochet_kept_init(own);
+        status = rs_ricochet_pending_init(own);
     if (status != RS_OK) {
-        rs_ricochet_kept_free(own);
+        rs_ricochet_pending_free(own);
         rs_ricochet_bins_free(own);
         rs_memory_give(&node->allocator, own);
         return status;
@@ -41,7 +41,7 @@ static rs_status start(rs_messages *node, void **out) {
 static void stop(void *of_node) {
     rs_ricochet *own = of_node;
     rs_messages *node = own->node;
-    rs_ricochet_kept_free(own);
+    rs_ricochet_pending_free(own);
     rs_ricochet_bins_free(own);
     rs_memory_give(&node->allocator, own);
 }
@@ -142,7 +142,7 @@ static void received(void *own, rs_time now, rs_gm_group *group, const uint8_t *
 }
 
 static void arrived(void *own, rs_time now) {
-    rs_ricochet_kept_work(own, now);
+    rs_ricochet_pending_work(own, now);
 }
 
 static bool datagram(void *own, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
@@ -150,11 +150,11 @@ static bool datagram(void *own, rs_time now, rs_peer from, const uint8_t *bytes,
 }
 
 static void found(void *own, rs_gm_missing *missing, const uint8_t *body, uint32_t length) {
-    rs_ricochet_kept_found(own, missing, body, length);
+    rs_ricochet_pending_found(own, missing, body, length);
 }
 
 static void lost(void *own, rs_gm_missing *missing) {
-    rs_ricochet_kept_lost(own, missing);
+    rs_ricochet_pending_lost(own, missing);
 }
 
 static bool comes_with_another(const void *own, const rs_gm_missing *missing) {

@@ -15,15 +15,15 @@ static inline uint32_t rs_ricochet_option(const rs_gm_group *group, uint32_t whi
 }
 
 /* A repair that cannot be used yet; `link` joins it to each packet it waits for. */
-typedef struct rs_ricochet_kept rs_ricochet_kept;
+typedef struct rs_ricochet_pending rs_ricochet_pending;
 
 typedef struct {
     rs_list in_missing;
-    rs_ricochet_kept *kept;
+    rs_ricochet_pending *kept;
     uint32_t missing;
 } rs_ricochet_link;
 
-struct rs_ricochet_kept {
+struct rs_ricochet_pending {
     rs_list order; /* Oldest first, or ready, or free. */
     uint32_t count, length;
     rs_ricochet_link link[RS_RICOCHET_R_MAX]; /* The first `count`, by increasing number. */
@@ -45,7 +45,7 @@ struct rs_ricochet {
     void **chunks; /* Of memory for repairs. */
     uint32_t chunk_count;
 
-    rs_ricochet_kept *kept; /* kept_repairs of them. */
+    rs_ricochet_pending *kept; /* kept_repairs of them. */
     uint32_t kept_used;
     rs_list kept_order, kept_ready, kept_free;
     uint8_t *scratch; /* A datagram made out of a repair. */

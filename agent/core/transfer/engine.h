@@ -84,11 +84,11 @@ struct rs_engine {
                                 const rs_packet_in *packet);
     /* A control message: INTL_SEQ, PTCH_REQ, PTCH_MAP, RATE from a receiver (link->peer); from the sender DATA_FNSD,
      * and OPEN when the transfer is known here already: a repetition, or a further session. */
-    rs_rx_verdict (*message)(rs_node *node, rs_time now, rs_link *link, const rs_message *m);
-    /* At a receiver: makes the message for a bit of RS_SAY_* that is the engine's. `more`: the bit stays set for a
+    rs_rx_verdict (*message)(rs_node *node, rs_time now, rs_peer_session *link, const rs_message *m);
+    /* At a receiver: makes the message for a bit of RS_CONTROL_* that is the engine's. `more`: the bit stays set for a
      * further one. Control messages are made from the state when they can be sent; none is ever queued. */
     bool (*say)(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more);
-    /* At a sender: the same, for a bit of RS_SAY_* that the node does not know. */
+    /* At a sender: the same, for a bit of RS_CONTROL_* that the node does not know. */
     bool (*tell)(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m);
     rs_rx_verdict (*report_to)(rs_node *node, rs_time now, rs_receiving *x,
                                const rs_message *m); /* to whom to report */
@@ -113,7 +113,7 @@ extern const uint32_t rs_engine_count;
 
 /* What engines stand on. */
 #include "core/transfer/events.h"
-#include "core/transfer/links.h"
+#include "core/transfer/peer_sessions.h"
 #include "core/transfer/receiver_life.h"
 #include "core/transfer/select.h"
 #include "core/transfer/sender_life.h"

@@ -36,7 +36,7 @@ void rs_clean_words(char *text) {
             *text = '?';
 }
 
-void rs_words(char *out, size_t size, const char *format, ...) {
+void rs_format(char *out, size_t size, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(out, size, format, arguments);

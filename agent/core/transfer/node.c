@@ -158,7 +158,8 @@ static rs_rx_result nobody(rs_node *node, rs_time now, rs_peer peer, const rs_me
                  m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_PTCH_MAP ||
                  m->type == RS_MSG_LEAF_REQ;
     if (waits)
-        rs_stray_answer(node, now, peer, m, RS_MSG_ABORT, "no such transfer here; this agent may have been restarted");
+        rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_ABORT,
+                                   "no such transfer here; this agent may have been restarted");
     return (rs_rx_result){.verdict = m->type == RS_MSG_PTCH_DATA ? RS_RX_UNKNOWN : RS_RX_NONE};
 }
 
@@ -223,7 +224,7 @@ rs_status rs_send_digest(rs_node *node, rs_time now, rs_xfer xfer, const rs_dige
         rs_recipient *r = &x->recipients[i];
         r->progress_at = now;
         if (rs_is_active(r) && rs_is_opened(r))
-            rs_say(node, now, &r->link, RS_SAY_OPEN);
+            rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN);
     }
     return RS_OK;
 }

@@ -14,14 +14,14 @@ void rs_receiver_free(rs_node *node, rs_receiving *x) {
     if (node->last_rx == x)
         node->last_rx = NULL;
     rs_leave(node, &x->t);
-    rs_link_end(node, &x->link);
+    rs_peer_session_end(node, &x->link);
     rs_engine_drop(node, &x->t);
     rs_memory_give(&node->allocator, x->present.words);
     rs_again_free(node, x);
     rs_memory_give(&node->allocator, x);
 }
 
-rs_time rs_receiver_patience(const rs_receiving *x) {
+rs_time rs_receiver_request_timeout(const rs_receiving *x) {
     rs_time late = 4 * rs_rtt_late(&x->link.peer->rtt, 0);
     return late > PATIENCE ? late : PATIENCE;
 }
@@ -31,10 +31,10 @@ rs_time rs_receiver_patience(const rs_receiving *x) {
 void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t last_word, const char *cause) {
     x->state = RS_RX_FINISHED;
     x->last_word = last_word;
-    rs_words(x->link.cause, sizeof x->link.cause, "%s", cause ? cause : "");
-    rs_unsay(node, now, &x->link, UINT32_MAX);
+    rs_format(x->link.cause, sizeof x->link.cause, "%s", cause ? cause : "");
+    rs_control_clear(node, now, &x->link, UINT32_MAX);
     if (last_word)
-        rs_say(node, now, &x->link, last_word);
+        rs_control_set_pending(node, now, &x->link, last_word);
     rs_engine_stop(node, &x->t);
     rs_again_free(node, x);
     rs_memory_give(&node->allocator, x->present.words);
@@ -51,7 +51,7 @@ void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint3
                       .ok = ok,
                       .bytes = x->stats.bytes_present,
                       .session = x->t.session};
-    rs_words(event.cause, sizeof event.cause, "%s", cause ? cause : "");
+    rs_format(event.cause, sizeof event.cause, "%s", cause ? cause : "");
     rs_receiver_finish(node, now, x, last_word, cause);
     rs_emit(node, &event);
 }
@@ -60,7 +60,7 @@ void rs_receiver_is_whole(rs_node *node, rs_time now, rs_receiving *x) {
     x->state = RS_RX_VERIFYING;
     x->verify_due = now + node->config.no_path_bound;
     x->stats.data_done_at = now;
-    rs_unsay(node, now, &x->link, RS_SAY_PTCH_REQ | RS_SAY_RATE | RS_SAY_INTL_SEQ);
+    rs_control_clear(node, now, &x->link, RS_CONTROL_PTCH_REQ | RS_CONTROL_RATE | RS_CONTROL_INTL_SEQ);
     rs_emit(node, &(rs_event){.kind = RS_EV_COMPLETE,
                               .xfer = x->t.id,
                               .peer = x->link.peer->id,
@@ -123,7 +123,7 @@ static bool make_sets(rs_node *node, rs_receiving *x) {
 
 /* Memory is short: it is as it was before it was accepted. */
 static rs_status unaccepted(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_unsay(node, now, &x->link, RS_SAY_OPEN_ACK);
+    rs_control_clear(node, now, &x->link, RS_CONTROL_OPEN_ACK);
     rs_memory_give(&node->allocator, x->present.words);
     x->present.words = NULL;
     x->state = RS_RX_OFFERED;
@@ -137,7 +137,7 @@ rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group 
     if (x->state == RS_RX_RECEIVING) { /* a further session's group */
         x->group = group;
         x->room = room;
-        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK);
         return RS_OK;
     }
     if (x->state != RS_RX_OFFERED)
@@ -148,7 +148,7 @@ rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group 
     x->group = group;
     x->state = RS_RX_RECEIVING;
     x->ack_status = RS_ACK_ACCEPTED;
-    rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
+    rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK);
     if (x->session_news && x->path_kind != RS_OPEN_NO_PATH)
         tell_session(node, x);
     if (!x->t.engine->begin(node, now, x))
@@ -189,7 +189,7 @@ static rs_status turn_away(rs_node *node, rs_time now, rs_xfer xfer, uint8_t sta
     if (x->state != RS_RX_OFFERED)
         return RS_ERR_STATE;
     x->ack_status = status;
-    rs_receiver_finish(node, now, x, RS_SAY_OPEN_ACK, cause);
+    rs_receiver_finish(node, now, x, RS_CONTROL_OPEN_ACK, cause);
     return RS_OK;
 }
 
@@ -211,11 +211,11 @@ rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const c
     if (ok && x->t.engine->serves && x->t.engine->serves(x)) {
         x->state = RS_RX_SERVING;
         x->verify_due = RS_NEVER;
-        rs_say(node, now, &x->link, RS_SAY_DATA_RCVD);
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_DATA_RCVD);
         rs_engine_notify(node, now, &x->t, RS_NEWS_VERIFIED);
         return RS_OK;
     }
-    rs_receiver_end(node, now, x, ok, RS_SAY_DATA_RCVD, ok ? "" : cause ? cause : "the digest is wrong");
+    rs_receiver_end(node, now, x, ok, RS_CONTROL_DATA_RCVD, ok ? "" : cause ? cause : "the digest is wrong");
     return RS_OK;
 }
 
@@ -224,9 +224,9 @@ rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char
     if (!x)
         return RS_ERR_UNKNOWN;
     if (x->state == RS_RX_SERVING)
-        rs_receiver_end(node, now, x, true, RS_SAY_DATA_RCVD, "");
+        rs_receiver_end(node, now, x, true, RS_CONTROL_DATA_RCVD, "");
     else
-        rs_receiver_end(node, now, x, false, RS_SAY_ABORT, cause ? cause : "cancelled by the receiver");
+        rs_receiver_end(node, now, x, false, RS_CONTROL_ABORT, cause ? cause : "cancelled by the receiver");
     return RS_OK;
 }
 
@@ -265,13 +265,13 @@ void rs_receiver_make_place(rs_node *node, rs_time now, const rs_peer_state *new
             least = x;
     }
     if (least)
-        rs_receiver_end(node, now, least, false, RS_SAY_ABORT,
+        rs_receiver_end(node, now, least, false, RS_CONTROL_ABORT,
                         "its place was needed: its sender has more transfers here than any other");
 }
 
 static void give_up(rs_node *node, rs_time now, rs_receiving *x, const char *cause) {
     x->rcvd_status = RS_RCVD_GIVEN_UP;
-    rs_receiver_end(node, now, x, false, x->link.peer->up ? RS_SAY_DATA_RCVD : 0, cause);
+    rs_receiver_end(node, now, x, false, x->link.peer->up ? RS_CONTROL_DATA_RCVD : 0, cause);
 }
 
 static void give_up_silent(rs_node *node, rs_time now, rs_receiving *x) {
@@ -279,10 +279,10 @@ static void give_up_silent(rs_node *node, rs_time now, rs_receiving *x) {
     const rs_peer_state *p = x->link.peer;
     long long ms = (long long)((now - x->link.heard_at) / RS_MS);
     if (p->up)
-        rs_words(words, sizeof words, "the sender said nothing for %lld ms, %llu of %llu bytes are here", ms,
-                 (unsigned long long)x->stats.bytes_present, (unsigned long long)x->t.size);
+        rs_format(words, sizeof words, "the sender said nothing for %lld ms, %llu of %llu bytes are here", ms,
+                  (unsigned long long)x->stats.bytes_present, (unsigned long long)x->t.size);
     else
-        rs_words(words, sizeof words, "the sender cannot be reached for %lld ms: %s", ms, p->down_cause);
+        rs_format(words, sizeof words, "the sender cannot be reached for %lld ms: %s", ms, p->down_cause);
     give_up(node, now, x, words);
 }
 
@@ -307,7 +307,7 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
     }
     if (now >= x->offered_due) {
         x->ack_status = RS_ACK_REFUSED;
-        rs_receiver_end(node, now, x, false, RS_SAY_OPEN_ACK, "the receiving agent did not make room in time");
+        rs_receiver_end(node, now, x, false, RS_CONTROL_OPEN_ACK, "the receiving agent did not make room in time");
         return true;
     }
     if (now >= x->verify_due) {
@@ -362,19 +362,19 @@ void rs_receiver_arm(rs_node *node, rs_receiving *x) {
 void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->state == RS_RX_FINISHED) {
         if (x->last_word)
-            rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | x->last_word);
+            rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | x->last_word);
         return;
     }
     if (x->state == RS_RX_SERVING)
-        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | RS_SAY_DATA_RCVD);
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | RS_CONTROL_DATA_RCVD);
     if (x->state == RS_RX_VERIFYING && rs_pieces_wait(x)) {
-        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | (x->leaf_count ? RS_SAY_LEAF_REQ : 0));
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | (x->leaf_count ? RS_CONTROL_LEAF_REQ : 0));
         if (x->again.words)
             rs_again_ask(node, now, x);
     }
     if (x->state != RS_RX_RECEIVING)
         return;
-    rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
+    rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK);
     rs_engine_notify(node, now, &x->t, RS_NEWS_CONNECTED);
 }
 
@@ -486,7 +486,7 @@ static void on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_m
     if (m->session == x->t.session)
         x->ended = true;
     if (x->state == RS_RX_SERVING)
-        rs_say(node, now, &x->link, RS_SAY_DATA_RCVD); /* the sender missed it */
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_DATA_RCVD); /* the sender missed it */
     if (x->state != RS_RX_RECEIVING)
         return; /* asks when it is accepted */
     x->t.engine->message(node, now, &x->link, m);
@@ -498,7 +498,7 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
     x->link.heard_at = now;
     if (x->t.finished && m->type != RS_MSG_OPEN) {
         if (m->type == RS_MSG_DATA_FNSD || m->type == RS_MSG_PING)
-            rs_say(node, now, &x->link, x->last_word); /* the sender missed it */
+            rs_control_set_pending(node, now, &x->link, x->last_word); /* the sender missed it */
         return m->type == RS_MSG_PTCH_DATA ? (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id}
                                            : verdict(RS_RX_NONE);
     }
@@ -522,7 +522,7 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
             rs_receiver_end(node, now, x, true, 0, "");
             return verdict(RS_RX_NONE);
         }
-        rs_words(cause, sizeof cause, "the sender aborted: %s", m->abort.cause.text);
+        rs_format(cause, sizeof cause, "the sender aborted: %s", m->abort.cause.text);
         rs_receiver_end(node, now, x, false, 0, cause);
         return verdict(RS_RX_NONE);
     case RS_MSG_PING:
@@ -538,21 +538,21 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
 
 bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {
     switch (what) {
-    case RS_SAY_OPEN_ACK:
+    case RS_CONTROL_OPEN_ACK:
         m->type = RS_MSG_OPEN_ACK;
         m->open_ack.status = x->ack_status;
         m->open_ack.room = x->room;
         rs_wire_cause_set(&m->open_ack.cause, x->ack_status == RS_ACK_REFUSED ? x->link.cause : "");
         return true;
-    case RS_SAY_LEAF_REQ:
+    case RS_CONTROL_LEAF_REQ:
         return rs_leaf_request(x, m);
-    case RS_SAY_DATA_RCVD:
+    case RS_CONTROL_DATA_RCVD:
         m->type = RS_MSG_DATA_RCVD;
         m->data_rcvd.status = x->rcvd_status;
         m->data_rcvd.patched = x->stats.patches_received + x->stats.repairs_used;
         rs_wire_cause_set(&m->data_rcvd.cause, x->rcvd_status == RS_RCVD_WHOLE ? "" : x->link.cause);
         return true;
-    case RS_SAY_PTCH_REQ:
+    case RS_CONTROL_PTCH_REQ:
         if (x->again.words) {
             bool worth = rs_again_request(x, m);
             *more = rs_again_left(x);
@@ -587,7 +587,7 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
         return RS_RX_BAD;
     if (x->t.finished) { /* of a stream that was left here before its end, too */
         if (x->last_word)
-            rs_say(node, now, &x->link, RS_SAY_OPEN_ACK | x->last_word);
+            rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | x->last_word);
         return RS_RX_NONE;
     }
     if (rs_digest_follows(&x->t.digest) && m->open.digest.length > 0 && !take_digest(node, now, x, &m->open.digest))
@@ -630,7 +630,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
         rs_drop_peer_if_idle(node, p);
         return NULL;
     }
-    rs_link_attach(&x->link, p, &x->t, now);
+    rs_peer_session_attach(&x->link, p, &x->t, now);
     x->ping_due = now + node->config.sender_silence_bound / 2;
     return x;
 }
@@ -681,8 +681,8 @@ static void end_for_another(rs_node *node, rs_time now, rs_receiving *x, bool re
                       .replaced = replaced,
                       .bytes = replaced ? gapless(x) : x->stats.bytes_present,
                       .session = x->t.session};
-    rs_words(event.cause, sizeof event.cause, "%s",
-             replaced ? "its sender is gone, and another server sends it on" : "the sender began anew");
+    rs_format(event.cause, sizeof event.cause, "%s",
+              replaced ? "its sender is gone, and another server sends it on" : "the sender began anew");
     rs_receiver_finish(node, now, x, 0, event.cause);
     rs_emit(node, &event);
 }
@@ -695,16 +695,16 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_mess
     }
     const char *cause = cannot_open(node, m);
     if (cause) {
-        rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, cause);
+        rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK, cause);
         return RS_RX_NONE;
     }
     bool replaces = x && !x->t.finished && x->link.peer->id != peer && may_replace(x, now, m);
     if (x && !x->t.finished && x->link.peer->id != peer && !replaces) {
-        rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "another server is sending this object here");
+        rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "another server is sending this object here");
         return RS_RX_NONE;
     }
     if (m->open.size != RS_STREAM && rs_fragments(m->open.size, m->open.fragment_size) > RS_FRAGMENTS_MAX) {
-        rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "too large: more than 2^28 fragments");
+        rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "too large: more than 2^28 fragments");
         return RS_RX_NONE;
     }
     if (x && !x->t.finished)
@@ -714,7 +714,8 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_mess
     rs_receiver_make_place(node, now, rs_find_peer(node, peer));
     x = make(node, now, peer, m);
     if (!x) {
-        rs_stray_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "no room for one more transfer here: memory or the cap");
+        rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK,
+                                   "no room for one more transfer here: memory or the cap");
         return RS_RX_NONE;
     }
     rs_emit(
@@ -753,7 +754,7 @@ rs_status rs_leaves_want(rs_node *node, rs_time now, rs_xfer xfer, uint64_t firs
     x->leaf_count = count;
     x->leaf_retake = retake;
     x->verify_due = now + node->config.no_path_bound;
-    rs_say(node, now, &x->link, RS_SAY_LEAF_REQ);
+    rs_control_set_pending(node, now, &x->link, RS_CONTROL_LEAF_REQ);
     rs_receiver_arm(node, x);
     return RS_OK;
 }
@@ -812,9 +813,9 @@ void rs_again_free(rs_node *node, rs_receiving *x) {
 }
 
 void rs_again_ask(rs_node *node, rs_time now, rs_receiving *x) {
-    x->again_due = now + rs_receiver_patience(x);
+    x->again_due = now + rs_receiver_request_timeout(x);
     x->again_at = 0;
-    rs_say(node, now, &x->link, RS_SAY_PTCH_REQ);
+    rs_control_set_pending(node, now, &x->link, RS_CONTROL_PTCH_REQ);
 }
 
 uint64_t rs_request_object(const rs_transfer *t, uint64_t from, uint64_t to, rs_message *m) {
@@ -851,12 +852,12 @@ rs_rx_result rs_again_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_
     result.verdict = RS_RX_STORE;
     x->stats.patches_received++;
     x->stats.bytes_present += result.length;
-    x->again_due = now + rs_receiver_patience(x);
+    x->again_due = now + rs_receiver_request_timeout(x);
     if (x->again.count == x->again.size) {
         rs_again_free(node, x);
         x->again_due = RS_NEVER;
         x->verify_due = now + node->config.no_path_bound;
-        rs_unsay(node, now, &x->link, RS_SAY_PTCH_REQ);
+        rs_control_clear(node, now, &x->link, RS_CONTROL_PTCH_REQ);
         rs_emit(node, &(rs_event){.kind = RS_EV_COMPLETE,
                                   .xfer = x->t.id,
                                   .peer = x->link.peer->id,
@@ -902,7 +903,7 @@ rs_rx_verdict rs_on_leaf_req(rs_node *node, rs_time now, rs_sending *x, rs_recip
     r->leaf_first = m->leaf_req.first;
     r->leaf_count = m->leaf_req.count < fit ? m->leaf_req.count : fit;
     if (!m->leaf_req.retake) {
-        rs_say(node, now, &r->link, RS_SAY_LEAVES);
+        rs_control_set_pending(node, now, &r->link, RS_CONTROL_LEAVES);
     } else if (!r->retaking) {
         r->retaking = true;
         r->retakes++;
@@ -925,14 +926,15 @@ rs_status rs_send_retaken(rs_node *node, rs_time now, rs_xfer xfer, rs_peer peer
         return RS_ERR_STATE;
     r->retaking = false;
     if (same) {
-        rs_say(node, now, &r->link, RS_SAY_LEAVES);
+        rs_control_set_pending(node, now, &r->link, RS_CONTROL_LEAVES);
         return RS_OK;
     }
     char cause[RS_CAUSE_MAX];
-    rs_words(cause, sizeof cause,
-             "the object's bytes changed at the sender after their digest was taken, in piece %llu: a program wrote to "
-             "it while it was sent",
-             (unsigned long long)leaf);
+    rs_format(
+        cause, sizeof cause,
+        "the object's bytes changed at the sender after their digest was taken, in piece %llu: a program wrote to "
+        "it while it was sent",
+        (unsigned long long)leaf);
     give_up_on(node, now, x, r, cause);
     return RS_OK;
 }

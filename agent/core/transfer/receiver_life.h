@@ -36,7 +36,7 @@ void rs_receiver_next_session(rs_node *node, rs_receiving *x, const rs_message *
 void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t last_word, const char *cause);
 void rs_receiver_is_whole(rs_node *node, rs_time now, rs_receiving *x); /* it is */
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
-rs_time rs_receiver_patience(const rs_receiving *x); /* until what was asked for is asked for again */
+rs_time rs_receiver_request_timeout(const rs_receiving *x); /* until what was asked for is asked for again */
 void rs_receiver_arm(rs_node *node, rs_receiving *x);
 void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x);
 void rs_receiver_free(rs_node *node, rs_receiving *x);

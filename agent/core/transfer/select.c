@@ -47,7 +47,7 @@ void rs_engine_stats(const rs_node *node, const rs_transfer *t, rs_xfer_stats *o
 /* Its engine still says how far receivers are, and peers still repair; only the tree is not there. */
 void rs_stream_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause) {
     rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
-    rs_words(log.cause, sizeof log.cause, "%s: the stream goes on to each receiver by unicast", cause);
+    rs_format(log.cause, sizeof log.cause, "%s: the stream goes on to each receiver by unicast", cause);
     rs_emit(node, &log);
     x->t.stream.by_unicast = true;
     const rs_news news = {.what = RS_NEWS_PATH_LOST};
@@ -61,7 +61,7 @@ void rs_stream_unicast(rs_node *node, rs_time now, rs_sending *x, const char *ca
 static bool ask(const rs_node *node, const rs_engine *engine, const char *options, void *asked, char *words,
                 size_t size) {
     if (!engine || !engine->ask) {
-        rs_words(words, size, "%s takes no options", engine ? engine->word : "an unknown protocol");
+        rs_format(words, size, "%s takes no options", engine ? engine->word : "an unknown protocol");
         return false;
     }
     if (node->options[engine->id])

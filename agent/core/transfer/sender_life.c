@@ -45,7 +45,7 @@ static rs_status add_recipients(rs_node *node, rs_time now, rs_sending *x, const
             rs_drop_peer_if_idle(node, peer);
             return RS_ERR_INVALID;
         }
-        rs_link_attach(&r->link, peer, &x->t, now);
+        rs_peer_session_attach(&r->link, peer, &x->t, now);
         index_recipient(x, i);
     }
     return RS_OK;
@@ -57,7 +57,7 @@ void rs_sender_free(rs_node *node, rs_sending *x) {
     rs_engine_drop(node, &x->t);
     rs_leave(node, &x->t);
     for (uint32_t i = 0; i < x->recipient_count; i++)
-        rs_link_end(node, &x->recipients[i].link);
+        rs_peer_session_end(node, &x->recipients[i].link);
     rs_memory_give(&node->allocator, x->asked);
     rs_memory_give(&node->allocator, x->index);
     rs_memory_give(&node->allocator, x->recipients);
@@ -152,7 +152,7 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
     *out = x->t.id;
     /* Connections come up while the manager looks for a path. */
     for (uint32_t i = 0; i < x->recipient_count; i++)
-        rs_say(node, now, &x->recipients[i].link, RS_SAY_CONNECT);
+        rs_control_set_pending(node, now, &x->recipients[i].link, RS_CONTROL_CONNECT);
     rs_sender_want_path(node, now, x);
     rs_sender_arm(node, x);
     return RS_OK;
@@ -161,7 +161,7 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
 static void leave_alone(rs_node *node, rs_time now, rs_recipient *r) {
     r->want.count = 0;
     rs_patch_ready(node, now, &r->link, false);
-    rs_unsay(node, now, &r->link, UINT32_MAX);
+    rs_control_clear(node, now, &r->link, UINT32_MAX);
     const rs_news news = {.what = RS_NEWS_REMOVED, .receiver = r};
     if (r->link.transfer->engine->notify)
         r->link.transfer->engine->notify(node, now, r->link.transfer, &news);
@@ -188,12 +188,12 @@ void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, cons
     bool opened = rs_is_opened(r);
     r->state = RS_RECIPIENT_FAILED;
     if (x->failed++ == 0)
-        rs_words(x->first_cause, sizeof x->first_cause, "%s", cause);
+        rs_format(x->first_cause, sizeof x->first_cause, "%s", cause);
     leave_alone(node, now, r);
-    rs_words(event.cause, sizeof event.cause, "%s", cause);
+    rs_format(event.cause, sizeof event.cause, "%s", cause);
     memcpy(r->link.cause, event.cause, sizeof r->link.cause);
     if (tell && opened && r->link.peer->up)
-        rs_say(node, now, &r->link, RS_SAY_ABORT);
+        rs_control_set_pending(node, now, &r->link, RS_CONTROL_ABORT);
     rs_emit(node, &event);
 }
 
@@ -220,8 +220,8 @@ void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x) {
     rs_sender_path_done(node, now, x);
     rs_sender_phase(node, x, RS_PHASE_DONE);
     if (x->failed)
-        rs_words(event.cause, sizeof event.cause, "%u of %u receivers failed; the first: %.120s", x->failed,
-                 x->recipient_count, x->first_cause);
+        rs_format(event.cause, sizeof event.cause, "%u of %u receivers failed; the first: %.120s", x->failed,
+                  x->recipient_count, x->first_cause);
     event.session = x->t.session;
     event.phase = RS_PHASE_DONE;
     rs_emit(node, &event);
@@ -249,7 +249,7 @@ void rs_sender_patch(rs_node *node, rs_time now, rs_recipient *r, uint64_t from,
 }
 
 static const char *seconds(char *out, size_t size, rs_time time) {
-    rs_words(out, size, "%lld.%lld s", (long long)(time / (1000 * RS_MS)), (long long)(time / (100 * RS_MS) % 10));
+    rs_format(out, size, "%lld.%lld s", (long long)(time / (1000 * RS_MS)), (long long)(time / (100 * RS_MS) % 10));
     return out;
 }
 
@@ -265,14 +265,14 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
     if (since != RS_NEVER && now - since >= bound) {
         seconds(time, sizeof time, now - since);
         if (p->up)
-            rs_words(words, sizeof words, "said nothing for %s though its control channel is up", time);
+            rs_format(words, sizeof words, "said nothing for %s though its control channel is up", time);
         else
-            rs_words(words, sizeof words, "cannot be reached for %s: %s", time,
-                     p->down_cause[0] ? p->down_cause : "no connection came up");
+            rs_format(words, sizeof words, "cannot be reached for %s: %s", time,
+                      p->down_cause[0] ? p->down_cause : "no connection came up");
     } else if (all_sent && !rs_digest_follows(&x->t.digest) && now - progress >= stall &&
                !x->t.stream.on) { /* whose program may still be taking what came */
-        rs_words(words, sizeof words, "is alive but neither asked for patches nor confirmed the object for %s",
-                 seconds(time, sizeof time, now - progress));
+        rs_format(words, sizeof words, "is alive but neither asked for patches nor confirmed the object for %s",
+                  seconds(time, sizeof time, now - progress));
     } else {
         if (rs_is_opened(r) && p->up && now - r->link.heard_at >= tick(node))
             rs_ping(node, now, &r->link);
@@ -297,13 +297,13 @@ static void say_finished(rs_node *node, rs_time now, rs_sending *x) {
     x->fnsd_said = true;
     for (uint32_t i = 0; i < x->recipient_count; i++)
         if (rs_is_active(&x->recipients[i]) && x->recipients[i].member)
-            rs_say(node, now, &x->recipients[i].link, RS_SAY_DATA_FNSD);
+            rs_control_set_pending(node, now, &x->recipients[i].link, RS_CONTROL_DATA_FNSD);
 }
 
 static void no_answer(rs_node *node, rs_time now, rs_sending *x) {
     char words[RS_CAUSE_MAX], time[32];
-    rs_words(words, sizeof words, "no answer to the path request for %s; ask the manager why",
-             seconds(time, sizeof time, node->config.answer_bound));
+    rs_format(words, sizeof words, "no answer to the path request for %s; ask the manager why",
+              seconds(time, sizeof time, node->config.answer_bound));
     rs_sender_no_path(node, now, x, words);
 }
 
@@ -345,14 +345,14 @@ void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r) {
     rs_sending *x = (rs_sending *)r->link.transfer;
     if (!rs_is_active(r) || !rs_is_opened(r))
         return;
-    bool over = r->light == RS_LIGHT_LEFT || !r->member || x->fnsd_said;
-    rs_say(node, now, &r->link, RS_SAY_OPEN | RS_SAY_PING | (over ? RS_SAY_DATA_FNSD : 0));
+    bool over = r->light == RS_LIGHT_DEMOTED || !r->member || x->fnsd_said;
+    rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN | RS_CONTROL_PING | (over ? RS_CONTROL_DATA_FNSD : 0));
 }
 
 void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r) {
     leave_alone(node, now, r);
     if (rs_is_active(r))
-        rs_say(node, now, &r->link, rs_is_opened(r) ? RS_SAY_OPEN : RS_SAY_CONNECT);
+        rs_control_set_pending(node, now, &r->link, rs_is_opened(r) ? RS_CONTROL_OPEN : RS_CONTROL_CONNECT);
 }
 
 void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out) {
@@ -374,7 +374,7 @@ rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *c
     char words[RS_CAUSE_MAX];
     if (!t || !t->sending || t->finished)
         return RS_ERR_UNKNOWN;
-    rs_words(words, sizeof words, "cancelled by the sender: %s", cause ? cause : "no reason given");
+    rs_format(words, sizeof words, "cancelled by the sender: %s", cause ? cause : "no reason given");
     rs_sender_fail_all(node, now, (rs_sending *)t, words);
     return RS_OK;
 }
@@ -420,20 +420,20 @@ static void open_says(const rs_sending *x, rs_message *m) {
 bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
     if (x->t.finished || !rs_is_active(r))
         return false;
-    if (what == RS_SAY_OPEN)
+    if (what == RS_CONTROL_OPEN)
         open_says(x, m);
-    else if (what == RS_SAY_DATA_FNSD)
+    else if (what == RS_CONTROL_DATA_FNSD)
         m->type = RS_MSG_DATA_FNSD;
-    else if (what == RS_SAY_LEAVES)
+    else if (what == RS_CONTROL_LEAVES)
         return rs_leaves_said(x, r, m);
     else
         return x->t.engine->tell && x->t.engine->tell(node, x, r, what, m);
-    m->session = r->light == RS_LIGHT_LEFT ? RS_SESSION_APART : r->session;
-    if (r->light == RS_LIGHT_LEFT && what == RS_SAY_OPEN)
+    m->session = r->light == RS_LIGHT_DEMOTED ? RS_SESSION_DEMOTED : r->session;
+    if (r->light == RS_LIGHT_DEMOTED && what == RS_CONTROL_OPEN)
         open_apart(node, x, m);
-    else if (!r->member && what == RS_SAY_OPEN)
+    else if (!r->member && what == RS_CONTROL_OPEN)
         open_over(node, r, m);
-    else if (what == RS_SAY_OPEN && !rs_has_accepted(r) && x->t.stream.on) {
+    else if (what == RS_CONTROL_OPEN && !rs_has_accepted(r) && x->t.stream.on) {
         m->open.size = RS_STREAM; /* or who has not heard of it would take it for an object; its end it hears then */
         m->open.end = RS_STREAM_FRAGMENTS;
     }
@@ -448,7 +448,7 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
         rs_sender_done(node, now, r, 0, !rs_has_accepted(r));
         rs_sender_settle(node, now, x);
     } else if (m->open_ack.status == RS_ACK_REFUSED) {
-        rs_words(cause, sizeof cause, "refused the object: %s", m->open_ack.cause.text);
+        rs_format(cause, sizeof cause, "refused the object: %s", m->open_ack.cause.text);
         rs_sender_fail(node, now, r, false, cause);
         rs_sender_settle(node, now, x);
     } else {
@@ -459,7 +459,7 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
         r->accepted_at = now;
         const rs_news news = {.what = RS_NEWS_ACCEPTED, .receiver = r};
         if (x->t.stream.on && x->t.size != RS_STREAM)
-            rs_say(node, now, &r->link, RS_SAY_OPEN);
+            rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN);
         if (x->t.engine->notify)
             x->t.engine->notify(node, now, &x->t, &news);
         rs_sender_arm(node, x);
@@ -473,8 +473,8 @@ static rs_rx_verdict on_data_rcvd(rs_node *node, rs_time now, rs_sending *x, rs_
         rs_sender_done(node, now, r, m->data_rcvd.patched, false);
     } else {
         bool mismatch = m->data_rcvd.status == RS_RCVD_MISMATCH;
-        rs_words(cause, sizeof cause, "%s: %s", mismatch ? "got the object with a wrong digest" : "gave up",
-                 m->data_rcvd.cause.text);
+        rs_format(cause, sizeof cause, "%s: %s", mismatch ? "got the object with a wrong digest" : "gave up",
+                  m->data_rcvd.cause.text);
         rs_sender_fail(node, now, r, false, cause);
     }
     rs_sender_settle(node, now, x);
@@ -483,7 +483,7 @@ static rs_rx_verdict on_data_rcvd(rs_node *node, rs_time now, rs_sending *x, rs_
 
 static rs_rx_verdict on_abort(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     char cause[RS_CAUSE_MAX];
-    rs_words(cause, sizeof cause, "aborted: %s", m->abort.cause.text);
+    rs_format(cause, sizeof cause, "aborted: %s", m->abort.cause.text);
     rs_sender_fail(node, now, r, false, cause);
     rs_sender_settle(node, now, x);
     return RS_RX_NONE;
@@ -548,13 +548,13 @@ void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x) {
 void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (!rs_is_active(r) || !r->member || r->light == RS_LIGHT_LEFT)
+        if (!rs_is_active(r) || !r->member || r->light == RS_LIGHT_DEMOTED)
             continue;
         if (r->light == RS_LIGHT_LIT)
             r->light = RS_LIGHT_AWAITED;
         r->rate = (rs_receiver_rate){0};
-        rs_say(node, now, &r->link, RS_SAY_OPEN);
-        rs_unsay(node, now, &r->link, RS_SAY_DATA_FNSD); /* of the session before; OPEN says as much */
+        rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN);
+        rs_control_clear(node, now, &r->link, RS_CONTROL_DATA_FNSD); /* of the session before; OPEN says as much */
         if (r->link.peer->up && !r->link.peer->rtt.smoothed)
             rs_ping(node, now, &r->link);
     }
@@ -582,12 +582,12 @@ static bool begin_by(rs_node *node, rs_time now, rs_sending *x, const rs_engine 
         return true;
     const rs_engine *fallback = node->engines[0];
     if (x->t.stream.on && !fallback->stream) { /* it needs to know where it ends */
-        rs_words(log.cause, sizeof log.cause, "a stream needs %s, which cannot be: %s", engine->name, why);
+        rs_format(log.cause, sizeof log.cause, "a stream needs %s, which cannot be: %s", engine->name, why);
         rs_sender_fail_all(node, now, x, log.cause);
         return true;
     }
     rs_engine_drop(node, &x->t); /* a view may have come before, or memory ran short half way */
-    rs_words(log.cause, sizeof log.cause, "by %s though %s was granted: %s", fallback->name, engine->name, why);
+    rs_format(log.cause, sizeof log.cause, "by %s though %s was granted: %s", fallback->name, engine->name, why);
     rs_emit(node, &log);
     return false;
 }
@@ -718,7 +718,7 @@ rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *c
         return RS_ERR_UNKNOWN;
     if (x->next != RS_NEXT_WANTED)
         return RS_ERR_STATE;
-    rs_words(words, sizeof words, "the path was denied: %s", cause ? cause : "no reason given");
+    rs_format(words, sizeof words, "the path was denied: %s", cause ? cause : "no reason given");
     rs_sender_no_path(node, now, x, words);
     return RS_OK;
 }
@@ -806,7 +806,7 @@ static void finish_by_patches(rs_node *node, rs_time now, rs_sending *x) {
 
 void rs_sender_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause) {
     rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
-    rs_words(log.cause, sizeof log.cause, "%s: the rest goes to each receiver by unicast", cause);
+    rs_format(log.cause, sizeof log.cause, "%s: the rest goes to each receiver by unicast", cause);
     rs_emit(node, &log);
     finish_by_patches(node, now, x);
     rs_sender_arm(node, x);
@@ -815,7 +815,7 @@ void rs_sender_unicast(rs_node *node, rs_time now, rs_sending *x, const char *ca
 /* Those that the path was for; the others still want theirs. */
 static void part_by_unicast(rs_node *node, rs_time now, rs_sending *x, bool held, const char *cause) {
     rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
-    rs_words(log.cause, sizeof log.cause, "%.100s: the rest goes to each receiver it was for by unicast", cause);
+    rs_format(log.cause, sizeof log.cause, "%.100s: the rest goes to each receiver it was for by unicast", cause);
     rs_emit(node, &log);
     rs_sender_part_failed(node, now, x, held, cause);
     if (held) {
@@ -843,11 +843,11 @@ rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *c
     bool held = x->path_held;
     x->path_held = false;
     if (x->sessions == 0) {
-        rs_words(log.cause, sizeof log.cause, "no path: %s", cause ? cause : "no reason given");
+        rs_format(log.cause, sizeof log.cause, "no path: %s", cause ? cause : "no reason given");
         rs_sender_fail_all(node, now, x, log.cause);
         return RS_OK;
     }
-    rs_words(log.cause, sizeof log.cause, "the path failed: %s", cause ? cause : "no reason given");
+    rs_format(log.cause, sizeof log.cause, "the path failed: %s", cause ? cause : "no reason given");
     if (x->t.stream.on && x->t.own)
         rs_stream_unicast(node, now, x, log.cause);
     else if (x->t.stream.on)
@@ -865,7 +865,7 @@ rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *c
  * one again. Without such a manager all receivers are in each session. Ours. */
 
 bool rs_sender_lacks(const rs_sending *x, const rs_recipient *r) {
-    return rs_is_active(r) && r->light != RS_LIGHT_LEFT && r->reached < x->t.fragments;
+    return rs_is_active(r) && r->light != RS_LIGHT_DEMOTED && r->reached < x->t.fragments;
 }
 
 bool rs_sender_others(const rs_sending *x) {
@@ -918,18 +918,18 @@ bool rs_sender_has_members(const rs_sending *x) {
 /* The data channel is over for it, until another session is for it again. */
 static void leave(rs_node *node, rs_time now, rs_recipient *r) {
     r->member = false;
-    if (!rs_is_active(r) || r->light == RS_LIGHT_LEFT)
+    if (!rs_is_active(r) || r->light == RS_LIGHT_DEMOTED)
         return;
     if (r->light == RS_LIGHT_LIT)
         r->light = RS_LIGHT_AWAITED;
     r->progress_at = now;
-    rs_say(node, now, &r->link, RS_SAY_DATA_FNSD);
+    rs_control_set_pending(node, now, &r->link, RS_CONTROL_DATA_FNSD);
 }
 
 void rs_sender_join(rs_node *node, rs_time now, rs_sending *x) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        bool joins = r->wanted && rs_is_active(r) && r->light != RS_LIGHT_LEFT;
+        bool joins = r->wanted && rs_is_active(r) && r->light != RS_LIGHT_DEMOTED;
         r->wanted = false;
         if (r->member && !joins)
             leave(node, now, r);
@@ -968,22 +968,22 @@ uint64_t rs_sender_sent(const rs_sending *x) {
     return all < x->t.fragments ? all : x->t.fragments;
 }
 
-void rs_sender_apart(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
-    r->light = RS_LIGHT_LEFT;
+void rs_sender_demote(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
+    r->light = RS_LIGHT_DEMOTED;
     r->progress_at = now;
     const rs_news news = {.what = RS_NEWS_LEFT, .receiver = r};
     if (x->t.engine->notify)
         x->t.engine->notify(node, now, &x->t, &news);
-    rs_say(node, now, &r->link, RS_SAY_OPEN | RS_SAY_DATA_FNSD);
+    rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN | RS_CONTROL_DATA_FNSD);
 }
 
 void rs_sender_part_failed(rs_node *node, rs_time now, rs_sending *x, bool held, const char *cause) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
-        if (!rs_is_active(r) || r->light == RS_LIGHT_LEFT || !(held ? r->member : r->wanted))
+        if (!rs_is_active(r) || r->light == RS_LIGHT_DEMOTED || !(held ? r->member : r->wanted))
             continue;
         if (rs_is_opened(r))
-            rs_sender_apart(node, now, x, r);
+            rs_sender_demote(node, now, x, r);
         else
             rs_sender_fail(node, now, r, false, cause); /* it never had a path, and its address may not be known */
     }

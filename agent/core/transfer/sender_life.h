@@ -33,7 +33,8 @@ bool rs_sender_has_members(const rs_sending *x);                  /* a session t
 void rs_sender_join(rs_node *node, rs_time now, rs_sending *x);   /* it begins */
 void rs_sender_session_sent(rs_sending *x);                       /* it is over */
 uint64_t rs_sender_sent(const rs_sending *x); /* distinct fragments, the mean of what was sent to each receiver */
-void rs_sender_apart(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r); /* finished by unicast, from now on */
+void rs_sender_demote(rs_node *node, rs_time now, rs_sending *x,
+                      rs_recipient *r); /* finished by unicast, from now on */
 /* The present session's path failed, or (not `held`) the one that is wanted: whom it was for is finished by unicast. */
 void rs_sender_part_failed(rs_node *node, rs_time now, rs_sending *x, bool held, const char *cause);
 

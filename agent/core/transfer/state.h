@@ -17,9 +17,9 @@
 #include "core/transfer/node.h"
 
 #define RS_MS INT64_C(1000000)
-#define RS_STRAYS 8 /* answers to messages about transfers unknown here, per peer */
-#define RS_KEPT 256 /* finished transfers remembered, each way */
-#define RS_RINGS 8  /* sessions whose rings a sender remembers */
+#define RS_UNKNOWN_TRANSFER_REPLIES 8 /* answers to messages about transfers unknown here, per peer */
+#define RS_KEPT 256                   /* finished transfers remembered, each way */
+#define RS_RINGS 8                    /* sessions whose rings a sender remembers */
 #define RS_FRAGMENTS_MAX (UINT64_C(1) << 28)
 
 enum { RS_TIMER_PEER = 1, RS_TIMER_SENDING, RS_TIMER_RECEIVING, RS_TIMER_DATA };
@@ -28,21 +28,21 @@ enum { RS_TIMER_PEER = 1, RS_TIMER_SENDING, RS_TIMER_RECEIVING, RS_TIMER_DATA };
  * bit, and the message is made from the state when the peer's connection is free. So nothing can pile up, and saying it
  * again after a lost connection is setting the bit again. */
 enum {
-    RS_SAY_CONNECT = 1 << 0, /* nothing yet, but have a connection ready */
-    RS_SAY_OPEN = 1 << 1,
-    RS_SAY_OPEN_ACK = 1 << 2,
-    RS_SAY_INTL_SEQ = 1 << 3,
-    RS_SAY_RATE = 1 << 4,
-    RS_SAY_PTCH_REQ = 1 << 5, /* one message per range */
-    RS_SAY_DATA_FNSD = 1 << 6,
-    RS_SAY_DATA_RCVD = 1 << 7,
-    RS_SAY_PONG = 1 << 8,
-    RS_SAY_PING = 1 << 9,
-    RS_SAY_ABORT = 1 << 10,
-    RS_SAY_PTCH_MAP = 1 << 11, /* a few messages */
-    RS_SAY_LEAF_REQ = 1 << 12,
-    RS_SAY_LEAVES = 1 << 13,
-    RS_SAY_REPORT_TO = 1 << 14
+    RS_CONTROL_CONNECT = 1 << 0, /* nothing yet, but have a connection ready */
+    RS_CONTROL_OPEN = 1 << 1,
+    RS_CONTROL_OPEN_ACK = 1 << 2,
+    RS_CONTROL_INTL_SEQ = 1 << 3,
+    RS_CONTROL_RATE = 1 << 4,
+    RS_CONTROL_PTCH_REQ = 1 << 5, /* one message per range */
+    RS_CONTROL_DATA_FNSD = 1 << 6,
+    RS_CONTROL_DATA_RCVD = 1 << 7,
+    RS_CONTROL_PONG = 1 << 8,
+    RS_CONTROL_PING = 1 << 9,
+    RS_CONTROL_ABORT = 1 << 10,
+    RS_CONTROL_PTCH_MAP = 1 << 11, /* a few messages */
+    RS_CONTROL_LEAF_REQ = 1 << 12,
+    RS_CONTROL_LEAVES = 1 << 13,
+    RS_CONTROL_REPORT_TO = 1 << 14
 };
 
 typedef struct rs_engine rs_engine; /* transfer/engine.h */
@@ -56,7 +56,7 @@ typedef struct {
     uint64_t nonce;
     uint32_t session;
     const char *cause;
-} rs_stray;
+} rs_unknown_transfer_reply;
 
 typedef struct {
     rs_peer id;
@@ -73,8 +73,9 @@ typedef struct {
     rs_list talking, patching;       /* Those of them with something to say, and with PTCH_DATA to send. */
     rs_list in_talking, in_patching; /* The peer's places in the node's lists, while such a link can be served. */
     rs_timer timer;                  /* It asks for a connection again. */
-    rs_stray strays[RS_STRAYS];      /* Answers about transfers that are not here, waiting to be said. */
-    uint32_t stray_count;
+    rs_unknown_transfer_reply unknown_replies
+        [RS_UNKNOWN_TRANSFER_REPLIES]; /* Answers about transfers that are not here, waiting to be said. */
+    uint32_t unknown_reply_count;
     uint32_t announced; /* Objects of it that are not whole here, counted when places are short. */
 } rs_peer_state;
 
@@ -82,15 +83,15 @@ typedef struct {
 typedef struct {
     rs_peer_state *peer;
     rs_transfer *transfer;
-    uint32_t say;                    /* The bits of RS_SAY_* that are to be said. */
+    uint32_t pending;                /* The bits of RS_CONTROL_* that are to be said. */
     uint64_t pong_token;             /* The next PONG answers that PING. */
     uint64_t ping_token;             /* The last PING went out with it, while... */
     bool ping_out;                   /* ...its answer is awaited. */
     rs_time heard_at;                /* The peer was heard about this transfer then. */
-    char cause[RS_CAUSE_MAX];        /* What RS_SAY_ABORT, a refusal or DATA_RCVD says. */
+    char cause[RS_CAUSE_MAX];        /* What RS_CONTROL_ABORT, a refusal or DATA_RCVD says. */
     rs_list in_peer;                 /* Its place among the peer's links... */
     rs_list in_talking, in_patching; /* ...and in the peer's lists of those to be served. */
-} rs_link;
+} rs_peer_session;
 
 /* Of a continuing stream, in fragments. transfer/stream.c */
 typedef struct {
@@ -136,15 +137,15 @@ typedef enum {
 
 /* Its place on the data channel. */
 typedef enum {
-    RS_LIGHT_AWAITED,     /* It has said no INTL_SEQ of this session, and is waited for. */
-    RS_LIGHT_PASSED_OVER, /* The same, and it is not waited for: patches are for it, unless its light comes. */
-    RS_LIGHT_LIT,         /* It is sent one whole round from its initial sn on. */
-    RS_LIGHT_LEFT         /* It has left the data channel for good, and is finished by unicast. */
+    RS_LIGHT_AWAITED, /* It has said no INTL_SEQ of this session, and is waited for. */
+    RS_LIGHT_SKIPPED, /* The same, and it is not waited for: patches are for it, unless its light comes. */
+    RS_LIGHT_LIT,     /* It is sent one whole round from its initial sn on. */
+    RS_LIGHT_DEMOTED  /* It has left the data channel for good, and is finished by unicast. */
 } rs_light;
 
 /* A receiver, as its sender sees it. */
 typedef struct {
-    rs_link link;
+    rs_peer_session link;
     rs_recipient_state state;
     rs_light light;
     bool member;             /* The present session is for it. */
@@ -181,7 +182,7 @@ typedef struct {
     rs_time slow_at;    /* It was seen to hold the others back last; */
     rs_time slow_since; /* without a break since then; 0: it is not. */
     int64_t slow_bps;   /* The rate at which it did. */
-    bool aside;         /* It does not count while the others are tried. */
+    bool on_trial;      /* It does not count while the others are tried. */
 } rs_recipient;
 
 static inline bool rs_is_active(const rs_recipient *r) {
@@ -332,7 +333,7 @@ typedef enum {
 
 struct rs_receiving {
     rs_transfer t;
-    rs_link link;
+    rs_peer_session link;
     rs_receiving_state state;
     rs_xfer_stats stats;
 
@@ -354,7 +355,7 @@ struct rs_receiving {
     uint64_t resumed;     /* The first ones were here before it was accepted. */
     uint8_t ack_status;   /* What OPEN_ACK says, */
     uint8_t rcvd_status;  /* and DATA_RCVD. */
-    uint32_t last_word;   /* The RS_SAY_* that ended it, said again to a sender that missed it. */
+    uint32_t last_word;   /* The RS_CONTROL_* that ended it, said again to a sender that missed it. */
     rs_time data_at;      /* The newest data packet of the session came then. */
     rs_time offered_due;  /* The caller makes room until then, */
     rs_time verify_due;   /* and has checked the digest by then. */

@@ -83,7 +83,7 @@ rs_status rs_stream_extend(rs_node *node, rs_time now, rs_xfer xfer, uint64_t by
         tell_owner(node, now, t, RS_NEWS_ENDS);
         for (uint32_t i = 0; i < x->recipient_count && x->sessions; i++)
             if (rs_is_active(&x->recipients[i]))
-                rs_say(node, now, &x->recipients[i].link, RS_SAY_OPEN);
+                rs_control_set_pending(node, now, &x->recipients[i].link, RS_CONTROL_OPEN);
     }
     tell_owner(node, now, t, RS_NEWS_GROWN);
     return RS_OK;
@@ -141,11 +141,11 @@ static bool sender_is_wrong(rs_node *node, rs_time now, rs_receiving *x, uint64_
     x->wrong_sn = sn;
     if (++x->wrong_times < WRONG_MOST)
         return false;
-    rs_words(cause, sizeof cause,
-             "fragment %llu of the stream was changed by its sender, which sent it wrong %d times: its memory or NIC "
-             "changes bytes",
-             (unsigned long long)sn, WRONG_MOST);
-    rs_receiver_end(node, now, x, false, RS_SAY_ABORT, cause);
+    rs_format(cause, sizeof cause,
+              "fragment %llu of the stream was changed by its sender, which sent it wrong %d times: its memory or NIC "
+              "changes bytes",
+              (unsigned long long)sn, WRONG_MOST);
+    rs_receiver_end(node, now, x, false, RS_CONTROL_ABORT, cause);
     return true;
 }
 

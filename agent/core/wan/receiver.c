@@ -309,7 +309,7 @@ rs_rx_verdict rs_wan_receiver_message(rs_node *node, rs_time now, rs_receiving *
     if (w && x->state == RS_RX_RECEIVING && due_end(x) > 0)
         ask_at(node, x, now + QUIET);
     if (x->state != RS_RX_OFFERED)
-        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK);
     return RS_RX_NONE;
 }
 
@@ -406,7 +406,7 @@ static void ask(rs_node *node, rs_time now, rs_receiving *x) {
     rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
     w->ask_at = 0;
     w->ask_due = now + PATIENCE;
-    rs_say(node, now, &x->link, RS_SAY_PTCH_REQ);
+    rs_control_set_pending(node, now, &x->link, RS_CONTROL_PTCH_REQ);
 }
 
 void rs_wan_connected(rs_node *node, rs_time now, rs_receiving *x) {

@@ -37,7 +37,7 @@ static rs_wan_peer *peer_of(const rs_sending *x, const rs_recipient *r) {
 }
 
 static bool is_member(const rs_recipient *r) {
-    return rs_is_active(r) && r->member && r->light != RS_LIGHT_LEFT;
+    return rs_is_active(r) && r->member && r->light != RS_LIGHT_DEMOTED;
 }
 
 static rs_time longest_silence(const rs_wan_sender *w) {
@@ -453,7 +453,7 @@ rs_rx_verdict rs_wan_on_request(rs_node *node, rs_time now, rs_sending *x, rs_re
         return RS_RX_NONE;
     uint64_t start = m->ptch_req.start, end = m->ptch_req.end;
     if (start >= x->t.fragments || end >= x->t.fragments ||
-        (m->session != RS_SESSION_OBJECT && m->session != RS_SESSION_APART))
+        (m->session != RS_SESSION_OBJECT && m->session != RS_SESSION_DEMOTED))
         return RS_RX_BAD;
     rs_sender_patch(node, now, r, start + 1 == x->t.fragments ? 0 : start + 1, end == 0 ? x->t.fragments : end);
     return RS_RX_NONE;
@@ -504,15 +504,15 @@ static bool demote_slowest(rs_node *node, rs_time now, rs_sending *x, rs_recipie
     if (now - p->slow_since < (at_start ? SLOW_FOR / 4 + 6 * w->grtt : SLOW_FOR + 10 * w->grtt))
         return false;
     rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = slowest->link.peer->id, .session = x->t.session};
-    rs_words(log.cause, sizeof log.cause, "takes %lld Mb/s, less than half of what others take: %s",
-             (long long)(p->path.rate_bps / 1000000),
-             x->stragglers == RS_STRAGGLERS_EVICT ? "it is given up" : "the rest goes to it by unicast");
+    rs_format(log.cause, sizeof log.cause, "takes %lld Mb/s, less than half of what others take: %s",
+              (long long)(p->path.rate_bps / 1000000),
+              x->stragglers == RS_STRAGGLERS_EVICT ? "it is given up" : "the rest goes to it by unicast");
     if (x->stragglers == RS_STRAGGLERS_EVICT) {
         rs_sender_fail(node, now, slowest, true, log.cause);
         rs_sender_settle(node, now, x);
     } else {
         rs_emit(node, &log);
-        rs_sender_apart(node, now, x, slowest);
+        rs_sender_demote(node, now, x, slowest);
     }
     return true;
 }

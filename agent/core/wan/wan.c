@@ -67,17 +67,17 @@ static bool ask(const char *text, void *asked, char *words, size_t size) {
     char one[64];
     for (size_t length; *text; text += length + (text[length] == ',')) {
         length = strcspn(text, ",");
-        rs_words(one, sizeof one, "%.*s", length < sizeof one ? (int)length : 0, text);
+        rs_format(one, sizeof one, "%.*s", length < sizeof one ? (int)length : 0, text);
         size_t name = strcspn(one, "="), i = 0;
         while (i < sizeof options / sizeof *options &&
                (one[name] != '=' || strlen(options[i].name) != name || strncmp(options[i].name, one, name) != 0))
             i++;
         if (i == sizeof options / sizeof *options) {
-            rs_words(words, size, "wan has no option %.32s: there are congestion, coding and slow", one);
+            rs_format(words, size, "wan has no option %.32s: there are congestion, coding and slow", one);
             return false;
         }
         if (!options[i].take(one + name + 1, asked)) {
-            rs_words(words, size, "%s is %s, not %.40s", options[i].name, options[i].values, one + name + 1);
+            rs_format(words, size, "%s is %s, not %.40s", options[i].name, options[i].values, one + name + 1);
             return false;
         }
     }
@@ -91,7 +91,7 @@ void rs_wan_memory_get(const rs_node *node, rs_wan_memory *out) {
         *out = (rs_wan_memory){own->pool.bound, own->pool.used, own->pool.used_most, own->pool.count};
 }
 
-static rs_rx_verdict message(rs_node *node, rs_time now, rs_link *link, const rs_message *m) {
+static rs_rx_verdict message(rs_node *node, rs_time now, rs_peer_session *link, const rs_message *m) {
     rs_transfer *t = link->transfer;
     if (t->sending)
         return rs_wan_on_request(node, now, (rs_sending *)t, RS_HOLDER(rs_recipient, link, link), m);
@@ -99,7 +99,7 @@ static rs_rx_verdict message(rs_node *node, rs_time now, rs_link *link, const rs
 }
 
 static bool say(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {
-    return what == RS_SAY_PTCH_REQ && rs_wan_request(node, now, x, m, more);
+    return what == RS_CONTROL_PTCH_REQ && rs_wan_request(node, now, x, m, more);
 }
 
 static rs_rx_result peer_datagram(rs_node *node, rs_time now, rs_transfer *t, const rs_packet_in *packet) {

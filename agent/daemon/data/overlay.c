@@ -22,7 +22,7 @@ typedef struct kept_view {
     uint32_t group; /* of the path it is of: an object that is sent again has another */
     rs_xfer xfer;   /* 0: of no transfer yet */
     rs_time since;
-    char response_id[RS_LINK_NAME_MAX + 1];
+    char response_id[RS_MANAGER_NAME_MAX + 1];
     rs_view view;
     rs_peer *held;
     uint32_t held_count;
@@ -169,7 +169,7 @@ static rs_peer number(const rs_overlay *o, const char *name) {
     return rs_peers_find(&o->agent->peers, name);
 }
 
-static bool learn_servers(rs_overlay *o, const rs_link_view *v, kept_view *k) {
+static bool learn_servers(rs_overlay *o, const rs_manager_view *v, kept_view *k) {
     k->held = calloc(v->server_count + 1u, sizeof *k->held);
     if (!k->held)
         return false;
@@ -187,12 +187,12 @@ static bool learn_servers(rs_overlay *o, const rs_link_view *v, kept_view *k) {
     return true;
 }
 
-static rs_ring_place ring(const rs_overlay *o, const rs_link_ring *r) {
+static rs_ring_place ring(const rs_overlay *o, const rs_manager_ring *r) {
     return (rs_ring_place){number(o, r->predecessor), number(o, r->successor), number(o, r->parent)};
 }
 
 /* NULL: no memory, or no numbers left. */
-static kept_view *keep(rs_overlay *o, const rs_link_view *v) {
+static kept_view *keep(rs_overlay *o, const rs_manager_view *v) {
     kept_view *k = calloc(1, sizeof *k);
     rs_peer *children = calloc(v->child_count + 1u, sizeof *children);
     if (!k || !children) {
@@ -254,20 +254,20 @@ static void hand_in(rs_overlay *o, kept_view *k) {
 
 /* Of the transfers of that object the one that this path is for. An object may be received and sent on at a time, and
  * be sent again while the manager still tells views of the last path. */
-static const rs_transfer *transfer_of(const rs_agent *agent, const rs_link_view *view) {
+static const rs_transfer_entry *transfer_of(const rs_agent *agent, const rs_manager_view *view) {
     rs_incoming info;
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (memcmp(&t->id, &view->object, sizeof t->id) == 0 &&
             strcmp(rs_sending_of(t)->path.response_id, view->response_id) == 0)
             return t;
-    for (const rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+    for (const rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next)
         if (memcmp(&t->id, &view->object, sizeof t->id) == 0 &&
             rs_incoming_info(agent->node, t->xfer, &info) == RS_OK && info.group_address == view->group)
             return t;
     return NULL;
 }
 
-void rs_overlay_view(void *context, const rs_link_view *view) {
+void rs_overlay_view(void *context, const rs_manager_view *view) {
     rs_agent *agent = context;
     rs_overlay *o = agent->overlay;
     kept_view *k = keep(o, view);
@@ -275,7 +275,7 @@ void rs_overlay_view(void *context, const rs_link_view *view) {
         rs_log(RS_LOG_WARNING, "overlay", "no room for a view of %u servers", view->server_count);
         return;
     }
-    const rs_transfer *t = transfer_of(agent, view);
+    const rs_transfer_entry *t = transfer_of(agent, view);
     k->xfer = t ? t->xfer : 0;
     k->next = o->views;
     o->views = k;
@@ -315,21 +315,21 @@ void rs_overlay_event(rs_overlay *o, const rs_event *event) {
     if (event->kind == RS_EV_VIEW_USED) {
         rs_log(RS_LOG_INFO, "overlay", "object=%s view=%llu in use", rs_id_text(&k->id),
                (unsigned long long)event->version);
-        rs_link_view_used(o->agent->link, now, k->response_id, event->version);
+        rs_manager_view_used(o->agent->link, now, k->response_id, event->version);
         return;
     }
     const char *name = rs_peers_name(&o->agent->peers, event->peer);
-    const rs_link_failure_kind kind = event->kind == RS_EV_RECEIVER_FAILED  ? RS_LINK_RECEIVER_FAILED
-                                      : event->kind == RS_EV_LINK_SUSPECTED ? RS_LINK_TREE_LINK_FAILED
-                                                                            : RS_LINK_TREE_LINK_WORKS;
-    static const char *const words[] = {[RS_LINK_RECEIVER_FAILED] = "answers to no repair: it has failed",
-                                        [RS_LINK_TREE_LINK_FAILED] =
+    const rs_manager_failure_kind kind = event->kind == RS_EV_RECEIVER_FAILED  ? RS_MANAGER_RECEIVER_FAILED
+                                         : event->kind == RS_EV_LINK_SUSPECTED ? RS_MANAGER_TREE_LINK_FAILED
+                                                                               : RS_MANAGER_TREE_LINK_WORKS;
+    static const char *const words[] = {[RS_MANAGER_RECEIVER_FAILED] = "answers to no repair: it has failed",
+                                        [RS_MANAGER_TREE_LINK_FAILED] =
                                             "gets everything by repair: a link above it has failed",
-                                        [RS_LINK_TREE_LINK_WORKS] = "gets packets by the tree: no link has failed"};
-    rs_log(kind == RS_LINK_TREE_LINK_WORKS ? RS_LOG_INFO : RS_LOG_WARNING, "overlay",
+                                        [RS_MANAGER_TREE_LINK_WORKS] = "gets packets by the tree: no link has failed"};
+    rs_log(kind == RS_MANAGER_TREE_LINK_WORKS ? RS_LOG_INFO : RS_LOG_WARNING, "overlay",
            "object=%s successor=%s ring=%s %s", rs_id_text(&k->id), rs_quote(name),
            event->ring == RS_RING_LEAF ? "leaf" : "proxy", words[kind]);
-    rs_link_failure(o->agent->link, now, k->response_id, event->version, kind, event->ring, name);
+    rs_manager_failure(o->agent->link, now, k->response_id, event->version, kind, event->ring, name);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- birth */

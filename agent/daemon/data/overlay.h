@@ -4,7 +4,7 @@
 #define RS_DAEMON_OVERLAY_H
 
 #include "core/transfer/node.h"
-#include "daemon/manager/link.h"
+#include "daemon/manager/client.h"
 
 typedef struct rs_agent rs_agent;
 typedef struct rs_overlay rs_overlay;
@@ -25,7 +25,7 @@ typedef struct {
 rs_overlay *rs_overlay_new(rs_agent *agent, const rs_overlay_callbacks *callbacks);
 void rs_overlay_free(rs_overlay *overlay);
 
-void rs_overlay_view(void *agent, const rs_link_view *view); /* on_view of the link */
+void rs_overlay_view(void *agent, const rs_manager_view *view); /* on_view of the link */
 /* A transfer of that object began here, by the path of that group: a view that came before it is handed in. */
 void rs_overlay_transfer(rs_overlay *overlay, rs_xfer xfer, const rs_object_id *id, uint32_t group);
 void rs_overlay_transfer_over(rs_overlay *overlay, rs_xfer xfer);

@@ -18,7 +18,7 @@ static const char *kind_text(rs_path_kind kind) {
 }
 
 /* No path for this session: the core ends what waits for it. */
-static void fail_path(rs_agent *agent, rs_sending *s, rs_path *path, rostrum_code code, const char *words) {
+static void fail_path(rs_agent *agent, rs_send_state *s, rs_path *path, rostrum_code code, const char *words) {
     path->state = RS_PATH_STATE_NONE;
     s->failure = code;
     snprintf(s->denial, sizeof s->denial, "%s", words);
@@ -36,12 +36,12 @@ rs_time rs_paths_bound_back(rs_time bound, rs_time now, uint32_t wait_ms) {
 }
 
 /* When the wait for a path that is asked for now, or whose turn it is now, is over. */
-static rs_time bound_of(const rs_agent *agent, const rs_sending *s, const rs_path *path) {
+static rs_time bound_of(const rs_agent *agent, const rs_send_state *s, const rs_path *path) {
     return rs_agent_now(agent) + rs_paths_wait(s->wait_ms, path->queued_for[0] != '\0');
 }
 
 /* The path that a request or a response is about. */
-static rs_path *path_of(rs_sending *s, const char *request_id, const char *response_id) {
+static rs_path *path_of(rs_send_state *s, const char *request_id, const char *response_id) {
     rs_path *paths[] = {&s->path, &s->next_path};
     for (int i = 0; i < 2; i++)
         if ((request_id && paths[i]->state == RS_PATH_STATE_REQUESTED &&
@@ -52,8 +52,8 @@ static rs_path *path_of(rs_sending *s, const char *request_id, const char *respo
     return NULL;
 }
 
-static rs_sending *find(const rs_agent *agent, const char *request_id, const char *response_id, rs_path **path) {
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+static rs_send_state *find(const rs_agent *agent, const char *request_id, const char *response_id, rs_path **path) {
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if ((*path = path_of(rs_sending_of(t), request_id, response_id)))
             return rs_sending_of(t);
     return NULL;
@@ -61,40 +61,40 @@ static rs_sending *find(const rs_agent *agent, const char *request_id, const cha
 
 /* ------------------------------------------------------------------------------------------------------- outwards */
 
-static uint8_t part_bit(const rs_sending *s, const rs_path *path) {
+static uint8_t part_bit(const rs_send_state *s, const rs_path *path) {
     return path == &s->path ? RS_PART_PRESENT : RS_PART_NEXT;
 }
 
-static void set_part(rs_sending *s, const rs_path *path, uint32_t receiver, bool is_for_it) {
+static void set_part(rs_send_state *s, const rs_path *path, uint32_t receiver, bool is_for_it) {
     uint8_t bit = part_bit(s, path);
     s->parts[receiver] = (uint8_t)(is_for_it ? s->parts[receiver] | bit : s->parts[receiver] & ~bit);
 }
 
 /* The receivers that a path is for. */
-static uint32_t names_of(const rs_sending *s, const rs_path *path, const char *names[RS_LINK_RECEIVERS_MAX]) {
+static uint32_t names_of(const rs_send_state *s, const rs_path *path, const char *names[RS_MANAGER_RECEIVERS_MAX]) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < s->receiver_count && count < RS_LINK_RECEIVERS_MAX; i++)
+    for (uint32_t i = 0; i < s->receiver_count && count < RS_MANAGER_RECEIVERS_MAX; i++)
         if (s->parts[i] & part_bit(s, path))
             names[count++] = s->receivers[i].name;
     return count;
 }
 
-static uint32_t deadline_ms(const rs_sending *s, rs_time now) {
+static uint32_t deadline_ms(const rs_send_state *s, rs_time now) {
     if (s->deadline == RS_NEVER)
         return 0;
     return s->deadline > now ? (uint32_t)((s->deadline - now + RS_MILLISECOND - 1) / RS_MILLISECOND) : 1;
 }
 
 /* There is no manager to ask. The request waits for one, as long as it may wait for a path. */
-static void tell_away(rs_agent *agent, rs_sending *s) {
+static void tell_away(rs_agent *agent, rs_send_state *s) {
     char state[160], words[ROSTRUM_WORDS_MAX + 1];
-    rs_link_describe(agent->link, rs_agent_now(agent), state, sizeof state);
+    rs_manager_describe(agent->link, rs_agent_now(agent), state, sizeof state);
     snprintf(words, sizeof words, "waiting for the manager: %.150s", state);
     rs_sending_tell_phase(agent, s, "queued", words);
 }
 
-void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
-    const char *names[RS_LINK_RECEIVERS_MAX];
+void rs_paths_request(rs_agent *agent, rs_send_state *s, uint64_t remaining) {
+    const char *names[RS_MANAGER_RECEIVERS_MAX];
     char words[ROSTRUM_WORDS_MAX + 1] = "";
     rs_time now = rs_agent_now(agent);
     rs_path *path = s->path.state == RS_PATH_STATE_NONE ? &s->path : &s->next_path;
@@ -106,25 +106,25 @@ void rs_paths_request(rs_agent *agent, rs_sending *s, uint64_t remaining) {
     *path = (rs_path){.state = RS_PATH_STATE_REQUESTED, .group = RS_NO_GROUP};
     path->bound_at = bound_of(agent, s, path);
     rs_uuid_text(path->request_id);
-    const rs_link_request_params request = {.request_id = path->request_id,
-                                            .object = s->base.id,
-                                            .data_size = s->result.size, /* of a stream 0: nobody knows */
-                                            .remaining_size = s->base.source ? 0 : remaining,
-                                            .receivers = names,
-                                            .receiver_count = count,
-                                            .wait_ms = s->wait_ms,
-                                            .deadline_ms = deadline_ms(s, now),
-                                            .splits = s->protocol != ROSTRUM_PROTOCOL_RDCM &&
-                                                      s->protocol != ROSTRUM_PROTOCOL_WAN && !s->base.source,
-                                            .protocol = (rs_link_protocol)(RS_LINK_AUTO + (int)s->protocol)};
+    const rs_manager_request_params request = {.request_id = path->request_id,
+                                               .object = s->base.id,
+                                               .data_size = s->result.size, /* of a stream 0: nobody knows */
+                                               .remaining_size = s->base.source ? 0 : remaining,
+                                               .receivers = names,
+                                               .receiver_count = count,
+                                               .wait_ms = s->wait_ms,
+                                               .deadline_ms = deadline_ms(s, now),
+                                               .splits = s->protocol != ROSTRUM_PROTOCOL_RDCM &&
+                                                         s->protocol != ROSTRUM_PROTOCOL_WAN && !s->base.source,
+                                               .protocol = (rs_manager_protocol)(RS_MANAGER_AUTO + (int)s->protocol)};
     rs_log(RS_LOG_INFO, "send", "object=%s asks_for=path receivers=%u bytes=%llu request=%s", rs_id_text(&s->base.id),
            count, (unsigned long long)remaining, path->request_id);
     rs_status status = agent->lan ? rs_lan_request(agent->lan, &request, words, sizeof words)
-                                  : rs_link_request(agent->link, now, &request, words, sizeof words);
+                                  : rs_manager_request(agent->link, now, &request, words, sizeof words);
     if (status != RS_OK)
         fail_path(agent, s, path, status == RS_ERR_STATE ? ROSTRUM_ERR_UNAVAILABLE : ROSTRUM_ERR_LIMIT,
                   words[0] ? words : rs_strerror(status));
-    else if (agent->link && !rs_link_answers(agent->link))
+    else if (agent->link && !rs_manager_answers(agent->link))
         tell_away(agent, s);
 }
 
@@ -132,17 +132,17 @@ static void withdraw(rs_agent *agent, const rs_path *path) {
     if (agent->lan)
         rs_lan_cancel(agent->lan, path->request_id);
     else
-        rs_link_cancel(agent->link, rs_agent_now(agent), path->request_id);
+        rs_manager_cancel(agent->link, rs_agent_now(agent), path->request_id);
 }
 
-static void give_back(rs_agent *agent, rs_sending *s, rs_path *path) {
+static void give_back(rs_agent *agent, rs_send_state *s, rs_path *path) {
     if (path->state == RS_PATH_STATE_REQUESTED)
         withdraw(agent, path);
     if (path->state == RS_PATH_STATE_GRANTED) {
         if (agent->lan)
             rs_lan_release(agent->lan, path->response_id);
         else
-            rs_link_release(agent->link, rs_agent_now(agent), path->request_id, path->response_id);
+            rs_manager_release(agent->link, rs_agent_now(agent), path->request_id, path->response_id);
         rs_data_unuse(agent->data, path->group);
         s->result.released_ns = rs_wall_clock();
         rs_sending_tell_phase(agent, s, "released", "");
@@ -150,7 +150,7 @@ static void give_back(rs_agent *agent, rs_sending *s, rs_path *path) {
     *path = (rs_path){.group = RS_NO_GROUP};
 }
 
-void rs_paths_session_over(rs_agent *agent, rs_sending *s) {
+void rs_paths_session_over(rs_agent *agent, rs_send_state *s) {
     give_back(agent, s, &s->path);
     s->path = s->next_path;
     if (s->path.state == RS_PATH_STATE_REQUESTED)
@@ -164,25 +164,25 @@ void rs_paths_session_over(rs_agent *agent, rs_sending *s) {
         rs_path_light(agent->node, rs_agent_now(agent), s->base.xfer);
 }
 
-void rs_paths_give_back(rs_agent *agent, rs_sending *s) {
+void rs_paths_give_back(rs_agent *agent, rs_send_state *s) {
     give_back(agent, s, &s->path);
     give_back(agent, s, &s->next_path);
 }
 
 /* The next session's path may have to wait until the present one is given back: its time runs from then. */
-rs_time rs_paths_deadline(const rs_sending *s) {
+rs_time rs_paths_deadline(const rs_send_state *s) {
     const rs_path *path = s->path.state == RS_PATH_STATE_NONE ? &s->next_path : &s->path;
     return path->state == RS_PATH_STATE_REQUESTED ? path->bound_at : RS_NEVER;
 }
 
-void rs_paths_timeout(rs_agent *agent, rs_sending *s) {
+void rs_paths_timeout(rs_agent *agent, rs_send_state *s) {
     rs_path *path = s->path.state == RS_PATH_STATE_REQUESTED ? &s->path : &s->next_path;
     char words[ROSTRUM_WORDS_MAX + 1], state[160];
-    bool up = agent->lan || rs_link_answers(agent->link);
+    bool up = agent->lan || rs_manager_answers(agent->link);
     if (agent->lan)
         rs_lan_describe(agent->lan, state, sizeof state);
     else
-        rs_link_describe(agent->link, rs_agent_now(agent), state, sizeof state);
+        rs_manager_describe(agent->link, rs_agent_now(agent), state, sizeof state);
     if (!up)
         snprintf(words, sizeof words, "no path within the bound: the manager did not come back; %.150s", state);
     else if (path->queued_for[0])
@@ -193,10 +193,10 @@ void rs_paths_timeout(rs_agent *agent, rs_sending *s) {
     fail_path(agent, s, path, up ? ROSTRUM_ERR_TIMEOUT : ROSTRUM_ERR_UNAVAILABLE, words);
 }
 
-void rs_paths_tell_dark(rs_agent *agent, rs_sending *s) {
-    const char *names[RS_LINK_RECEIVERS_MAX];
+void rs_paths_tell_dark(rs_agent *agent, rs_send_state *s) {
+    const char *names[RS_MANAGER_RECEIVERS_MAX];
     uint32_t count = 0;
-    for (uint32_t i = 0; i < s->receiver_count && count < RS_LINK_RECEIVERS_MAX; i++)
+    for (uint32_t i = 0; i < s->receiver_count && count < RS_MANAGER_RECEIVERS_MAX; i++)
         if (s->dark[i])
             names[count++] = s->receivers[i].name;
     memset(s->dark, 0, s->receiver_count * sizeof *s->dark);
@@ -209,13 +209,13 @@ void rs_paths_tell_dark(rs_agent *agent, rs_sending *s) {
     if (agent->lan)
         rs_lan_no_light(agent->lan, s->path.response_id, names, count);
     else
-        rs_link_no_light(agent->link, rs_agent_now(agent), s->path.response_id, names, count);
+        rs_manager_no_light(agent->link, rs_agent_now(agent), s->path.response_id, names, count);
 }
 
 /* -------------------------------------------------------------------------------------------------------- inwards */
 
 /* The number by which this send knows a receiver; RS_NO_PEER: it has none by that name. */
-static rs_peer receiver_named(const rs_agent *agent, const rs_sending *s, const char *name) {
+static rs_peer receiver_named(const rs_agent *agent, const rs_send_state *s, const char *name) {
     rs_peer peer = rs_peers_find(&agent->peers, name);
     if (peer != RS_NO_PEER && rs_sending_receiver(s, peer) >= 0)
         return peer;
@@ -225,9 +225,9 @@ static rs_peer receiver_named(const rs_agent *agent, const rs_sending *s, const 
     return RS_NO_PEER;
 }
 
-static void learn_addresses(rs_agent *agent, const rs_sending *s, const rs_link_response *response) {
+static void learn_addresses(rs_agent *agent, const rs_send_state *s, const rs_manager_response *response) {
     for (uint32_t i = 0; i < response->receiver_count; i++) {
-        const rs_link_server *server = &response->receivers[i];
+        const rs_manager_server *server = &response->receivers[i];
         rs_peer peer = receiver_named(agent, s, server->server);
         if (peer == RS_NO_PEER)
             continue;
@@ -240,12 +240,12 @@ static void learn_addresses(rs_agent *agent, const rs_sending *s, const rs_link_
 
 /* Notes whom the path serves, if that is said; returns how many these are of those it was asked for, and who; 0 = all.
  */
-static uint32_t note_served(const rs_agent *agent, rs_sending *s, const rs_path *path, const rs_link_response *response,
-                            rs_peer served[RS_LINK_RECEIVERS_MAX]) {
+static uint32_t note_served(const rs_agent *agent, rs_send_state *s, const rs_path *path,
+                            const rs_manager_response *response, rs_peer served[RS_MANAGER_RECEIVERS_MAX]) {
     uint32_t count = 0;
     if (response->receiver_count == 0)
         return 0;
-    for (uint32_t i = 0; i < response->receiver_count && count < RS_LINK_RECEIVERS_MAX; i++) {
+    for (uint32_t i = 0; i < response->receiver_count && count < RS_MANAGER_RECEIVERS_MAX; i++) {
         rs_peer peer = receiver_named(agent, s, response->receivers[i].server);
         int64_t index = peer == RS_NO_PEER ? -1 : rs_sending_receiver(s, peer);
         if (index >= 0 && s->parts[index] & part_bit(s, path))
@@ -261,10 +261,10 @@ static uint32_t note_served(const rs_agent *agent, rs_sending *s, const rs_path 
 }
 
 /* Of the receivers, those whose light the manager does not expect. */
-static uint32_t note_dark(const rs_agent *agent, const rs_sending *s, const rs_link_response *response,
-                          rs_peer dark[RS_LINK_RECEIVERS_MAX]) {
+static uint32_t note_dark(const rs_agent *agent, const rs_send_state *s, const rs_manager_response *response,
+                          rs_peer dark[RS_MANAGER_RECEIVERS_MAX]) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < response->dark_count && count < RS_LINK_RECEIVERS_MAX; i++) {
+    for (uint32_t i = 0; i < response->dark_count && count < RS_MANAGER_RECEIVERS_MAX; i++) {
         rs_peer peer = rs_peers_find(&agent->peers, response->dark[i]);
         if (peer != RS_NO_PEER && rs_sending_receiver(s, peer) >= 0)
             dark[count++] = peer;
@@ -272,9 +272,9 @@ static uint32_t note_dark(const rs_agent *agent, const rs_sending *s, const rs_l
     return count;
 }
 
-static void note_grant(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link_response *response) {
+static void note_grant(rs_agent *agent, rs_send_state *s, rs_path *path, const rs_manager_response *response) {
     rostrum_send_result *result = &s->result;
-    const char *names[RS_LINK_RECEIVERS_MAX];
+    const char *names[RS_MANAGER_RECEIVERS_MAX];
     char words[ROSTRUM_WORDS_MAX + 1], address[RS_ADDRESS_TEXT], part[48] = "";
     uint32_t count = names_of(s, path, names);
     if (count < s->receiver_count)
@@ -305,13 +305,13 @@ static void note_grant(rs_agent *agent, rs_sending *s, rs_path *path, const rs_l
 }
 
 /* A circuit, or Republic, which needs to know where it ends. */
-static bool fits_stream(const rs_link_response *response) {
+static bool fits_stream(const rs_manager_response *response) {
     return response->kind == RS_PATH_PACKET && response->protocol == RS_PROTOCOL_RDCM;
 }
 
-static void granted(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link_response *response) {
+static void granted(rs_agent *agent, rs_send_state *s, rs_path *path, const rs_manager_response *response) {
     uint16_t port = response->data_port ? response->data_port : agent->options.data_port;
-    rs_peer served[RS_LINK_RECEIVERS_MAX], dark[RS_LINK_RECEIVERS_MAX];
+    rs_peer served[RS_MANAGER_RECEIVERS_MAX], dark[RS_MANAGER_RECEIVERS_MAX];
     uint32_t dark_count = note_dark(agent, s, response, dark);
     uint32_t served_count = note_served(agent, s, path, response, served);
     note_grant(agent, s, path, response);
@@ -354,30 +354,31 @@ static void granted(rs_agent *agent, rs_sending *s, rs_path *path, const rs_link
                                        "for, or a figure of it is out of its range");
 }
 
-static void on_response(void *context, const rs_link_response *response) {
+static void on_response(void *context, const rs_manager_response *response) {
     rs_agent *agent = context;
     rs_path *path;
-    rs_sending *s = find(agent, response->request_id, NULL, &path);
+    rs_send_state *s = find(agent, response->request_id, NULL, &path);
     if (!s)
         return; /* the link itself gives back what nobody asked for any more */
     switch (response->decision) {
-    case RS_LINK_ACCEPTED:
+    case RS_MANAGER_ACCEPTED:
         granted(agent, s, path, response);
         break;
-    case RS_LINK_QUEUED:
+    case RS_MANAGER_QUEUED:
         snprintf(path->queued_for, sizeof path->queued_for, "%s", response->reason[0] ? response->reason : "its turn");
         path->bound_at = s->wait_ms ? path->bound_at : bound_of(agent, s, path);
         rs_sending_tell_phase(agent, s, "queued", response->reason);
         break;
-    case RS_LINK_DENIED:
+    case RS_MANAGER_DENIED:
         rs_log(RS_LOG_WARNING, "send", "object=%s denied=%s", rs_id_text(&s->base.id), rs_quote(response->reason));
-        fail_path(agent, s, path, agent->lan || rs_link_up(agent->link) ? ROSTRUM_ERR_DENIED : ROSTRUM_ERR_UNAVAILABLE,
+        fail_path(agent, s, path,
+                  agent->lan || rs_manager_up(agent->link) ? ROSTRUM_ERR_DENIED : ROSTRUM_ERR_UNAVAILABLE,
                   response->reason);
         break;
     }
 }
 
-static void tell_log(rs_agent *agent, const rs_sending *s, const char *words) {
+static void tell_log(rs_agent *agent, const rs_send_state *s, const char *words) {
     rostrum_event event = {.kind = ROSTRUM_EVENT_LOG, .sending = true, .size = s->result.size};
     snprintf(event.words, sizeof event.words, "%s", words);
     rs_api_event(agent->api, &s->base.id, &event);
@@ -386,7 +387,7 @@ static void tell_log(rs_agent *agent, const rs_sending *s, const char *words) {
 static void on_moved(void *context, const char *response_id, rs_path_kind kind, const char *reason) {
     rs_agent *agent = context;
     rs_path *path;
-    rs_sending *s = find(agent, NULL, response_id, &path);
+    rs_send_state *s = find(agent, NULL, response_id, &path);
     if (!s)
         return;
     path->kind = kind;
@@ -405,7 +406,7 @@ static void on_moved(void *context, const char *response_id, rs_path_kind kind, 
 static void on_failed(void *context, const char *response_id, const char *reason) {
     rs_agent *agent = context;
     rs_path *path;
-    rs_sending *s = find(agent, NULL, response_id, &path);
+    rs_send_state *s = find(agent, NULL, response_id, &path);
     if (!s)
         return;
     rs_log(RS_LOG_WARNING, "send", "object=%s path_failed=%s", rs_id_text(&s->base.id), rs_quote(reason));
@@ -424,7 +425,7 @@ static void on_failed(void *context, const char *response_id, const char *reason
 static void on_light(void *context, const char *response_id) {
     rs_agent *agent = context;
     rs_path *path;
-    rs_sending *s = find(agent, NULL, response_id, &path);
+    rs_send_state *s = find(agent, NULL, response_id, &path);
     if (!s)
         return;
     path->has_light = true;
@@ -434,22 +435,22 @@ static void on_light(void *context, const char *response_id) {
     rs_path_light(agent->node, rs_agent_now(agent), s->base.xfer);
 }
 
-static void describe_live(const rs_sending *s, const rs_path *path, rs_link_live_path *out) {
-    static const char *names[RS_LINK_RECEIVERS_MAX]; /* must hold until the next call */
+static void describe_live(const rs_send_state *s, const rs_path *path, rs_manager_live_path *out) {
+    static const char *names[RS_MANAGER_RECEIVERS_MAX]; /* must hold until the next call */
     uint32_t count = names_of(s, path, names);
-    *out = (rs_link_live_path){.request_id = path->request_id,
-                               .response_id = path->response_id,
-                               .group = path->group_address,
-                               .kind = path->kind,
-                               .receivers = names,
-                               .receiver_count = count,
-                               .accepted_size = path->accepted_size,
-                               .protocol = path->protocol};
+    *out = (rs_manager_live_path){.request_id = path->request_id,
+                                  .response_id = path->response_id,
+                                  .group = path->group_address,
+                                  .kind = path->kind,
+                                  .receivers = names,
+                                  .receiver_count = count,
+                                  .accepted_size = path->accepted_size,
+                                  .protocol = path->protocol};
 }
 
-static bool live_path(void *context, uint32_t index, rs_link_live_path *out) {
+static bool live_path(void *context, uint32_t index, rs_manager_live_path *out) {
     const rs_agent *agent = context;
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next) {
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next) {
         const rs_path *paths[] = {&rs_sending_of(t)->path, &rs_sending_of(t)->next_path};
         for (int i = 0; i < 2; i++)
             if (paths[i]->state == RS_PATH_STATE_GRANTED && index-- == 0) {
@@ -461,8 +462,8 @@ static bool live_path(void *context, uint32_t index, rs_link_live_path *out) {
 }
 
 void rs_paths_link_state(rs_agent *agent, bool up) {
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next) {
-        rs_sending *s = rs_sending_of(t);
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next) {
+        rs_send_state *s = rs_sending_of(t);
         if (s->path.state != RS_PATH_STATE_REQUESTED)
             continue; /* for the next session's path there is time */
         if (!up) {
@@ -485,20 +486,20 @@ static void on_goodbye(void *context, const char *reason) {
 static void watch(void *context, int fd, unsigned wants) {
     rs_agent *agent = context;
     uint32_t events =
-        ((wants & RS_LINK_READ) ? (uint32_t)EPOLLIN : 0) | ((wants & RS_LINK_WRITE) ? (uint32_t)EPOLLOUT : 0);
+        ((wants & RS_MANAGER_READ) ? (uint32_t)EPOLLIN : 0) | ((wants & RS_MANAGER_WRITE) ? (uint32_t)EPOLLOUT : 0);
     if (fd < 0)
         rs_loop_unwatch(agent->loop, &agent->link_watch);
     else if (!rs_loop_watch(agent->loop, &agent->link_watch, fd, events))
         rs_log(RS_LOG_ERROR, "manager", "cannot watch the connection");
 }
 
-void rs_paths_link_callbacks(rs_agent *agent, rs_link_callbacks *callbacks) {
-    *callbacks = (rs_link_callbacks){.context = agent,
-                                     .watch = watch,
-                                     .on_response = on_response,
-                                     .on_moved = on_moved,
-                                     .on_failed = on_failed,
-                                     .on_light = on_light,
-                                     .on_goodbye = on_goodbye,
-                                     .live_path = live_path};
+void rs_paths_link_callbacks(rs_agent *agent, rs_manager_callbacks *callbacks) {
+    *callbacks = (rs_manager_callbacks){.context = agent,
+                                        .watch = watch,
+                                        .on_response = on_response,
+                                        .on_moved = on_moved,
+                                        .on_failed = on_failed,
+                                        .on_light = on_light,
+                                        .on_goodbye = on_goodbye,
+                                        .live_path = live_path};
 }

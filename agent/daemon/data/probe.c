@@ -27,7 +27,7 @@ typedef struct {
 } payload;
 
 typedef struct {
-    char server[RS_LINK_NAME_MAX + 1];
+    char server[RS_MANAGER_NAME_MAX + 1];
     uint32_t address;
     uint16_t port;
     char cause[RS_PROBE_WORDS];
@@ -40,9 +40,9 @@ typedef struct {
 typedef struct probe {
     rs_probes *owner;
     bool used;
-    char id[RS_LINK_NAME_MAX + 1];
+    char id[RS_MANAGER_NAME_MAX + 1];
     uint64_t hash;
-    rs_link_probe_kind kind;
+    rs_manager_probe_kind kind;
     rs_time began, until, next;
     uint32_t group;
     uint16_t port;
@@ -110,17 +110,17 @@ void rs_probes_free(rs_probes *probes) {
 }
 
 static void tell(rs_probes *probes, const probe *p, const char *phase, const char *cause) {
-    rs_link_reached reached[RS_PROBE_SERVERS_MAX];
-    rs_link_probe_report report = {.id = p->id,
-                                   .phase = phase,
-                                   .cause = cause,
-                                   .group_small = p->heard[GROUP_SMALL],
-                                   .group_full = p->heard[GROUP_FULL],
-                                   .unicast_small = p->heard[UNICAST_SMALL],
-                                   .unicast_full = p->heard[UNICAST_FULL]};
-    if (p->kind == RS_LINK_PROBE_REACH) {
+    rs_manager_reached reached[RS_PROBE_SERVERS_MAX];
+    rs_manager_probe_report report = {.id = p->id,
+                                      .phase = phase,
+                                      .cause = cause,
+                                      .group_small = p->heard[GROUP_SMALL],
+                                      .group_full = p->heard[GROUP_FULL],
+                                      .unicast_small = p->heard[UNICAST_SMALL],
+                                      .unicast_full = p->heard[UNICAST_FULL]};
+    if (p->kind == RS_MANAGER_PROBE_REACH) {
         for (uint32_t i = 0; i < p->target_count; i++)
-            reached[i] = (rs_link_reached){p->targets[i].server, p->targets[i].cause, p->targets[i].took};
+            reached[i] = (rs_manager_reached){p->targets[i].server, p->targets[i].cause, p->targets[i].took};
         report.reached = reached;
         report.reached_count = p->target_count;
     }
@@ -290,7 +290,7 @@ static void reach(probe *p) {
 
 /* ---------------------------------------------------------------------------------------------------------- orders */
 
-static bool take_targets(probe *p, const rs_link_probe *order) {
+static bool take_targets(probe *p, const rs_manager_probe *order) {
     if (order->server_count > RS_PROBE_SERVERS_MAX) {
         snprintf(p->cause, sizeof p->cause, "a probe names at most %u servers", RS_PROBE_SERVERS_MAX);
         return false;
@@ -318,7 +318,7 @@ static probe *free_slot(rs_probes *probes) {
     return NULL;
 }
 
-void rs_probes_order(rs_probes *probes, const rs_link_probe *order) {
+void rs_probes_order(rs_probes *probes, const rs_manager_probe *order) {
     probe none = {.fd = -1}, *p = free_slot(probes);
     bool full = p == NULL;
     p = full ? &none : p;
@@ -343,16 +343,16 @@ void rs_probes_order(rs_probes *probes, const rs_link_probe *order) {
         return;
     }
     switch (order->kind) {
-    case RS_LINK_PROBE_FACTS:
+    case RS_MANAGER_PROBE_FACTS:
         end(p);
         break;
-    case RS_LINK_PROBE_LISTEN:
+    case RS_MANAGER_PROBE_LISTEN:
         listen_to(p);
         break;
-    case RS_LINK_PROBE_SEND:
+    case RS_MANAGER_PROBE_SEND:
         open_sender(p);
         break;
-    case RS_LINK_PROBE_REACH:
+    case RS_MANAGER_PROBE_REACH:
         reach(p);
         break;
     }
@@ -367,7 +367,7 @@ rs_time rs_probes_deadline(const rs_probes *probes) {
 }
 
 static void out_of_time(probe *p) {
-    for (uint32_t i = 0; i < p->target_count && p->kind == RS_LINK_PROBE_REACH; i++)
+    for (uint32_t i = 0; i < p->target_count && p->kind == RS_MANAGER_PROBE_REACH; i++)
         if (!p->targets[i].settled)
             snprintf(p->targets[i].cause, sizeof p->targets[i].cause, "no answer in %.1f s",
                      (double)(p->until - p->began) / 1e9);
@@ -380,7 +380,7 @@ void rs_probes_timeout(rs_probes *probes) {
         probe *p = &probes->probes[i];
         if (!p->used || p->next > now)
             continue;
-        if (p->kind == RS_LINK_PROBE_SEND)
+        if (p->kind == RS_MANAGER_PROBE_SEND)
             send_next(p);
         else
             out_of_time(p);

@@ -28,8 +28,8 @@
 #define REPAIRERS 3u        /* of a chunk, that are named when its digest is wrong */
 #define LEAF_ROUNDS_MOST 3u /* times that the sender's leaves are asked for, if they contradict its digest */
 
-struct rs_receiving {
-    rs_transfer base;
+struct rs_receive_state {
+    rs_transfer_entry base;
     rs_peer sender;
     rs_group group; /* RS_NO_GROUP: none joined */
     rs_digest expected;
@@ -56,7 +56,7 @@ struct rs_receiving {
 
 /* Payloads that will be in place when the present look at the data channel ends. */
 static struct {
-    rs_receiving *receiving;
+    rs_receive_state *receiving;
     uint64_t offset;
     uint32_t length;
 } stored[STORED_MAX];
@@ -64,7 +64,7 @@ static unsigned stored_count;
 
 /* Fragments of streams among these: the core learns of each when its bytes are in place and are right. */
 static struct {
-    rs_receiving *receiving;
+    rs_receive_state *receiving;
     uint64_t offset;
     rs_group group;
     uint32_t length;
@@ -72,16 +72,16 @@ static struct {
 } unchecked[STORED_MAX];
 static unsigned unchecked_count;
 
-static rs_receiving *receiving_of(rs_transfer *transfer) {
-    return (rs_receiving *)(void *)transfer;
+static rs_receive_state *receiving_of(rs_transfer_entry *transfer) {
+    return (rs_receive_state *)(void *)transfer;
 }
 
-static rs_receiving *find(const rs_agent *agent, rs_xfer xfer) {
-    rs_transfer *transfer = rs_transfers_find(&agent->transfers, xfer);
+static rs_receive_state *find(const rs_agent *agent, rs_xfer xfer) {
+    rs_transfer_entry *transfer = rs_transfers_find(&agent->transfers, xfer);
     return transfer && !transfer->sending ? receiving_of(transfer) : NULL;
 }
 
-static void tell(rs_agent *agent, const rs_receiving *r, rostrum_event_kind kind, const char *phase,
+static void tell(rs_agent *agent, const rs_receive_state *r, rostrum_event_kind kind, const char *phase,
                  const char *words) {
     rs_xfer_stats stats = {0};
     rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
@@ -111,7 +111,7 @@ static void let_go(rs_agent *agent, rs_object *object) {
         rs_store_discard(agent->store, object);
 }
 
-static void free_receiving(rs_agent *agent, rs_receiving *r) {
+static void free_receiving(rs_agent *agent, rs_receive_state *r) {
     rs_data_leave(agent->data, r->group);
     rs_overlay_transfer_over(agent->overlay, r->base.xfer);
     rs_stream_sink_free(r->base.sink, "the agent is ending");
@@ -126,25 +126,25 @@ static void free_receiving(rs_agent *agent, rs_receiving *r) {
     free(r);
 }
 
-static rs_receiving *receiving_object(const rs_agent *agent, const rs_object *object) {
-    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+static rs_receive_state *receiving_object(const rs_agent *agent, const rs_object *object) {
+    for (rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next)
         if (t->object == object)
             return receiving_of(t);
     return NULL;
 }
 
 rs_peer rs_receiving_from(const rs_agent *agent, const rs_object *object) {
-    const rs_receiving *r = receiving_object(agent, object);
+    const rs_receive_state *r = receiving_object(agent, object);
     return r ? r->sender : RS_NO_PEER;
 }
 
 rs_digest rs_receiving_digest(const rs_agent *agent, const rs_object *object) {
-    const rs_receiving *r = receiving_object(agent, object);
+    const rs_receive_state *r = receiving_object(agent, object);
     return r ? r->expected : (rs_digest){0};
 }
 
 bool rs_receiving_prefix(const rs_agent *agent, const rs_object *object, uint64_t from, uint64_t *bytes) {
-    const rs_receiving *r = receiving_object(agent, object);
+    const rs_receive_state *r = receiving_object(agent, object);
     return r && rs_receive_prefix(agent->node, r->base.xfer, from, bytes) == RS_OK;
 }
 
@@ -163,7 +163,7 @@ static void drop_kept(rs_agent *agent) {
 }
 
 /* True: the object is that one, and its bytes are in the new digest. */
-static bool resume(rs_agent *agent, rs_receiving *r, const rs_incoming *info, rs_xfer xfer) {
+static bool resume(rs_agent *agent, rs_receive_state *r, const rs_incoming *info, rs_xfer xfer) {
     if (!kept.object || memcmp(&kept.object->id, &info->object, sizeof info->object) != 0 ||
         kept.object->size != info->size)
         return false;
@@ -187,9 +187,9 @@ static rs_group join(rs_agent *agent, const rs_incoming *info, char *error) {
 /* Room is promised to what is announced. Who announces and sends nothing keeps it from others only as long as nobody
  * else needs it: the object that has waited longest for its data gives way. */
 static bool make_room(rs_agent *agent) {
-    rs_receiving *idle = NULL;
-    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
-        rs_receiving *r = receiving_of(t);
+    rs_receive_state *idle = NULL;
+    for (rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next) {
+        rs_receive_state *r = receiving_of(t);
         bool gives_way = r->base.object && r->base.object->phase == RS_OBJECT_RECEIVING && !r->complete &&
                          r->stalled_ticks >= STALLED_TICKS;
         if (gives_way && (!idle || r->stalled_ticks > idle->stalled_ticks))
@@ -223,7 +223,7 @@ static rs_manifest manifest_of(const rs_agent *agent, const rs_incoming *info) {
     return what;
 }
 
-static bool prepare_object(rs_agent *agent, rs_receiving *r, const rs_incoming *info, rs_xfer xfer, char *cause,
+static bool prepare_object(rs_agent *agent, rs_receive_state *r, const rs_incoming *info, rs_xfer xfer, char *cause,
                            size_t size) {
     rs_error error = {0};
     if (info->digest.algorithm == RS_DIGEST_NONE) {
@@ -253,7 +253,7 @@ static bool prepare_object(rs_agent *agent, rs_receiving *r, const rs_incoming *
     return r->base.object != NULL;
 }
 
-static bool prepare_stream(rs_agent *agent, rs_receiving *r, const rs_incoming *info, char *cause, size_t size) {
+static bool prepare_stream(rs_agent *agent, rs_receive_state *r, const rs_incoming *info, char *cause, size_t size) {
     r->size = 0;
     r->allocated = true;
     r->base.sink = rs_stream_sink_new(agent, info, cause, size);
@@ -261,9 +261,10 @@ static bool prepare_stream(rs_agent *agent, rs_receiving *r, const rs_incoming *
 }
 
 /* Room, digest and group for an object, or a window for a stream. NULL with words in `cause`. */
-static rs_receiving *prepare(rs_agent *agent, const rs_incoming *info, rs_xfer xfer, char *cause, size_t cause_size) {
+static rs_receive_state *prepare(rs_agent *agent, const rs_incoming *info, rs_xfer xfer, char *cause,
+                                 size_t cause_size) {
     char words[RS_IO_ERROR_MAX];
-    rs_receiving *r = calloc(1, sizeof *r);
+    rs_receive_state *r = calloc(1, sizeof *r);
     if (!r) {
         snprintf(cause, cause_size, "no memory at %s", agent->options.server);
         return NULL;
@@ -330,7 +331,7 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
         meet_existing(agent, xfer, &info, existing);
         return;
     }
-    rs_receiving *r = agent->stopping ? NULL : prepare(agent, &info, xfer, cause, sizeof cause);
+    rs_receive_state *r = agent->stopping ? NULL : prepare(agent, &info, xfer, cause, sizeof cause);
     drop_kept(agent);
     if (!r) {
         refuse(agent, xfer, &info, agent->stopping ? "the agent is ending" : cause);
@@ -361,7 +362,7 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
 }
 
 /* The next session's group is joined before the last one's is left: they may be the same. */
-static void next_session(rs_agent *agent, rs_receiving *r) {
+static void next_session(rs_agent *agent, rs_receive_state *r) {
     rs_incoming info;
     char error[RS_IO_ERROR_MAX];
     if (rs_incoming_info(agent->node, r->base.xfer, &info) != RS_OK)
@@ -383,7 +384,7 @@ static void next_session(rs_agent *agent, rs_receiving *r) {
 /* ------------------------------------------------------------------------------------------------------- payloads */
 
 /* Where a fragment belongs, with room behind it; NULL if the store has none left (the transfer is given up). */
-static uint8_t *place_of(rs_agent *agent, rs_receiving *r, uint64_t offset, uint32_t length) {
+static uint8_t *place_of(rs_agent *agent, rs_receive_state *r, uint64_t offset, uint32_t length) {
     rs_error error = {0};
     if (r->base.sink)
         return rs_stream_sink_at(r->base.sink, offset);
@@ -405,7 +406,7 @@ bool rs_receiving_predict(void *context, rs_group group, uint32_t ahead, uint8_t
     uint64_t offset;
     if (!rs_predict(agent->node, group, ahead, &xfer, &offset, length))
         return false;
-    rs_receiving *r = find(agent, xfer);
+    rs_receive_state *r = find(agent, xfer);
     for (unsigned i = 0; i < unchecked_count; i++) /* the core, which does not know of it, would name its place again */
         if (unchecked[i].receiving == r)
             return false;
@@ -441,7 +442,7 @@ static rs_packet_in packet_of(unsigned at) {
                           .payload_length = unchecked[at].length};
 }
 
-static void refuse_fragment(rs_agent *agent, const rs_receiving *r, const rs_packet_in *packet, uint64_t offset) {
+static void refuse_fragment(rs_agent *agent, const rs_receive_state *r, const rs_packet_in *packet, uint64_t offset) {
     const char *from = packet->peer == RS_NO_PEER ? "its data channel" : rs_peers_name(&agent->peers, packet->peer);
     agent->stream_fragments_refused++;
     rs_log_limited(&agent->refused_fragments, 5, RS_LOG_WARNING, "stream",
@@ -452,7 +453,7 @@ static void refuse_fragment(rs_agent *agent, const rs_receiving *r, const rs_pac
 
 /* Where the payload of a stream's packet goes until it was looked at. */
 static uint8_t *look_later(rs_agent *agent, const rs_packet_in *packet, const rs_stream_piece *piece) {
-    rs_receiving *r = find(agent, piece->xfer);
+    rs_receive_state *r = find(agent, piece->xfer);
     if (!r || !r->base.sink || unchecked_count == STORED_MAX)
         return NULL;
     for (unsigned i = 0; i < unchecked_count; i++)
@@ -469,7 +470,7 @@ static uint8_t *look_later(rs_agent *agent, const rs_packet_in *packet, const rs
 static void look_at_streams(rs_agent *agent) {
     for (unsigned i = 0; i < unchecked_count; i++) {
         const rs_packet_in packet = packet_of(i);
-        const rs_receiving *r = unchecked[i].receiving;
+        const rs_receive_state *r = unchecked[i].receiving;
         if (rs_stream_sink_is_right(r->base.sink, unchecked[i].offset, NULL, unchecked[i].length))
             (void)rs_receive(agent->node, rs_agent_now(agent), &packet);
         else
@@ -483,19 +484,19 @@ static bool is_wrong(rs_agent *agent, const rs_packet_in *packet, const uint8_t 
     rs_stream_piece piece;
     if (!rs_stream_piece_of(agent->node, packet, &piece) || !piece.lacks)
         return false;
-    const rs_receiving *r = find(agent, piece.xfer);
+    const rs_receive_state *r = find(agent, piece.xfer);
     if (!r || !r->base.sink || rs_stream_sink_is_right(r->base.sink, piece.offset, payload, packet->payload_length))
         return false;
     refuse_fragment(agent, r, packet, piece.offset);
     return true;
 }
 
-static uint64_t chunks_of(const rs_receiving *r) {
+static uint64_t chunks_of(const rs_receive_state *r) {
     return (r->size + RS_DIGEST_CHUNK - 1) / RS_DIGEST_CHUNK;
 }
 
 /* Another receiver has repaired these bytes: it is asked about if they are wrong. */
-static void note_repairer(rs_receiving *r, rs_peer peer, uint64_t offset, uint32_t length) {
+static void note_repairer(rs_receive_state *r, rs_peer peer, uint64_t offset, uint32_t length) {
     if (peer == r->sender || length == 0 || !r->tree)
         return;
     if (!r->repairers) {
@@ -515,7 +516,8 @@ static void note_repairer(rs_receiving *r, rs_peer peer, uint64_t offset, uint32
 }
 
 /* In words, and then nobody's: what comes next may be others'. */
-static const char *take_repairers(const rs_agent *agent, rs_receiving *r, uint64_t chunk, char *words, size_t size) {
+static const char *take_repairers(const rs_agent *agent, rs_receive_state *r, uint64_t chunk, char *words,
+                                  size_t size) {
     rs_peer *of = r->repairers ? r->repairers + chunk * REPAIRERS : NULL;
     size_t used = 0;
     snprintf(words, size, "nobody");
@@ -547,7 +549,7 @@ uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *head
         count_wrong(agent, &packet, result.verdict);
     if (result.verdict != RS_RX_STORE)
         return NULL;
-    rs_receiving *r = find(agent, result.xfer);
+    rs_receive_state *r = find(agent, result.xfer);
     if (!r || stored_count == STORED_MAX)
         return NULL;
     uint8_t *place = place_of(agent, r, result.offset, result.length);
@@ -571,7 +573,7 @@ static void take_repair(rs_agent *agent, const rs_repair_packet *repair) {
         count_wrong(agent, &packet, result.verdict);
     if (result.verdict != RS_RX_STORE && result.verdict != RS_RX_COMBINE)
         return;
-    rs_receiving *r = find(agent, result.xfer);
+    rs_receive_state *r = find(agent, result.xfer);
     uint8_t *place = r && r->tree ? place_of(agent, r, result.offset, result.length) : NULL;
     if (!place)
         return;
@@ -586,7 +588,7 @@ void rs_receiving_delivered(void *context) {
     rs_repair_packet repair;
     look_at_streams(agent);
     for (unsigned i = 0; i < stored_count; i++) {
-        const rs_receiving *r = stored[i].receiving;
+        const rs_receive_state *r = stored[i].receiving;
         if (!r->tree)
             continue;
         rs_digest_tree_present(r->tree, stored[i].offset, stored[i].length);
@@ -598,7 +600,7 @@ void rs_receiving_delivered(void *context) {
         take_repair(agent, &repair);
 }
 
-static void leaves_came(rs_agent *agent, rs_receiving *r, const rs_rx_result *result);
+static void leaves_came(rs_agent *agent, rs_receive_state *r, const rs_rx_result *result);
 
 bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, size_t header_length,
                           const uint8_t *payload, uint32_t payload_length) {
@@ -616,7 +618,8 @@ bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, si
         count_bad(agent, "control-channel", rs_peers_name(&agent->peers, peer));
         return false;
     }
-    rs_receiving *r = result.verdict == RS_RX_STORE || result.verdict == RS_RX_LEAVES ? find(agent, result.xfer) : NULL;
+    rs_receive_state *r =
+        result.verdict == RS_RX_STORE || result.verdict == RS_RX_LEAVES ? find(agent, result.xfer) : NULL;
     if (r && result.verdict == RS_RX_LEAVES) {
         leaves_came(agent, r, &result);
         return true;
@@ -644,7 +647,7 @@ void rs_receiving_datagram(void *context, rs_peer peer, const uint8_t *header, s
     rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
     if (result.verdict == RS_RX_BAD)
         count_bad(agent, "peer-datagram", rs_peers_name(&agent->peers, peer));
-    rs_receiving *r = result.verdict == RS_RX_STORE ? find(agent, result.xfer) : NULL;
+    rs_receive_state *r = result.verdict == RS_RX_STORE ? find(agent, result.xfer) : NULL;
     uint8_t *place = r && result.length == payload_length ? place_of(agent, r, result.offset, result.length) : NULL;
     if (place) {
         memcpy(place, payload, payload_length);
@@ -656,8 +659,8 @@ void rs_receiving_datagram(void *context, rs_peer peer, const uint8_t *header, s
 
 void rs_receiving_let_go(void *context, const rs_object_id *id) {
     rs_agent *agent = context;
-    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
-        rs_receiving *r = receiving_of(t);
+    for (rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next) {
+        rs_receive_state *r = receiving_of(t);
         if (!r->serving || memcmp(&t->id, id, sizeof *id) != 0)
             continue;
         rs_store_release(t->object);
@@ -669,7 +672,7 @@ void rs_receiving_let_go(void *context, const rs_object_id *id) {
 
 /* -------------------------------------------------------------------------------------------------------- verdict */
 
-static void verdict(rs_agent *agent, rs_receiving *r, bool ok, const char *cause) {
+static void verdict(rs_agent *agent, rs_receive_state *r, bool ok, const char *cause) {
     if (!ok && r->base.object) { /* whatever pieces are right, nobody knows which */
         drop_object(agent, r->base.object, cause);
         r->base.object = NULL;
@@ -681,13 +684,13 @@ static void verdict(rs_agent *agent, rs_receiving *r, bool ok, const char *cause
 
 /* ------------------------------------------------------------------------------------------------ a wrong digest */
 
-static void fail_digest(rs_agent *agent, rs_receiving *r, const char *why) {
+static void fail_digest(rs_agent *agent, rs_receive_state *r, const char *why) {
     char cause[220];
     snprintf(cause, sizeof cause, "the digest at %.40s is not the sender's: %.120s", agent->options.server, why);
     verdict(agent, r, false, cause);
 }
 
-static void ask_leaves(rs_agent *agent, rs_receiving *r, uint64_t first, uint64_t count, bool retake) {
+static void ask_leaves(rs_agent *agent, rs_receive_state *r, uint64_t first, uint64_t count, bool retake) {
     uint16_t most = (uint16_t)(count < 1000 ? count : 1000);
     r->leaves_asked = true;
     if (rs_leaves_want(agent->node, rs_agent_now(agent), r->base.xfer, first, most, retake) != RS_OK)
@@ -696,7 +699,7 @@ static void ask_leaves(rs_agent *agent, rs_receiving *r, uint64_t first, uint64_
 
 /* Fetches a chunk again, with the fragments at its borders: these are parts of its neighbours, which are digested again
  * too. */
-static void fetch(rs_agent *agent, rs_receiving *r) {
+static void fetch(rs_agent *agent, rs_receive_state *r) {
     uint64_t offset = r->wrong_chunk * RS_DIGEST_CHUNK, left = r->size - offset;
     uint64_t length = left < RS_DIGEST_CHUNK ? left : RS_DIGEST_CHUNK;
     rs_status status = rs_fetch_again(agent->node, rs_agent_now(agent), r->base.xfer, &offset, &length);
@@ -715,7 +718,7 @@ static void fetch(rs_agent *agent, rs_receiving *r) {
 
 /* The first chunk that is not as the sender has it. The second time that it is the same one, the sender is asked
  * whether its bytes are still those that it digested. */
-static void mend_next(rs_agent *agent, rs_receiving *r) {
+static void mend_next(rs_agent *agent, rs_receive_state *r) {
     uint64_t count, chunk = 0;
     uint32_t width;
     char words[REPAIRERS * 41 + 8];
@@ -747,7 +750,7 @@ static void mend_next(rs_agent *agent, rs_receiving *r) {
 
 /* All bytes are here, and the digest is wrong: some were changed on the way. The sender's digests of pieces, which its
  * own digest is of, tell which. */
-static void mend(rs_agent *agent, rs_receiving *r) {
+static void mend(rs_agent *agent, rs_receive_state *r) {
     uint64_t count;
     uint32_t width;
     rs_digest_tree_leaves(r->tree, &count, &width);
@@ -767,7 +770,7 @@ static void mend(rs_agent *agent, rs_receiving *r) {
         ask_leaves(agent, r, 0, count, false);
 }
 
-static void leaves_came(rs_agent *agent, rs_receiving *r, const rs_rx_result *result) {
+static void leaves_came(rs_agent *agent, rs_receive_state *r, const rs_rx_result *result) {
     uint64_t count, first = result->offset;
     uint32_t width;
     rs_digest root;
@@ -797,7 +800,7 @@ static void leaves_came(rs_agent *agent, rs_receiving *r, const rs_rx_result *re
     }
 }
 
-static void check_digest(rs_agent *agent, rs_receiving *r) {
+static void check_digest(rs_agent *agent, rs_receive_state *r) {
     rs_digest found;
     rs_error error = {0};
     char cause[160];
@@ -830,7 +833,7 @@ static void check_digest(rs_agent *agent, rs_receiving *r) {
 }
 
 /* True: there is more to digest. */
-static bool digest_step(rs_agent *agent, rs_receiving *r) {
+static bool digest_step(rs_agent *agent, rs_receive_state *r) {
     if (!r->base.object || r->base.object->phase != RS_OBJECT_RECEIVING)
         return false;
     uint64_t pending = rs_digest_tree_pending(r->tree);
@@ -843,7 +846,7 @@ static bool digest_step(rs_agent *agent, rs_receiving *r) {
 }
 
 /* Room is made ahead of the data, but not all at once: that would keep the processor from seeing first light. */
-static rs_time allocate_step(rs_agent *agent, rs_receiving *r) {
+static rs_time allocate_step(rs_agent *agent, rs_receive_state *r) {
     rs_error error = {0};
     if (r->allocated || !r->base.object || r->base.object->phase != RS_OBJECT_RECEIVING)
         return RS_NEVER;
@@ -868,7 +871,7 @@ static bool check_step(rs_agent *agent) {
 
 rs_time rs_receiving_work(rs_agent *agent) {
     rs_time next = check_step(agent) ? rs_agent_now(agent) : RS_NEVER;
-    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
+    for (rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next) {
         rs_time allocate = allocate_step(agent, receiving_of(t));
         rs_time digest = digest_step(agent, receiving_of(t)) ? rs_agent_now(agent) : RS_NEVER;
         next = allocate < next ? allocate : next;
@@ -879,7 +882,7 @@ rs_time rs_receiving_work(rs_agent *agent) {
 
 /* --------------------------------------------------------------------------------------------------------- events */
 
-static void receive_done(rs_agent *agent, rs_receiving *r, const rs_event *event) {
+static void receive_done(rs_agent *agent, rs_receive_state *r, const rs_event *event) {
     rs_log_limited(&agent->endings, 20, event->ok ? RS_LOG_INFO : RS_LOG_WARNING, "receive", "object=%s from=%s %s%s%s",
                    rs_id_text(&r->base.id), rs_quote(rs_peers_name(&agent->peers, r->sender)),
                    event->ok ? "done" : "failed", event->ok ? "" : " cause=", event->ok ? "" : rs_quote(event->cause));
@@ -903,14 +906,14 @@ static void receive_done(rs_agent *agent, rs_receiving *r, const rs_event *event
 }
 
 /* The digest that was to follow: what was to be checked with it is checked. */
-static void digest_came(rs_agent *agent, rs_receiving *r) {
+static void digest_came(rs_agent *agent, rs_receive_state *r) {
     rs_incoming info;
     if (rs_incoming_info(agent->node, r->base.xfer, &info) != RS_OK)
         return;
     r->expected = info.digest;
     if (r->base.object && r->base.object->phase == RS_OBJECT_RECEIVING)
         (void)rs_store_root_known(r->base.object, &info.digest);
-    for (const rs_transfer *t = agent->transfers.sending; t && r->base.object; t = t->next)
+    for (const rs_transfer_entry *t = agent->transfers.sending; t && r->base.object; t = t->next)
         if (t->object == r->base.object && t->xfer)
             rs_send_digest(agent->node, rs_agent_now(agent), t->xfer, &info.digest);
     if (r->complete)
@@ -918,7 +921,7 @@ static void digest_came(rs_agent *agent, rs_receiving *r) {
 }
 
 void rs_receiving_event(rs_agent *agent, const rs_event *event) {
-    rs_receiving *r = find(agent, event->xfer);
+    rs_receive_state *r = find(agent, event->xfer);
     if (event->kind == RS_EV_INCOMING || (event->kind == RS_EV_DIGEST && !r)) {
         incoming(agent, event->xfer);
         return;
@@ -941,12 +944,12 @@ void rs_receiving_event(rs_agent *agent, const rs_event *event) {
 
 rs_time rs_receiving_deadline(const rs_agent *agent) {
     rs_time earliest = RS_NEVER;
-    for (const rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+    for (const rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next)
         earliest = t->progress_at < earliest ? t->progress_at : earliest;
     return earliest;
 }
 
-static void note_progress(rs_agent *agent, rs_receiving *r) {
+static void note_progress(rs_agent *agent, rs_receive_state *r) {
     rs_xfer_stats stats = {0};
     rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
     if (r->complete || stats.bytes_present >= r->moved_bytes + STALLED_BYTES) {
@@ -959,7 +962,7 @@ static void note_progress(rs_agent *agent, rs_receiving *r) {
 
 void rs_receiving_timeout(rs_agent *agent) {
     rs_time now = rs_agent_now(agent);
-    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
+    for (rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next) {
         if (now < t->progress_at)
             continue;
         t->progress_at = now + PROGRESS_EVERY;
@@ -969,13 +972,13 @@ void rs_receiving_timeout(rs_agent *agent) {
     }
 }
 
-void rs_receiving_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause) {
+void rs_receiving_cancel(rs_agent *agent, rs_transfer_entry *transfer, const char *cause) {
     rs_receive_cancel(agent->node, rs_agent_now(agent), transfer->xfer, cause);
 }
 
 void rs_receiving_free_all(rs_agent *agent) {
     while (agent->transfers.receiving) {
-        rs_transfer *t = agent->transfers.receiving;
+        rs_transfer_entry *t = agent->transfers.receiving;
         rs_transfers_remove(&agent->transfers, t);
         free_receiving(agent, receiving_of(t));
     }

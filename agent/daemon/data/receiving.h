@@ -26,7 +26,7 @@ bool rs_receiving_prefix(const rs_agent *agent, const rs_object *object, uint64_
 rs_time rs_receiving_work(rs_agent *agent);
 rs_time rs_receiving_deadline(const rs_agent *agent);
 void rs_receiving_timeout(rs_agent *agent);
-void rs_receiving_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause);
+void rs_receiving_cancel(rs_agent *agent, rs_transfer_entry *transfer, const char *cause);
 void rs_receiving_free_all(rs_agent *agent);
 
 #endif

@@ -21,15 +21,15 @@ static void copy_words(char *out, const char *words) {
     snprintf(out, ROSTRUM_WORDS_MAX + 1, "%s", words);
 }
 
-static rs_sending *first_sending(rs_agent *agent) {
+static rs_send_state *first_sending(rs_agent *agent) {
     return rs_sending_of(agent->transfers.sending);
 }
 
-static rs_sending *next_sending(rs_sending *sending) {
+static rs_send_state *next_sending(rs_send_state *sending) {
     return rs_sending_of(sending->base.next);
 }
 
-int64_t rs_sending_receiver(const rs_sending *sending, rs_peer peer) {
+int64_t rs_sending_receiver(const rs_send_state *sending, rs_peer peer) {
     for (uint32_t i = 0; i < sending->receiver_count; i++)
         if (sending->peers[i] == peer)
             return i;
@@ -45,7 +45,7 @@ static const char *const state_names[] = {
     [ROSTRUM_RECEIVER_FAILED] = "failed",
 };
 
-static void sample(rs_agent *agent, rs_sending *s) {
+static void sample(rs_agent *agent, rs_send_state *s) {
     rs_xfer_stats stats;
     if (s->spread)
         rs_sites_sample(agent->sites, s);
@@ -56,12 +56,12 @@ static void sample(rs_agent *agent, rs_sending *s) {
         s->result.rate_bps = stats.rate_bps;
 }
 
-void rs_report_later(rs_agent *agent, rs_sending *s) {
+void rs_report_later(rs_agent *agent, rs_send_state *s) {
     if (s->report_at == RS_NEVER && s->ever_granted)
         s->report_at = rs_agent_now(agent) + REPORT_GAP;
 }
 
-static const char *phase_name(const rs_sending *s) {
+static const char *phase_name(const rs_send_state *s) {
     if (s->final_phase)
         return s->final_phase;
     return s->phase == RS_PHASE_PATCHING || s->phase == RS_PHASE_DONE ? "patching"
@@ -69,41 +69,41 @@ static const char *phase_name(const rs_sending *s) {
                                                                       : "attempt";
 }
 
-void rs_report_now(rs_agent *agent, rs_sending *s) {
+void rs_report_now(rs_agent *agent, rs_send_state *s) {
     s->report_at = RS_NEVER;
     if (!s->ever_granted || !agent->link)
         return; /* the manager knows what it did not grant */
-    rs_link_receiver_report *receivers = calloc(s->receiver_count, sizeof *receivers);
+    rs_manager_receiver_report *receivers = calloc(s->receiver_count, sizeof *receivers);
     if (!receivers)
         return;
     for (uint32_t i = 0; i < s->receiver_count; i++) {
         const rostrum_receiver *from = &s->receivers[i];
-        receivers[i] = (rs_link_receiver_report){.server = from->name,
-                                                 .state = state_names[from->state],
-                                                 .cause = from->cause,
-                                                 .initial_sn = from->initial_sn,
-                                                 .patched_fragments = from->patched_fragments,
-                                                 .first_light_ns = from->first_light_ns,
-                                                 .complete_ns = from->complete_ns};
+        receivers[i] = (rs_manager_receiver_report){.server = from->name,
+                                                    .state = state_names[from->state],
+                                                    .cause = from->cause,
+                                                    .initial_sn = from->initial_sn,
+                                                    .patched_fragments = from->patched_fragments,
+                                                    .first_light_ns = from->first_light_ns,
+                                                    .complete_ns = from->complete_ns};
     }
     sample(agent, s);
-    const rs_link_report_params report = {.request_id = s->request_id,
-                                          .response_id = s->response_id,
-                                          .phase = phase_name(s),
-                                          .cause = s->result.cause,
-                                          .bytes = s->result.size,
-                                          .sent_packets = s->stats.packets_sent,
-                                          .redundant_packets = s->stats.packets_redundant,
-                                          .patched_packets = s->stats.patches_sent + s->stats.repairs_sent,
-                                          .receivers = receivers,
-                                          .receiver_count = s->receiver_count};
-    rs_link_report(agent->link, rs_agent_now(agent), &report);
+    const rs_manager_report_params report = {.request_id = s->request_id,
+                                             .response_id = s->response_id,
+                                             .phase = phase_name(s),
+                                             .cause = s->result.cause,
+                                             .bytes = s->result.size,
+                                             .sent_packets = s->stats.packets_sent,
+                                             .redundant_packets = s->stats.packets_redundant,
+                                             .patched_packets = s->stats.patches_sent + s->stats.repairs_sent,
+                                             .receivers = receivers,
+                                             .receiver_count = s->receiver_count};
+    rs_manager_report(agent->link, rs_agent_now(agent), &report);
     free(receivers);
 }
 
 /* ----------------------------------------------------------------------------------------------- telling clients */
 
-static rostrum_event blank_event(const rs_agent *agent, const rs_sending *s, rostrum_event_kind kind) {
+static rostrum_event blank_event(const rs_agent *agent, const rs_send_state *s, rostrum_event_kind kind) {
     (void)agent;
     uint64_t streamed = s->base.source ? rs_stream_source_bytes(s->base.source) : 0;
     return (rostrum_event){.kind = kind,
@@ -117,7 +117,7 @@ static rostrum_event blank_event(const rs_agent *agent, const rs_sending *s, ros
                            .receivers_failed = s->stats.receivers_failed};
 }
 
-void rs_sending_tell_phase(rs_agent *agent, rs_sending *s, const char *phase, const char *words) {
+void rs_sending_tell_phase(rs_agent *agent, rs_send_state *s, const char *phase, const char *words) {
     rs_log(RS_LOG_INFO, "send", "object=%s phase=%s%s%s", rs_id_text(&s->base.id), phase, words[0] ? " words=" : "",
            words[0] ? rs_quote(words) : "");
     if (s->leg)
@@ -128,7 +128,7 @@ void rs_sending_tell_phase(rs_agent *agent, rs_sending *s, const char *phase, co
     rs_api_event(agent->api, &s->base.id, &event);
 }
 
-void rs_sending_tell_receiver(rs_agent *agent, rs_sending *s, const rostrum_receiver *receiver) {
+void rs_sending_tell_receiver(rs_agent *agent, rs_send_state *s, const rostrum_receiver *receiver) {
     if (s->leg) {
         rs_sites_receiver(agent->sites, s, receiver);
         rs_report_later(agent, s);
@@ -146,7 +146,7 @@ void rs_sending_tell_receiver(rs_agent *agent, rs_sending *s, const rostrum_rece
     rs_report_later(agent, s);
 }
 
-static void tell_progress(rs_agent *agent, rs_sending *s) {
+static void tell_progress(rs_agent *agent, rs_send_state *s) {
     sample(agent, s);
     if (s->leg || !rs_api_event_wanted(agent->api, &s->base.id))
         return;
@@ -156,7 +156,7 @@ static void tell_progress(rs_agent *agent, rs_sending *s) {
 
 /* ------------------------------------------------------------------------------------------------------- starting */
 
-static void free_sending(rs_agent *agent, rs_sending *s) {
+static void free_sending(rs_agent *agent, rs_send_state *s) {
     rs_data_forget(agent->data, s->base.xfer);
     rs_overlay_transfer_over(agent->overlay, s->base.xfer);
     for (uint32_t i = 0; i < s->receiver_count; i++)
@@ -173,7 +173,7 @@ static void free_sending(rs_agent *agent, rs_sending *s) {
 }
 
 /* A number for each receiver, which it keeps until the transfer is over. */
-static bool number_receivers(rs_agent *agent, rs_sending *s, const rs_api_send *send) {
+static bool number_receivers(rs_agent *agent, rs_send_state *s, const rs_api_send *send) {
     for (uint32_t i = 0; i < send->receiver_count; i++) {
         rs_peer peer = rs_peers_number(&agent->peers, send->receivers[i]);
         if (peer == RS_NO_PEER)
@@ -186,8 +186,8 @@ static bool number_receivers(rs_agent *agent, rs_sending *s, const rs_api_send *
     return true;
 }
 
-static rs_sending *new_sending(rs_agent *agent, const rs_api_send *send) {
-    rs_sending *s = calloc(1, sizeof *s);
+static rs_send_state *new_sending(rs_agent *agent, const rs_api_send *send) {
+    rs_send_state *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
     s->peers = calloc(send->receiver_count, sizeof *s->peers);
@@ -229,7 +229,7 @@ static const char *cannot_start(const rs_agent *agent, const rs_api_send *send, 
         }
     }
     uint32_t streams = 0;
-    for (const rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (const rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         streams += t->source != NULL;
     *code = ROSTRUM_ERR_LIMIT;
     if (!send->object && streams >= RS_STREAMS_MOST)
@@ -259,14 +259,14 @@ static rs_protocol wanted(rostrum_protocol protocol) {
                                               : RS_PROTOCOL_REPUBLIC;
 }
 
-static const rs_sending *being_sent(const rs_agent *agent, const rs_object_id *id) {
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+static const rs_send_state *being_sent(const rs_agent *agent, const rs_object_id *id) {
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (memcmp(&t->id, id, sizeof *id) == 0)
             return rs_sending_of(t);
     return NULL;
 }
 
-static void take_object(rs_agent *agent, rs_sending *s, rs_object *object) {
+static void take_object(rs_agent *agent, rs_send_state *s, rs_object *object) {
     s->base.object = object;
     if (object)
         rs_store_hold(object);
@@ -275,7 +275,7 @@ static void take_object(rs_agent *agent, rs_sending *s, rs_object *object) {
 }
 
 /* Opens it in the core. False: with words. */
-static bool open_transfer(rs_agent *agent, rs_sending *s, const rs_api_send *send, bool beside, rostrum_code *code,
+static bool open_transfer(rs_agent *agent, rs_send_state *s, const rs_api_send *send, bool beside, rostrum_code *code,
                           char *words) {
     const rs_send_params params = {.object = send->id,
                                    .size = send->object ? send->object->size : RS_STREAM,
@@ -304,8 +304,8 @@ static bool open_transfer(rs_agent *agent, rs_sending *s, const rs_api_send *sen
 
 /* Where there are several sites an object goes by legs, of which the manager tells, and otherwise by itself. NULL: it
  * was not begun, with words. */
-static rs_sending *begin(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, struct rs_relay *relay,
-                         rostrum_code *code, char *words) {
+static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, struct rs_relay *relay,
+                            rostrum_code *code, char *words) {
     char text[ROSTRUM_WORDS_MAX + 1];
     const char *cause = cannot_start(agent, send, code, text, sizeof text);
     bool spreads = !cause && !leg && send->object && rs_sites_several(agent->sites);
@@ -327,7 +327,7 @@ static rs_sending *begin(rs_agent *agent, const rs_api_send *send, struct rs_leg
         snprintf(words, ROSTRUM_WORDS_MAX + 1, "%s", cause);
         return NULL;
     }
-    rs_sending *s = new_sending(agent, send);
+    rs_send_state *s = new_sending(agent, send);
     if (!s) {
         *code = ROSTRUM_ERR_LIMIT;
         snprintf(words, ROSTRUM_WORDS_MAX + 1, "no memory or no room for %u receivers", send->receiver_count);
@@ -350,12 +350,12 @@ static rs_sending *begin(rs_agent *agent, const rs_api_send *send, struct rs_leg
     return s;
 }
 
-rs_sending *rs_sending_leg(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, char *words) {
+rs_send_state *rs_sending_leg(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, char *words) {
     rostrum_code code;
     return begin(agent, send, leg, NULL, &code, words);
 }
 
-rs_sending *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, struct rs_relay *relay, char *words) {
+rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, struct rs_relay *relay, char *words) {
     rostrum_code code;
     return begin(agent, send, NULL, relay, &code, words);
 }
@@ -364,7 +364,7 @@ void rs_sending_api(void *context, const rs_api_send *send) {
     rs_agent *agent = context;
     char words[ROSTRUM_WORDS_MAX + 1];
     rostrum_code code;
-    rs_sending *s = begin(agent, send, NULL, NULL, &code, words);
+    rs_send_state *s = begin(agent, send, NULL, NULL, &code, words);
     if (!s) {
         rs_api_reply_error(agent->api, &send->call, code, "%s", words);
         if (send->stream >= 0)
@@ -381,11 +381,11 @@ void rs_sending_api(void *context, const rs_api_send *send) {
     rs_api_event(agent->api, &s->base.id, &event);
 }
 
-void rs_sending_count(rs_transfer *transfer, uint32_t bytes) {
+void rs_sending_count(rs_transfer_entry *transfer, uint32_t bytes) {
     rs_sending_of(transfer)->result.bytes_sent += bytes;
 }
 
-void rs_sending_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause) {
+void rs_sending_cancel(rs_agent *agent, rs_transfer_entry *transfer, const char *cause) {
     rs_sending_of(transfer)->failure = ROSTRUM_ERR_CANCELLED;
     if (rs_sending_of(transfer)->spread) {
         rs_sites_cancel(agent->sites, rs_sending_of(transfer), cause);
@@ -396,7 +396,7 @@ void rs_sending_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause
 
 void rs_sending_added_api(void *context, const rs_object *object) {
     rs_agent *agent = context;
-    for (const rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (const rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (t->object == object) {
             rs_send_leaves(agent->node, t->xfer, object->leaves, object->leaf_count);
             rs_send_digest(agent->node, rs_agent_now(agent), t->xfer, &object->digest);
@@ -405,14 +405,14 @@ void rs_sending_added_api(void *context, const rs_object *object) {
 
 void rs_sending_unreadable_api(void *context, const rs_object *object, const char *words) {
     rs_agent *agent = context;
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (t->object == object)
             rs_sending_cancel(agent, t, words);
 }
 
 void rs_sending_cancel_api(void *context, const rs_api_call *call, const rs_object_id *id) {
     rs_agent *agent = context;
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (memcmp(&t->id, id, sizeof *id) == 0 && !rs_sending_of(t)->leg) {
             rs_sending_cancel(agent, t, "cancelled by an application at the sender");
             rs_api_reply_ok(agent->api, call);
@@ -422,7 +422,7 @@ void rs_sending_cancel_api(void *context, const rs_api_call *call, const rs_obje
 }
 
 /* A receiver's copy of a chunk stays wrong: are the bytes here still those whose digest was told? */
-static void retake(rs_agent *agent, const rs_sending *s, const rs_event *event) {
+static void retake(rs_agent *agent, const rs_send_state *s, const rs_event *event) {
     const rs_object *object = s->base.object;
     if (!object || !object->leaves)
         return; /* it is not whole here */
@@ -439,7 +439,7 @@ static void retake(rs_agent *agent, const rs_sending *s, const rs_event *event) 
 
 /* --------------------------------------------------------------------------------------------------------- ending */
 
-static void answer(rs_agent *agent, rs_sending *s, bool ok, const char *cause) {
+static void answer(rs_agent *agent, rs_send_state *s, bool ok, const char *cause) {
     rostrum_send_result *result = &s->result;
     result->ok = ok;
     result->done_ns = rs_wall_clock();
@@ -457,7 +457,7 @@ static void answer(rs_agent *agent, rs_sending *s, bool ok, const char *cause) {
         rs_api_reply_send(agent->api, &s->call, result);
 }
 
-static const char *first_cause(const rs_sending *s, const char *fallback) {
+static const char *first_cause(const rs_send_state *s, const char *fallback) {
     if (fallback[0])
         return fallback;
     for (uint32_t i = 0; i < s->receiver_count; i++)
@@ -467,7 +467,7 @@ static const char *first_cause(const rs_sending *s, const char *fallback) {
 }
 
 /* Whoever asked for it is told, and it is gone. */
-static void end(rs_agent *agent, rs_sending *s, bool ok, const char *cause) {
+static void end(rs_agent *agent, rs_send_state *s, bool ok, const char *cause) {
     char words[ROSTRUM_WORDS_MAX + 1];
     copy_words(words, cause);
     rs_transfers_remove(&agent->transfers, &s->base);
@@ -480,14 +480,14 @@ static void end(rs_agent *agent, rs_sending *s, bool ok, const char *cause) {
     free_sending(agent, s);
 }
 
-void rs_sending_over(rs_agent *agent, rs_sending *s, bool ok, const char *cause) {
+void rs_sending_over(rs_agent *agent, rs_send_state *s, bool ok, const char *cause) {
     sample(agent, s);
     s->final_phase = ok ? "done" : "failed";
     rs_sending_tell_phase(agent, s, "done", cause);
     end(agent, s, ok, cause);
 }
 
-static void send_done(rs_agent *agent, rs_sending *s, const rs_event *event) {
+static void send_done(rs_agent *agent, rs_send_state *s, const rs_event *event) {
     const char *cause = event->ok ? "" : s->denial[0] && !s->ever_granted ? s->denial : first_cause(s, event->cause);
     sample(agent, s);
     rs_paths_give_back(agent, s);
@@ -504,7 +504,7 @@ static void send_done(rs_agent *agent, rs_sending *s, const rs_event *event) {
 
 /* --------------------------------------------------------------------------------------------------------- events */
 
-static void phase_entered(rs_agent *agent, rs_sending *s, rs_phase phase) {
+static void phase_entered(rs_agent *agent, rs_send_state *s, rs_phase phase) {
     s->phase = phase;
     if (s->base.source)
         rs_stream_source_moved(s->base.source);
@@ -521,7 +521,7 @@ static void phase_entered(rs_agent *agent, rs_sending *s, rs_phase phase) {
     rs_report_later(agent, s);
 }
 
-static void receiver_event(rs_agent *agent, rs_sending *s, const rs_event *event) {
+static void receiver_event(rs_agent *agent, rs_send_state *s, const rs_event *event) {
     int64_t index = rs_sending_receiver(s, event->peer);
     if (index < 0)
         return;
@@ -559,10 +559,10 @@ static void receiver_event(rs_agent *agent, rs_sending *s, const rs_event *event
 }
 
 void rs_sending_event(rs_agent *agent, const rs_event *event) {
-    rs_transfer *transfer = rs_transfers_find(&agent->transfers, event->xfer);
+    rs_transfer_entry *transfer = rs_transfers_find(&agent->transfers, event->xfer);
     if (!transfer || !transfer->sending)
         return;
-    rs_sending *s = rs_sending_of(transfer);
+    rs_send_state *s = rs_sending_of(transfer);
     int64_t index;
     switch (event->kind) {
     case RS_EV_RETAKE:
@@ -609,8 +609,8 @@ void rs_sending_event(rs_agent *agent, const rs_event *event) {
 
 rs_time rs_sending_deadline(const rs_agent *agent) {
     rs_time earliest = RS_NEVER;
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next) {
-        const rs_sending *s = rs_sending_of(t);
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next) {
+        const rs_send_state *s = rs_sending_of(t);
         rs_time own = rs_paths_deadline(s);
         own = s->report_at < own ? s->report_at : own;
         own = t->progress_at < own ? t->progress_at : own;
@@ -622,7 +622,7 @@ rs_time rs_sending_deadline(const rs_agent *agent) {
 
 void rs_sending_timeout(rs_agent *agent) {
     rs_time now = rs_agent_now(agent);
-    for (rs_sending *s = first_sending(agent); s; s = next_sending(s)) {
+    for (rs_send_state *s = first_sending(agent); s; s = next_sending(s)) {
         if (s->dark_count > 0)
             rs_paths_tell_dark(agent, s);
         if (now >= rs_paths_deadline(s))
@@ -638,7 +638,7 @@ void rs_sending_timeout(rs_agent *agent) {
 
 void rs_sending_free_all(rs_agent *agent) {
     while (agent->transfers.sending) {
-        rs_sending *s = first_sending(agent);
+        rs_send_state *s = first_sending(agent);
         rs_transfers_remove(&agent->transfers, &s->base);
         free_sending(agent, s);
     }

@@ -12,7 +12,7 @@ typedef enum { RS_PATH_STATE_NONE, RS_PATH_STATE_REQUESTED, RS_PATH_STATE_GRANTE
 typedef struct {
     rs_path_state state;
     char request_id[RS_UUID_TEXT];
-    char response_id[RS_LINK_NAME_MAX + 1];
+    char response_id[RS_MANAGER_NAME_MAX + 1];
     rs_group group; /* RS_NO_GROUP until granted */
     uint32_t group_address;
     rs_path_kind kind;
@@ -23,8 +23,8 @@ typedef struct {
     char queued_for[ROSTRUM_WORDS_MAX + 1]; /* what the manager said it waits for */
 } rs_path;
 
-struct rs_sending {
-    rs_transfer base;
+struct rs_send_state {
+    rs_transfer_entry base;
     rs_api_call call;
     uint32_t wait_ms;
     rs_time deadline;          /* a hint for the manager; RS_NEVER = none */
@@ -33,7 +33,7 @@ struct rs_sending {
     rs_path path, next_path;
     bool ever_granted;
     char request_id[RS_UUID_TEXT]; /* of the latest path granted, for reports */
-    char response_id[RS_LINK_NAME_MAX + 1];
+    char response_id[RS_MANAGER_NAME_MAX + 1];
     char denial[ROSTRUM_WORDS_MAX + 1]; /* why there was no path */
     /* the receivers */
     uint32_t receiver_count;
@@ -56,23 +56,23 @@ struct rs_sending {
     struct rs_relay *relay;   /* it passes on what another server sends, or NULL */
 };
 
-static inline rs_sending *rs_sending_of(rs_transfer *transfer) {
-    return (rs_sending *)(void *)transfer;
+static inline rs_send_state *rs_sending_of(rs_transfer_entry *transfer) {
+    return (rs_send_state *)(void *)transfer;
 }
 
 /* The index of a receiver, or -1. */
-int64_t rs_sending_receiver(const rs_sending *sending, rs_peer peer);
+int64_t rs_sending_receiver(const rs_send_state *sending, rs_peer peer);
 
 /* Tells the application. */
-void rs_sending_tell_phase(rs_agent *agent, rs_sending *sending, const char *phase, const char *words);
+void rs_sending_tell_phase(rs_agent *agent, rs_send_state *sending, const char *phase, const char *words);
 
-void rs_sending_tell_receiver(rs_agent *agent, rs_sending *sending, const rostrum_receiver *receiver);
+void rs_sending_tell_receiver(rs_agent *agent, rs_send_state *sending, const rostrum_receiver *receiver);
 /* A sending of a leg's own; NULL with words (ROSTRUM_WORDS_MAX + 1 bytes). */
-rs_sending *rs_sending_leg(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, char *words);
+rs_send_state *rs_sending_leg(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, char *words);
 /* The same of an object that is passed on: by legs, if its receivers are in several sites. */
-rs_sending *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, struct rs_relay *relay, char *words);
+rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, struct rs_relay *relay, char *words);
 /* A sending that goes by legs is over: who asked for it is told, and it is freed. */
-void rs_sending_over(rs_agent *agent, rs_sending *sending, bool ok, const char *cause);
+void rs_sending_over(rs_agent *agent, rs_send_state *sending, bool ok, const char *cause);
 
 /* The application's calls, and what the core says. */
 void rs_sending_api(void *agent, const rs_api_send *send);
@@ -81,14 +81,14 @@ void rs_sending_unreadable_api(void *agent, const rs_object *object, const char 
 void rs_sending_cancel_api(void *agent, const rs_api_call *call, const rs_object_id *id);
 void rs_sending_event(rs_agent *agent, const rs_event *event);
 /* Payload bytes that go out for it. */
-void rs_sending_count(rs_transfer *transfer, uint32_t bytes);
-void rs_sending_cancel(rs_agent *agent, rs_transfer *transfer, const char *cause);
+void rs_sending_count(rs_transfer_entry *transfer, uint32_t bytes);
+void rs_sending_cancel(rs_agent *agent, rs_transfer_entry *transfer, const char *cause);
 rs_time rs_sending_deadline(const rs_agent *agent);
 void rs_sending_timeout(rs_agent *agent);
 void rs_sending_free_all(rs_agent *agent);
 
 /* The manager's TransferReport: soon, or now. */
-void rs_report_later(rs_agent *agent, rs_sending *sending);
-void rs_report_now(rs_agent *agent, rs_sending *sending);
+void rs_report_later(rs_agent *agent, rs_send_state *sending);
+void rs_report_now(rs_agent *agent, rs_send_state *sending);
 
 #endif

@@ -27,13 +27,14 @@
 /* One way of a send. */
 struct rs_leg {
     rs_leg *next;
-    char id[RS_LINK_NAME_MAX + 1], site[RS_LINK_NAME_MAX + 1], relay[RS_LINK_NAME_MAX + 1]; /* relay "": own site */
-    uint32_t address;                                                                       /* of the relay */
+    char id[RS_MANAGER_NAME_MAX + 1], site[RS_MANAGER_NAME_MAX + 1],
+        relay[RS_MANAGER_NAME_MAX + 1]; /* relay "": own site */
+    uint32_t address;                   /* of the relay */
     uint16_t port;
     bool relay_dials;
-    rs_sending *whole;
-    rs_sending *carrier; /* NULL: it is over */
-    uint32_t *receivers; /* places of its receivers among the whole's */
+    rs_send_state *whole;
+    rs_send_state *carrier; /* NULL: it is over */
+    uint32_t *receivers;    /* places of its receivers among the whole's */
     uint32_t receiver_count;
     bool carried;       /* the relay has all */
     rs_time heard_at;   /* the relay has spoken then */
@@ -49,26 +50,26 @@ struct rs_spread {
     rs_leg *legs;
     bool *placed; /* receivers that a leg is for, or that are final */
     char waits_for[ROSTRUM_WORDS_MAX + 1];
-    char avoid[RELAYS_TRIED][RS_LINK_NAME_MAX + 1];
+    char avoid[RELAYS_TRIED][RS_MANAGER_NAME_MAX + 1];
     uint32_t avoid_count;
     bool cancelled, answered;
 };
 
 struct rs_relay {
     rs_relay *next;
-    char leg_id[RS_LINK_NAME_MAX + 1], origin[RS_LINK_NAME_MAX + 1];
+    char leg_id[RS_MANAGER_NAME_MAX + 1], origin[RS_MANAGER_NAME_MAX + 1];
     rs_object_id id;
     rs_peer peer; /* the origin, held */
     char **names;
     uint32_t count;
     bool dials, keeps;
     rs_time since;
-    rs_sending *sending; /* NULL: not begun, or over */
+    rs_send_state *sending; /* NULL: not begun, or over */
     bool begun, over;
     uint64_t grown; /* bytes that may go on */
     const char *state;
     char cause[ROSTRUM_WORDS_MAX + 1];
-    rs_link_receiver_report *last; /* of the receivers, when it was over */
+    rs_manager_receiver_report *last; /* of the receivers, when it was over */
     char (*causes)[ROSTRUM_WORDS_MAX + 1];
     rs_time report_at;
     uint32_t last_reports;
@@ -77,7 +78,7 @@ struct rs_relay {
 struct rs_sites {
     rs_sites_face face; /* first */
     rs_agent *agent;
-    char own[RS_LINK_NAME_MAX + 1]; /* site; "": there are no sites */
+    char own[RS_MANAGER_NAME_MAX + 1]; /* site; "": there are no sites */
     rs_relay *relays;
 };
 
@@ -113,21 +114,21 @@ static bool is_final(const rostrum_receiver *receiver) {
     return receiver->state == ROSTRUM_RECEIVER_DONE || receiver->state == ROSTRUM_RECEIVER_FAILED;
 }
 
-static int64_t place_of(const rs_sending *whole, const char *name) {
+static int64_t place_of(const rs_send_state *whole, const char *name) {
     for (uint32_t i = 0; i < whole->receiver_count; i++)
         if (strcmp(whole->receivers[i].name, name) == 0)
             return i;
     return -1;
 }
 
-static void tell_words(rs_agent *agent, rs_sending *whole, const char *words) {
+static void tell_words(rs_agent *agent, rs_send_state *whole, const char *words) {
     rs_log(RS_LOG_INFO, "sites", "object=%s %s", rs_id_text(&whole->base.id), words);
     rostrum_event event = {.kind = ROSTRUM_EVENT_LOG, .sending = true, .size = whole->result.size};
     snprintf(event.words, sizeof event.words, "%s", words);
     rs_api_event(agent->api, &whole->base.id, &event);
 }
 
-static void fail_receiver(rs_agent *agent, rs_sending *whole, uint32_t place, const char *cause) {
+static void fail_receiver(rs_agent *agent, rs_send_state *whole, uint32_t place, const char *cause) {
     rostrum_receiver *receiver = &whole->receivers[place];
     receiver->state = ROSTRUM_RECEIVER_FAILED;
     snprintf(receiver->cause, sizeof receiver->cause, "%s", cause);
@@ -137,7 +138,7 @@ static void fail_receiver(rs_agent *agent, rs_sending *whole, uint32_t place, co
 
 /* ------------------------------------------------------------------------------------------------ asking for legs */
 
-static void ask(rs_sites *sites, rs_sending *whole) {
+static void ask(rs_sites *sites, rs_send_state *whole) {
     rs_agent *agent = sites->agent;
     rs_spread *spread = whole->spread;
     const char **names = calloc(whole->receiver_count, sizeof *names);
@@ -150,18 +151,18 @@ static void ask(rs_sites *sites, rs_sending *whole) {
     for (uint32_t i = 0; i < spread->avoid_count; i++)
         avoid[i] = spread->avoid[i];
     if (count)
-        (void)rs_link_split(agent->link, rs_agent_now(agent), spread->request_id, &whole->base.id, names, count, avoid,
-                            spread->avoid_count);
+        (void)rs_manager_split(agent->link, rs_agent_now(agent), spread->request_id, &whole->base.id, names, count,
+                               avoid, spread->avoid_count);
     free(names);
 }
 
-static void begin_to_ask(rs_sites *sites, rs_sending *whole) {
+static void begin_to_ask(rs_sites *sites, rs_send_state *whole) {
     whole->spread->bound_at = rs_agent_now(sites->agent) + rs_paths_wait(whole->wait_ms, false);
     rs_uuid_text(whole->spread->request_id);
     ask(sites, whole);
 }
 
-static bool do_spread(rs_sites *sites, rs_sending *whole) {
+static bool do_spread(rs_sites *sites, rs_send_state *whole) {
     rs_spread *spread = calloc(1, sizeof *spread);
     bool *placed = calloc(whole->receiver_count, sizeof *placed);
     if (!spread || !placed) {
@@ -191,7 +192,7 @@ static void do_spread_free(rs_sites *sites, rs_spread *spread) {
 }
 
 /* All receivers are done or failed, and no leg is left: the answer. The whole is gone then. */
-static void settle(rs_sites *sites, rs_sending *whole) {
+static void settle(rs_sites *sites, rs_send_state *whole) {
     rs_spread *spread = whole->spread;
     uint32_t failed = 0;
     const char *first = "";
@@ -223,7 +224,7 @@ static void drop_leg(rs_leg *leg) {
 /* Its receivers that have nothing want another way; those that can have none fail. */
 static void leg_failed(rs_sites *sites, rs_leg *leg, const char *cause) {
     rs_agent *agent = sites->agent;
-    rs_sending *whole = leg->whole;
+    rs_send_state *whole = leg->whole;
     rs_spread *spread = whole->spread;
     char words[ROSTRUM_WORDS_MAX + 1];
     bool again = leg->relay[0] && spread->avoid_count < RELAYS_TRIED && !spread->cancelled, any = false;
@@ -250,7 +251,7 @@ static void leg_failed(rs_sites *sites, rs_leg *leg, const char *cause) {
 
 /* Nobody of it is left, and the relay needs nothing more. */
 static bool leg_over(rs_sites *sites, rs_leg *leg) {
-    rs_sending *whole = leg->whole;
+    rs_send_state *whole = leg->whole;
     for (uint32_t i = 0; i < leg->receiver_count; i++)
         if (leg->carrier || !is_final(&whole->receivers[leg->receivers[i]]))
             return false;
@@ -270,7 +271,7 @@ static bool leg_over(rs_sites *sites, rs_leg *leg) {
 }
 
 /* NULL: it cannot be, and its receivers have failed. */
-static rs_leg *make_leg(rs_sending *whole, const rs_link_leg *from) {
+static rs_leg *make_leg(rs_send_state *whole, const rs_manager_leg *from) {
     rs_leg *leg = calloc(1, sizeof *leg);
     uint32_t *receivers = calloc(from->receiver_count, sizeof *receivers);
     if (!leg || !receivers) {
@@ -313,7 +314,7 @@ static void learn_relay(rs_agent *agent, const rs_leg *leg) {
 
 static void begin_leg(rs_sites *sites, rs_leg *leg) {
     rs_agent *agent = sites->agent;
-    rs_sending *whole = leg->whole;
+    rs_send_state *whole = leg->whole;
     char words[ROSTRUM_WORDS_MAX + 1];
     const char *relay = leg->relay;
     const char **names = calloc(leg->receiver_count + 1, sizeof *names);
@@ -339,7 +340,7 @@ static void begin_leg(rs_sites *sites, rs_leg *leg) {
         learn_relay(agent, leg);
 }
 
-static void no_way(rs_sites *sites, rs_sending *whole, const char *reason) {
+static void no_way(rs_sites *sites, rs_send_state *whole, const char *reason) {
     for (uint32_t i = 0; i < whole->receiver_count; i++)
         if (!whole->spread->placed[i])
             fail_receiver(sites->agent, whole, i, reason);
@@ -349,8 +350,8 @@ static void no_way(rs_sites *sites, rs_sending *whole, const char *reason) {
     settle(sites, whole);
 }
 
-static rs_sending *asking(const rs_agent *agent, const char *request_id) {
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next) {
+static rs_send_state *asking(const rs_agent *agent, const char *request_id) {
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next) {
         rs_spread *spread = rs_sending_of(t)->spread;
         if (spread && spread->ask_at != RS_NEVER && strcmp(spread->request_id, request_id) == 0)
             return rs_sending_of(t);
@@ -358,7 +359,7 @@ static rs_sending *asking(const rs_agent *agent, const char *request_id) {
     return NULL;
 }
 
-static void note_ways(rs_agent *agent, rs_sending *whole, const rs_link_split_answer *answer) {
+static void note_ways(rs_agent *agent, rs_send_state *whole, const rs_manager_split_answer *answer) {
     char words[ROSTRUM_WORDS_MAX + 1];
     size_t used = 0;
     words[0] = '\0';
@@ -376,10 +377,10 @@ static void note_ways(rs_agent *agent, rs_sending *whole, const rs_link_split_an
     rs_sending_tell_phase(agent, whole, "accepted", words);
 }
 
-static void on_legs(void *context, const rs_link_split_answer *answer) {
+static void on_legs(void *context, const rs_manager_split_answer *answer) {
     rs_agent *agent = context;
     rs_sites *sites = agent->sites;
-    rs_sending *whole = asking(agent, answer->request_id);
+    rs_send_state *whole = asking(agent, answer->request_id);
     if (!whole)
         return;
     rs_spread *spread = whole->spread;
@@ -412,7 +413,7 @@ static void on_legs(void *context, const rs_link_split_answer *answer) {
 
 /* -------------------------------------------------------------------------------------------------- what they do */
 
-static bool do_path(rs_sites *sites, rs_sending *carrier, uint64_t remaining) {
+static bool do_path(rs_sites *sites, rs_send_state *carrier, uint64_t remaining) {
     rs_agent *agent = sites->agent;
     if (!carrier->leg->relay[0])
         return false;
@@ -426,8 +427,8 @@ static bool do_path(rs_sites *sites, rs_sending *carrier, uint64_t remaining) {
     return true;
 }
 
-static void do_receiver(rs_sites *sites, rs_sending *carrier, const rostrum_receiver *receiver) {
-    rs_sending *whole = carrier->leg->whole;
+static void do_receiver(rs_sites *sites, rs_send_state *carrier, const rostrum_receiver *receiver) {
+    rs_send_state *whole = carrier->leg->whole;
     int64_t place = place_of(whole, receiver->name);
     if (place < 0 || is_final(&whole->receivers[place]))
         return; /* a relay that the object is not for */
@@ -437,9 +438,9 @@ static void do_receiver(rs_sites *sites, rs_sending *carrier, const rostrum_rece
     rs_sending_tell_receiver(sites->agent, whole, &whole->receivers[place]);
 }
 
-static void do_carried(rs_sites *sites, rs_sending *carrier, bool ok, const char *cause) {
+static void do_carried(rs_sites *sites, rs_send_state *carrier, bool ok, const char *cause) {
     rs_leg *leg = carrier->leg;
-    rs_sending *whole = leg->whole;
+    rs_send_state *whole = leg->whole;
     leg->carrier = NULL;
     leg->carried = ok;
     leg->heard_at = rs_agent_now(sites->agent);
@@ -460,7 +461,7 @@ static void do_carried(rs_sites *sites, rs_sending *carrier, bool ok, const char
 }
 
 static rs_leg *leg_of(const rs_agent *agent, const char *leg_id) {
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         for (rs_leg *leg = rs_sending_of(t)->spread ? rs_sending_of(t)->spread->legs : NULL; leg; leg = leg->next)
             if (leg->relay[0] && strcmp(leg->id, leg_id) == 0)
                 return leg;
@@ -474,16 +475,16 @@ static rostrum_receiver_state state_of(const char *word) {
                                             : ROSTRUM_RECEIVER_WAITING;
 }
 
-static void on_relayed(void *context, const rs_link_relay_report *report) {
+static void on_relayed(void *context, const rs_manager_relay_report *report) {
     rs_agent *agent = context;
     rs_sites *sites = agent->sites;
     rs_leg *leg = leg_of(agent, report->leg_id);
     if (!leg || strcmp(leg->relay, report->relay) != 0)
         return;
-    rs_sending *whole = leg->whole;
+    rs_send_state *whole = leg->whole;
     leg->heard_at = rs_agent_now(agent);
     for (uint32_t i = 0; i < report->receiver_count; i++) {
-        const rs_link_receiver_report *from = &report->receivers[i];
+        const rs_manager_receiver_report *from = &report->receivers[i];
         int64_t place = place_of(whole, from->server);
         rostrum_receiver *to = place < 0 ? NULL : &whole->receivers[place];
         bool its = false;
@@ -506,7 +507,7 @@ static void on_relayed(void *context, const rs_link_relay_report *report) {
     leg_failed(sites, leg, report->cause[0] ? report->cause : "it ended without all of its receivers");
 }
 
-static void do_cancel(rs_sites *sites, rs_sending *whole, const char *cause) {
+static void do_cancel(rs_sites *sites, rs_send_state *whole, const char *cause) {
     rs_agent *agent = sites->agent;
     rs_spread *spread = whole->spread;
     char words[ROSTRUM_WORDS_MAX + 1];
@@ -527,7 +528,7 @@ static void do_cancel(rs_sites *sites, rs_sending *whole, const char *cause) {
     spread->bound_at = rs_agent_now(agent);
 }
 
-static void do_sample(rs_sites *sites, rs_sending *whole) {
+static void do_sample(rs_sites *sites, rs_send_state *whole) {
     uint64_t bytes = 0, legs = 0;
     int64_t rate = 0;
     (void)sites;
@@ -556,23 +557,23 @@ static void report(rs_sites *sites, rs_relay *relay) {
     for (uint32_t i = 0; i < relay->count && relay->sending; i++) {
         const rostrum_receiver *from = &relay->sending->receivers[i];
         snprintf(relay->causes[i], sizeof relay->causes[i], "%s", from->cause);
-        relay->last[i] = (rs_link_receiver_report){.server = relay->names[i],
-                                                   .state = words[from->state],
-                                                   .cause = relay->causes[i],
-                                                   .initial_sn = from->initial_sn,
-                                                   .patched_fragments = from->patched_fragments,
-                                                   .first_light_ns = from->first_light_ns,
-                                                   .complete_ns = from->complete_ns};
+        relay->last[i] = (rs_manager_receiver_report){.server = relay->names[i],
+                                                      .state = words[from->state],
+                                                      .cause = relay->causes[i],
+                                                      .initial_sn = from->initial_sn,
+                                                      .patched_fragments = from->patched_fragments,
+                                                      .first_light_ns = from->first_light_ns,
+                                                      .complete_ns = from->complete_ns};
     }
-    const rs_link_relay_report said = {.leg_id = relay->leg_id,
-                                       .origin = relay->origin,
-                                       .relay = agent->options.server,
-                                       .state = relay->state,
-                                       .cause = relay->cause,
-                                       .bytes = relay->grown,
-                                       .receivers = relay->last,
-                                       .receiver_count = relay->count};
-    (void)rs_link_relayed(agent->link, rs_agent_now(agent), &said);
+    const rs_manager_relay_report said = {.leg_id = relay->leg_id,
+                                          .origin = relay->origin,
+                                          .relay = agent->options.server,
+                                          .state = relay->state,
+                                          .cause = relay->cause,
+                                          .bytes = relay->grown,
+                                          .receivers = relay->last,
+                                          .receiver_count = relay->count};
+    (void)rs_manager_relayed(agent->link, rs_agent_now(agent), &said);
 }
 
 static void relay_ends(rs_sites *sites, rs_relay *relay, bool ok, const char *cause) {
@@ -589,7 +590,7 @@ static void do_relay_changed(rs_sites *sites, rs_relay *relay) {
     relay->report_at = soon < relay->report_at ? soon : relay->report_at;
 }
 
-static void do_relay_over(rs_sites *sites, rs_relay *relay, rs_sending *sending, bool ok, const char *cause) {
+static void do_relay_over(rs_sites *sites, rs_relay *relay, rs_send_state *sending, bool ok, const char *cause) {
     relay_ends(sites, relay, ok, cause);
     sending->relay = NULL;
     relay->sending = NULL;
@@ -621,7 +622,7 @@ static void pass_on(rs_sites *sites, rs_relay *relay) {
         relay_ends(sites, relay, false, words);
 }
 
-static rs_relay *new_relay(rs_sites *sites, const rs_link_relay_order *order) {
+static rs_relay *new_relay(rs_sites *sites, const rs_manager_relay_order *order) {
     rs_agent *agent = sites->agent;
     rs_relay *relay = calloc(1, sizeof *relay);
     if (!relay)
@@ -634,7 +635,7 @@ static rs_relay *new_relay(rs_sites *sites, const rs_link_relay_order *order) {
     for (uint32_t i = 0; good && i < order->receiver_count; i++) {
         good = (relay->names[i] = strdup(order->receivers[i])) != NULL;
         relay->count = i + (good ? 1 : 0);
-        relay->last[i] = (rs_link_receiver_report){.server = relay->names[i], .state = "waiting", .cause = ""};
+        relay->last[i] = (rs_manager_receiver_report){.server = relay->names[i], .state = "waiting", .cause = ""};
     }
     rs_peer peer = good && order->origin.address
                        ? rs_peers_at(&agent->peers, order->origin.server, order->origin.address)
@@ -661,7 +662,7 @@ static rs_relay *new_relay(rs_sites *sites, const rs_link_relay_order *order) {
     return relay;
 }
 
-static void on_relay(void *context, const rs_link_relay_order *order) {
+static void on_relay(void *context, const rs_manager_relay_order *order) {
     rs_agent *agent = context;
     rs_sites *sites = agent->sites;
     uint32_t count = 0;
@@ -692,7 +693,7 @@ static void do_incoming(rs_sites *sites, const rs_object_id *id) {
 
 static void grow(rs_sites *sites, const rs_object *object, uint64_t bytes) {
     rs_agent *agent = sites->agent;
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (t->object == object && t->xfer)
             (void)rs_send_grown(agent->node, rs_agent_now(agent), t->xfer, bytes);
 }
@@ -715,7 +716,7 @@ static void do_whole(rs_sites *sites, const rs_object *object) {
     for (rs_relay *relay = sites->relays; relay; relay = relay->next)
         if (relay->sending && relay->sending->base.object == object)
             relay->grown = object->size;
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (t->object == object && t->xfer) {
             rs_send_leaves(agent->node, t->xfer, object->leaves, object->leaf_count);
             (void)rs_send_digest(agent->node, rs_agent_now(agent), t->xfer, &object->digest);
@@ -726,7 +727,7 @@ static void do_whole(rs_sites *sites, const rs_object *object) {
 
 static void do_gone(rs_sites *sites, const rs_object *object, const char *cause) {
     rs_agent *agent = sites->agent;
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (t->object == object) {
             t->object = NULL;
             if (t->xfer)
@@ -762,7 +763,7 @@ rs_time rs_sites_deadline(const rs_sites *sites) {
     rs_time due = RS_NEVER;
     for (const rs_relay *relay = sites->relays; relay; relay = relay->next)
         due = relay->report_at < due ? relay->report_at : due;
-    for (rs_transfer *t = sites->agent->transfers.sending; t; t = t->next) {
+    for (rs_transfer_entry *t = sites->agent->transfers.sending; t; t = t->next) {
         const rs_spread *spread = rs_sending_of(t)->spread;
         if (!spread)
             continue;
@@ -775,7 +776,7 @@ rs_time rs_sites_deadline(const rs_sites *sites) {
 }
 
 /* True: it, or the list it is in, has changed. */
-static bool look_at(rs_sites *sites, rs_sending *whole, rs_time now) {
+static bool look_at(rs_sites *sites, rs_send_state *whole, rs_time now) {
     rs_spread *spread = whole->spread;
     if (now >= spread->bound_at && !spread->cancelled) {
         char words[ROSTRUM_WORDS_MAX + 1];
@@ -816,7 +817,7 @@ static void look_at_relay(rs_sites *sites, rs_relay *relay, rs_time now) {
 void rs_sites_timeout(rs_sites *sites) {
     rs_agent *agent = sites->agent;
     rs_time now = rs_agent_now(agent);
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (rs_sending_of(t)->spread && look_at(sites, rs_sending_of(t), now))
             break; /* the rest at the next turn, which is due */
     for (rs_relay **at = &sites->relays; *at;) {
@@ -843,7 +844,7 @@ static void on_site(void *context, const char *name) {
     rs_log(RS_LOG_INFO, "sites", "this server is in site=%s", rs_quote(name));
 }
 
-void rs_sites_link(rs_link_options *options, rs_link_callbacks *callbacks) {
+void rs_sites_link(rs_manager_options *options, rs_manager_callbacks *callbacks) {
     options->knows_sites = true;
     callbacks->on_site = on_site;
     callbacks->on_legs = on_legs;

@@ -12,15 +12,15 @@ typedef struct rs_sites rs_sites;
 /* What sending.c and receiving.c call goes by a table: they know nothing of legs, and sites.c stands on both. */
 typedef struct {
     bool (*several)(const rs_sites *sites);
-    bool (*spread)(rs_sites *sites, rs_sending *whole);
-    bool (*path)(rs_sites *sites, rs_sending *carrier, uint64_t remaining);
-    void (*receiver)(rs_sites *sites, rs_sending *carrier, const rostrum_receiver *receiver);
-    void (*carried)(rs_sites *sites, rs_sending *carrier, bool ok, const char *cause);
-    void (*cancel)(rs_sites *sites, rs_sending *whole, const char *cause);
+    bool (*spread)(rs_sites *sites, rs_send_state *whole);
+    bool (*path)(rs_sites *sites, rs_send_state *carrier, uint64_t remaining);
+    void (*receiver)(rs_sites *sites, rs_send_state *carrier, const rostrum_receiver *receiver);
+    void (*carried)(rs_sites *sites, rs_send_state *carrier, bool ok, const char *cause);
+    void (*cancel)(rs_sites *sites, rs_send_state *whole, const char *cause);
     void (*spread_free)(rs_sites *sites, rs_spread *spread);
-    void (*sample)(rs_sites *sites, rs_sending *whole);
+    void (*sample)(rs_sites *sites, rs_send_state *whole);
     void (*relay_changed)(rs_sites *sites, rs_relay *relay);
-    void (*relay_over)(rs_sites *sites, rs_relay *relay, rs_sending *sending, bool ok, const char *cause);
+    void (*relay_over)(rs_sites *sites, rs_relay *relay, rs_send_state *sending, bool ok, const char *cause);
     void (*incoming)(rs_sites *sites, const rs_object_id *id);
     void (*whole)(rs_sites *sites, const rs_object *object);
     void (*gone)(rs_sites *sites, const rs_object *object, const char *cause);
@@ -36,7 +36,7 @@ typedef struct {
 rs_sites *rs_sites_new(rs_agent *agent);
 void rs_sites_free(rs_sites *sites);
 /* The manager's calls. */
-void rs_sites_link(rs_link_options *options, rs_link_callbacks *callbacks);
+void rs_sites_link(rs_manager_options *options, rs_manager_callbacks *callbacks);
 /* The manager is gone: whether there are sites it says again. */
 void rs_sites_link_down(rs_sites *sites);
 
@@ -45,28 +45,28 @@ static inline bool rs_sites_several(const rs_sites *sites) {
     return RS_SITES_CALL(sites, several)(sites);
 }
 /* `whole` goes by legs: the manager is asked which. False: memory is short. */
-static inline bool rs_sites_spread(rs_sites *sites, rs_sending *whole) {
+static inline bool rs_sites_spread(rs_sites *sites, rs_send_state *whole) {
     return RS_SITES_CALL(sites, spread)(sites, whole);
 }
 /* Of a leg: a path is wanted that is not asked of the manager. False: it is one of its own site. */
-static inline bool rs_sites_path(rs_sites *sites, rs_sending *carrier, uint64_t remaining) {
+static inline bool rs_sites_path(rs_sites *sites, rs_send_state *carrier, uint64_t remaining) {
     return RS_SITES_CALL(sites, path)(sites, carrier, remaining);
 }
 /* Of a leg: a receiver's state has changed; the sending itself is over, and gone after this. */
-static inline void rs_sites_receiver(rs_sites *sites, rs_sending *carrier, const rostrum_receiver *receiver) {
+static inline void rs_sites_receiver(rs_sites *sites, rs_send_state *carrier, const rostrum_receiver *receiver) {
     RS_SITES_CALL(sites, receiver)(sites, carrier, receiver);
 }
-static inline void rs_sites_carried(rs_sites *sites, rs_sending *carrier, bool ok, const char *cause) {
+static inline void rs_sites_carried(rs_sites *sites, rs_send_state *carrier, bool ok, const char *cause) {
     RS_SITES_CALL(sites, carried)(sites, carrier, ok, cause);
 }
-static inline void rs_sites_cancel(rs_sites *sites, rs_sending *whole, const char *cause) {
+static inline void rs_sites_cancel(rs_sites *sites, rs_send_state *whole, const char *cause) {
     RS_SITES_CALL(sites, cancel)(sites, whole, cause);
 }
 static inline void rs_sites_spread_free(rs_sites *sites, rs_spread *spread) {
     RS_SITES_CALL(sites, spread_free)(sites, spread);
 }
 /* Figures of its legs. */
-static inline void rs_sites_sample(rs_sites *sites, rs_sending *whole) {
+static inline void rs_sites_sample(rs_sites *sites, rs_send_state *whole) {
     RS_SITES_CALL(sites, sample)(sites, whole);
 }
 
@@ -74,7 +74,7 @@ static inline void rs_sites_sample(rs_sites *sites, rs_sending *whole) {
 static inline void rs_sites_relay_changed(rs_sites *sites, rs_relay *relay) {
     RS_SITES_CALL(sites, relay_changed)(sites, relay);
 }
-static inline void rs_sites_relay_over(rs_sites *sites, rs_relay *relay, rs_sending *sending, bool ok,
+static inline void rs_sites_relay_over(rs_sites *sites, rs_relay *relay, rs_send_state *sending, bool ok,
                                        const char *cause) {
     RS_SITES_CALL(sites, relay_over)(sites, relay, sending, ok, cause);
 }

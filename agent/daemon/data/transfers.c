@@ -4,9 +4,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-void rs_transfers_add(rs_transfers *transfers, rs_transfer *transfer) {
-    rs_transfer **bucket = &transfers->buckets[transfer->xfer % RS_TRANSFER_BUCKETS];
-    rs_transfer **list = transfer->sending ? &transfers->sending : &transfers->receiving;
+void rs_transfers_add(rs_transfers *transfers, rs_transfer_entry *transfer) {
+    rs_transfer_entry **bucket = &transfers->buckets[transfer->xfer % RS_TRANSFER_BUCKETS];
+    rs_transfer_entry **list = transfer->sending ? &transfers->sending : &transfers->receiving;
     transfer->next_in_bucket = *bucket;
     *bucket = transfer;
     transfer->previous = NULL;
@@ -17,8 +17,8 @@ void rs_transfers_add(rs_transfers *transfers, rs_transfer *transfer) {
     transfers->count++;
 }
 
-void rs_transfers_remove(rs_transfers *transfers, rs_transfer *transfer) {
-    rs_transfer **at = &transfers->buckets[transfer->xfer % RS_TRANSFER_BUCKETS];
+void rs_transfers_remove(rs_transfers *transfers, rs_transfer_entry *transfer) {
+    rs_transfer_entry **at = &transfers->buckets[transfer->xfer % RS_TRANSFER_BUCKETS];
     while (*at && *at != transfer)
         at = &(*at)->next_in_bucket;
     if (!*at)
@@ -35,8 +35,8 @@ void rs_transfers_remove(rs_transfers *transfers, rs_transfer *transfer) {
     transfers->count--;
 }
 
-rs_transfer *rs_transfers_find(const rs_transfers *transfers, rs_xfer xfer) {
-    rs_transfer *transfer = transfers->buckets[xfer % RS_TRANSFER_BUCKETS];
+rs_transfer_entry *rs_transfers_find(const rs_transfers *transfers, rs_xfer xfer) {
+    rs_transfer_entry *transfer = transfers->buckets[xfer % RS_TRANSFER_BUCKETS];
     while (transfer && transfer->xfer != xfer)
         transfer = transfer->next_in_bucket;
     return transfer;

@@ -8,11 +8,11 @@
 
 #define RS_TRANSFER_BUCKETS 256u
 
-/* A transfer of the core and the object it reads or fills; first member of rs_sending and
- * rs_receiving. */
-typedef struct rs_transfer {
-    struct rs_transfer *next_in_bucket;
-    struct rs_transfer *next, *previous; /* all of one direction */
+/* A transfer of the core and the object it reads or fills; first member of rs_send_state and
+ * rs_receive_state. */
+typedef struct rs_transfer_entry {
+    struct rs_transfer_entry *next_in_bucket;
+    struct rs_transfer_entry *next, *previous; /* all of one direction */
     rs_xfer xfer;
     bool sending;
     rs_object_id id;
@@ -20,14 +20,14 @@ typedef struct rs_transfer {
     struct rs_stream_source *source;
     struct rs_stream_sink *sink;
     rs_time progress_at;
-} rs_transfer;
+} rs_transfer_entry;
 
-typedef struct rs_sending rs_sending;
-typedef struct rs_receiving rs_receiving;
+typedef struct rs_send_state rs_send_state;
+typedef struct rs_receive_state rs_receive_state;
 
 typedef struct {
-    rs_transfer *buckets[RS_TRANSFER_BUCKETS];
-    rs_transfer *sending, *receiving;
+    rs_transfer_entry *buckets[RS_TRANSFER_BUCKETS];
+    rs_transfer_entry *sending, *receiving;
     uint32_t count;
 } rs_transfers;
 
@@ -51,9 +51,9 @@ typedef struct {
 
 void rs_totals_add(rs_totals_of *totals, const rs_xfer_stats *stats, bool ok);
 
-void rs_transfers_add(rs_transfers *transfers, rs_transfer *transfer);
-void rs_transfers_remove(rs_transfers *transfers, rs_transfer *transfer);
-rs_transfer *rs_transfers_find(const rs_transfers *transfers, rs_xfer xfer);
+void rs_transfers_add(rs_transfers *transfers, rs_transfer_entry *transfer);
+void rs_transfers_remove(rs_transfers *transfers, rs_transfer_entry *transfer);
+rs_transfer_entry *rs_transfers_find(const rs_transfers *transfers, rs_xfer xfer);
 /* "<first 8 digits of the appID>.../<dataID>" for logs. Valid until four calls later. */
 const char *rs_id_text(const rs_object_id *id);
 /* A version-4 UUID's text. */

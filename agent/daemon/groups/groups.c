@@ -44,31 +44,31 @@ static void unlink_id(rs_groups *g, const rs_local_group *group) {
 
 /* ---------------------------------------------------------------------------------------------- to the manager */
 
-void rs_group_tell(rs_groups *g, rs_local_group *group, rs_link_group_call call, bool held) {
-    rs_link *link = g->agent->link;
-    rs_link_group_options options = {group->protocol, group->order, group->options};
-    const rs_link_group_options *given = group->viewed ? &options : NULL;
+void rs_group_tell(rs_groups *g, rs_local_group *group, rs_manager_group_call call, bool held) {
+    rs_manager_client *link = g->agent->link;
+    rs_manager_group_options options = {group->protocol, group->order, group->options};
+    const rs_manager_group_options *given = group->viewed ? &options : NULL;
     for (const rs_group_stream *s = group->streams; s && !given; s = rs_stream_next(s))
         if (rs_stream_options(s)->protocol[0])
             given = rs_stream_options(s);
-    rs_link_group_view view = {.id = group->id, .version = group->version};
+    rs_manager_group_view view = {.id = group->id, .version = group->version};
     if (group->viewed && group->place_count > 0) {
         view.addresses = &g->channels[group->places[0].channel].address;
         view.address_count = 1;
     }
-    if (link && rs_link_up(link))
-        rs_link_group(link, rs_agent_now(g->agent), call, group->name, given, group->viewed && held ? &view : NULL);
+    if (link && rs_manager_up(link))
+        rs_manager_group(link, rs_agent_now(g->agent), call, group->name, given, group->viewed && held ? &view : NULL);
 }
 
 /* Tells what is not told yet: it is received here, or only published to. */
 static void tell_role(rs_groups *g, rs_local_group *group, bool held) {
     bool join = group->receiver_count > 0;
     if (join && !group->told_join)
-        rs_group_tell(g, group, RS_LINK_GROUP_JOIN, held);
+        rs_group_tell(g, group, RS_MANAGER_GROUP_JOIN, held);
     if (!join && !group->told_use)
-        rs_group_tell(g, group, RS_LINK_GROUP_USE, held);
+        rs_group_tell(g, group, RS_MANAGER_GROUP_USE, held);
     if (!join && group->told_join)
-        rs_group_tell(g, group, RS_LINK_GROUP_LEAVE, false);
+        rs_group_tell(g, group, RS_MANAGER_GROUP_LEAVE, false);
     group->told_join = join;
     group->told_use |= !join;
 }
@@ -267,12 +267,12 @@ rs_time rs_groups_deadline(const rs_groups *g) {
 /* The manager has not answered a join in time. */
 static void refuse_late(rs_groups *g, rs_group_stream *s, rs_time now) {
     char words[ROSTRUM_WORDS_MAX + 1];
-    const rs_link *link = g->agent->link;
-    if (!link || rs_link_answers(link)) {
+    const rs_manager_client *link = g->agent->link;
+    if (!link || rs_manager_answers(link)) {
         rs_stream_refuse(s, ROSTRUM_ERR_TIMEOUT, "the manager has not answered within 10 s");
         return;
     }
-    rs_link_describe(link, now, words, sizeof words);
+    rs_manager_describe(link, now, words, sizeof words);
     rs_stream_refuse(s, ROSTRUM_ERR_UNAVAILABLE, words);
 }
 
@@ -280,7 +280,7 @@ static void refuse_late(rs_groups *g, rs_group_stream *s, rs_time now) {
  * answered is waited for. */
 static rs_time join_deadline(const rs_groups *g, const rs_group_stream *s) {
     rs_time last = rs_stream_deadline(s), began = last - JOIN_WAIT;
-    if (!g->agent->link || !rs_link_answers(g->agent->link))
+    if (!g->agent->link || !rs_manager_answers(g->agent->link))
         return last;
     rs_time asked = g->link_up_at > began ? g->link_up_at : began;
     return asked + JOIN_BOUND < last ? asked + JOIN_BOUND : last;
@@ -309,9 +309,9 @@ static void expire_joins(rs_groups *g, rs_time now) {
             continue;
         }
         if (group->told_join)
-            rs_group_tell(g, group, RS_LINK_GROUP_LEAVE, false);
+            rs_group_tell(g, group, RS_MANAGER_GROUP_LEAVE, false);
         if (group->told_use)
-            rs_group_tell(g, group, RS_LINK_GROUP_UNUSE, false);
+            rs_group_tell(g, group, RS_MANAGER_GROUP_UNUSE, false);
         remove_group(g, group);
     }
 }
@@ -395,7 +395,7 @@ static rs_io *open_io(const rs_options *o, uint64_t seed) {
     return io;
 }
 
-void rs_groups_link_options(rs_link_options *options, rs_link_callbacks *callbacks) {
+void rs_groups_link_options(rs_manager_options *options, rs_manager_callbacks *callbacks) {
     callbacks->on_group_peer = rs_groups_peer;
     callbacks->on_group_region = rs_groups_region;
     callbacks->on_group_view = rs_groups_view;

@@ -6,7 +6,7 @@
 #include "core/groups/engine.h"
 #include "daemon/api/server.h"
 #include "daemon/loop.h"
-#include "daemon/manager/link.h"
+#include "daemon/manager/client.h"
 #include "io/io.h"
 
 struct rs_agent;
@@ -27,7 +27,7 @@ void rs_groups_stats(const rs_groups *groups, rs_messages_stats *out);
 uint32_t rs_groups_engine_stats(const rs_groups *groups, uint32_t engine, rs_group_stat *out);
 
 /* Callbacks of the link to the manager (context: the agent), and what it says of engines. */
-void rs_groups_link_options(rs_link_options *options, rs_link_callbacks *callbacks);
+void rs_groups_link_options(rs_manager_options *options, rs_manager_callbacks *callbacks);
 /* The manager is there (again): it is told what is joined here. */
 void rs_groups_link_up(rs_groups *groups);
 /* It was silent, and answers: who joins gets as long an answer's time as from a new connection. */
@@ -43,7 +43,7 @@ void rs_groups_timeout(rs_groups *groups);
 rs_local_group *rs_groups_by_id(const rs_groups *groups, uint32_t id);
 rs_local_group *rs_groups_by_name(const rs_groups *groups, const char *name);
 /* The manager is told, if it is there; with what is held of the group if `held`. */
-void rs_group_tell(rs_groups *groups, rs_local_group *group, rs_link_group_call call, bool held);
+void rs_group_tell(rs_groups *groups, rs_local_group *group, rs_manager_group_call call, bool held);
 /* The engine has nothing to do with it any more. */
 void rs_group_forget(rs_groups *groups, rs_local_group *group);
 /* Its programs, or those that wait for it, are told why. */

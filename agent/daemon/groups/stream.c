@@ -30,7 +30,7 @@ struct rs_group_stream {
     bool receives, waits, paused, dirty, blocked;
     rs_api_call call;
     rs_time deadline;
-    rs_link_group_options options;
+    rs_manager_group_options options;
     char protocol[32], order[8], option_text[RS_GROUP_OPTIONS_TEXT];
     int fd;
     rs_watch watch;
@@ -61,7 +61,7 @@ rs_group_stream *rs_stream_next(const rs_group_stream *s) {
     return s->next;
 }
 
-const rs_link_group_options *rs_stream_options(const rs_group_stream *s) {
+const rs_manager_group_options *rs_stream_options(const rs_group_stream *s) {
     return &s->options;
 }
 
@@ -341,7 +341,7 @@ rs_group_stream *rs_stream_new(rs_groups *g, rs_local_group *group, const rs_api
     snprintf(s->protocol, sizeof s->protocol, "%s", join->protocol);
     snprintf(s->order, sizeof s->order, "%s", join->order);
     snprintf(s->option_text, sizeof s->option_text, "%s", join->options);
-    s->options = (rs_link_group_options){s->protocol, s->order, s->option_text};
+    s->options = (rs_manager_group_options){s->protocol, s->order, s->option_text};
     s->next = group->streams;
     group->streams = s;
     group->stream_count++;

@@ -11,7 +11,7 @@ bool rs_stream_receives(const rs_group_stream *stream);
 rs_time rs_stream_deadline(const rs_group_stream *stream);
 rs_group_stream *rs_stream_next(const rs_group_stream *stream);
 /* What the program asked for; protocol "" = as the group is. */
-const rs_link_group_options *rs_stream_options(const rs_group_stream *stream);
+const rs_manager_group_options *rs_stream_options(const rs_group_stream *stream);
 /* The program gets its end. */
 void rs_stream_open(rs_group_stream *stream);
 /* A waiting stream: the program is told; an open one: it reads the words last. The stream is gone then. */

@@ -81,7 +81,7 @@ rs_group_peer *rs_group_peer_at(rs_groups *groups, uint32_t address) {
     return make(groups, address, groups->agent->options.server);
 }
 
-rs_group_peer *rs_group_peer_learn(rs_groups *groups, const rs_link_group_peer *told) {
+rs_group_peer *rs_group_peer_learn(rs_groups *groups, const rs_manager_group_peer *told) {
     rs_group_peer *p = rs_group_peer_by_id(groups, told->id);
     if (p && p->address != told->address) { /* the topology has changed: its old address is nobody's name now */
         unlink_id(groups, p);
@@ -177,7 +177,7 @@ static int32_t *merge(const int32_t *old, uint32_t old_count, const int32_t *awa
 }
 
 /* `view`'s lists put into those that were: who is in one of them now is in the other no more. */
-static bool take_members(rs_local_group *group, const rs_link_group_view *view) {
+static bool take_members(rs_local_group *group, const rs_manager_group_view *view) {
     uint32_t members = view->full ? 0 : group->member_count, senders = view->full ? 0 : group->sender_count;
     int32_t *now[2];
     uint32_t count[2] = {0, 0};
@@ -215,7 +215,7 @@ static bool listen_or_not(rs_groups *g, rs_group_place *places, uint32_t count, 
     return true;
 }
 
-static void want(rs_group_place *places, uint32_t count, const rs_link_group_view *view) {
+static void want(rs_group_place *places, uint32_t count, const rs_manager_group_view *view) {
     if (!view->says_listens && !view->group)
         return;
     for (uint32_t i = 0; i < count; i++)
@@ -225,7 +225,7 @@ static void want(rs_group_place *places, uint32_t count, const rs_link_group_vie
             places[view->listens[i]].wanted = true;
 }
 
-static bool has_channels(const rs_groups *g, const rs_local_group *group, const rs_link_group_view *view) {
+static bool has_channels(const rs_groups *g, const rs_local_group *group, const rs_manager_group_view *view) {
     bool same = group->place_count == view->address_count;
     for (uint32_t i = 0; i < view->address_count && same; i++) {
         const rs_group_channel *c = &g->channels[group->places[i].channel];
@@ -235,7 +235,7 @@ static bool has_channels(const rs_groups *g, const rs_local_group *group, const 
 }
 
 /* Moves to the view's addresses. False, in words: they cannot be listened at; the group is as it was. */
-static bool take_channels(rs_groups *g, rs_local_group *group, const rs_link_group_view *view, bool member,
+static bool take_channels(rs_groups *g, rs_local_group *group, const rs_manager_group_view *view, bool member,
                           char *error) {
     if (view->group ? view->in_regions : group->in_regions) {
         rs_group_leave_channels(g, group, true);
@@ -270,7 +270,7 @@ static bool take_channels(rs_groups *g, rs_local_group *group, const rs_link_gro
 }
 
 /* False: memory is short. */
-static bool take_regions(rs_local_group *group, const rs_link_group_view *view) {
+static bool take_regions(rs_local_group *group, const rs_manager_group_view *view) {
     uint32_t *regions = malloc((view->region_count + 1u) * sizeof *regions);
     if (!regions)
         return false;
@@ -283,8 +283,8 @@ static bool take_regions(rs_local_group *group, const rs_link_group_view *view) 
     return true;
 }
 
-static void take_facts(rs_local_group *group, const rs_link_group_view *view) {
-    const rs_link_group_options *o = &view->options;
+static void take_facts(rs_local_group *group, const rs_manager_group_view *view) {
+    const rs_manager_group_options *o = &view->options;
     snprintf(group->protocol, sizeof group->protocol, "%s", o->protocol);
     snprintf(group->order, sizeof group->order, "%s", o->order);
     snprintf(group->options, sizeof group->options, "%s", o->options);
@@ -362,7 +362,7 @@ static void open_streams(rs_local_group *group) {
     group->held--;
 }
 
-static bool take_view(rs_groups *g, rs_local_group *group, const rs_link_group_view *view, char *error) {
+static bool take_view(rs_groups *g, rs_local_group *group, const rs_manager_group_view *view, char *error) {
     bool member = false;
     if (!take_members(group, view)) {
         snprintf(error, RS_IO_ERROR_MAX, "memory is short");
@@ -390,7 +390,7 @@ static bool take_view(rs_groups *g, rs_local_group *group, const rs_link_group_v
     return ok && hand_in(g, group, error);
 }
 
-void rs_groups_view(void *context, const rs_link_group_view *view) {
+void rs_groups_view(void *context, const rs_manager_group_view *view) {
     rs_agent *agent = context;
     rs_groups *g = agent->groups;
     char error[RS_IO_ERROR_MAX];
@@ -402,7 +402,7 @@ void rs_groups_view(void *context, const rs_link_group_view *view) {
     if (view->full ? !view->group : (!group->viewed || view->base_version != group->version)) {
         if (group->viewed && view->version <= group->version)
             return; /* an old one */
-        rs_group_tell(g, group, group->receiver_count > 0 ? RS_LINK_GROUP_JOIN : RS_LINK_GROUP_USE, false);
+        rs_group_tell(g, group, group->receiver_count > 0 ? RS_MANAGER_GROUP_JOIN : RS_MANAGER_GROUP_USE, false);
         return;
     }
     bool again = group->viewed && view->full && view->version == group->version;
@@ -455,7 +455,7 @@ static rs_local_region *make_region(rs_groups *g, uint32_t number) {
 }
 
 /* The view's channel, listened at if this server is in the region. */
-static bool take_region_channel(rs_groups *g, rs_local_region *region, const rs_link_group_region *view, bool inside,
+static bool take_region_channel(rs_groups *g, rs_local_region *region, const rs_manager_group_region *view, bool inside,
                                 char *error) {
     rs_group channel = view->address ? rs_channel_use(g, view->address, view->port) : RS_NO_GROUP;
     bool listen = inside && channel != RS_NO_GROUP;
@@ -476,7 +476,7 @@ static bool take_region_channel(rs_groups *g, rs_local_region *region, const rs_
     return true;
 }
 
-static bool take_region(rs_groups *g, rs_local_region *region, const rs_link_group_region *view, char *error) {
+static bool take_region(rs_groups *g, rs_local_region *region, const rs_manager_group_region *view, char *error) {
     uint32_t old = view->full ? 0 : region->node_count, count = 0, alive = 0, self = g->agent->options.address;
     const int32_t *away[2] = {view->gone, NULL};
     int32_t *nodes =
@@ -522,12 +522,13 @@ static void ask_for_region(rs_groups *g, uint32_t number) {
     for (rs_local_group *group = g->groups; group; group = group->next)
         for (uint32_t i = 0; i < group->region_count; i++)
             if (group->regions[i] == number) {
-                rs_group_tell(g, group, group->receiver_count > 0 ? RS_LINK_GROUP_JOIN : RS_LINK_GROUP_USE, false);
+                rs_group_tell(g, group, group->receiver_count > 0 ? RS_MANAGER_GROUP_JOIN : RS_MANAGER_GROUP_USE,
+                              false);
                 return;
             }
 }
 
-void rs_groups_region(void *context, const rs_link_group_region *view) {
+void rs_groups_region(void *context, const rs_manager_group_region *view) {
     rs_agent *agent = context;
     rs_groups *g = agent->groups;
     char error[RS_IO_ERROR_MAX] = "";
@@ -563,7 +564,7 @@ void rs_group_regions_free(rs_groups *g) {
     free(g->regions);
 }
 
-void rs_groups_peer(void *context, const rs_link_group_peer *peer) {
+void rs_groups_peer(void *context, const rs_manager_group_peer *peer) {
     rs_agent *agent = context;
     if (!rs_group_peer_learn(agent->groups, peer))
         rs_log_limited(&agent->groups->complaints, 5, RS_LOG_WARNING, "groups", "no room to know server %s",

@@ -44,8 +44,8 @@
 
 /* A receiver of a path. */
 typedef struct {
-    char name[RS_LINK_NAME_MAX + 1]; /* as the request has it */
-    rs_lan_known peer;               /* as it was found */
+    char name[RS_MANAGER_NAME_MAX + 1]; /* as the request has it */
+    rs_lan_known peer;                  /* as it was found */
     bool found;
     bool decided, direct; /* multicast reaches it */
     bool listening;
@@ -66,7 +66,7 @@ typedef struct lan_path {
     bool granted;
     rs_object_id object;
     uint64_t remaining;
-    rs_link_protocol protocol;
+    rs_manager_protocol protocol;
     rs_time until, phase_at, next_at, pause;
     uint32_t group;
     uint64_t nonce;
@@ -79,7 +79,7 @@ typedef struct lan_path {
 
 struct rs_lan {
     rs_lan_options options;
-    rs_link_callbacks callbacks;
+    rs_manager_callbacks callbacks;
     uint64_t random, secret, nonce;
     char host[RS_LAN_NAME + 1];
     uint16_t lan_port;
@@ -235,7 +235,7 @@ static void drop_path(rs_lan *lan, lan_path *path) {
 
 /* What ends a path before it was granted, or after. */
 static void fail(rs_lan *lan, lan_path *path, const char *words) {
-    const rs_link_callbacks *c = &lan->callbacks;
+    const rs_manager_callbacks *c = &lan->callbacks;
     rs_log(RS_LOG_WARNING, "lan", "request=%s failed=%s", path->request_id, rs_quote(words));
     char request_id[RS_UUID_TEXT], response_id[RS_UUID_TEXT];
     memcpy(request_id, path->request_id, sizeof request_id);
@@ -246,8 +246,8 @@ static void fail(rs_lan *lan, lan_path *path, const char *words) {
         c->on_failed(c->context, response_id, words);
         return;
     }
-    const rs_link_response response = {
-        .request_id = request_id, .response_id = "", .decision = RS_LINK_DENIED, .reason = words};
+    const rs_manager_response response = {
+        .request_id = request_id, .response_id = "", .decision = RS_MANAGER_DENIED, .reason = words};
     c->on_response(c->context, &response);
 }
 
@@ -276,33 +276,33 @@ static void grant(rs_lan *lan, lan_path *path) {
         rs_lan_used(lan, path->response_id, path->used);
         return;
     }
-    rs_link_server *servers = calloc(path->count, sizeof *servers);
+    rs_manager_server *servers = calloc(path->count, sizeof *servers);
     if (!servers) {
         fail(lan, path, "memory is short");
         return;
     }
     for (uint32_t i = 0; i < path->count; i++)
-        servers[i] = (rs_link_server){.server = path->members[i].name,
-                                      .address = path->members[i].peer.address,
-                                      .control_port = path->members[i].peer.control_port};
+        servers[i] = (rs_manager_server){.server = path->members[i].name,
+                                         .address = path->members[i].peer.address,
+                                         .control_port = path->members[i].peer.control_port};
     describe(path, words, sizeof words);
     path->granted = true;
     memcpy(request_id, path->request_id, sizeof request_id);
     memcpy(response_id, path->response_id, sizeof response_id);
-    const rs_link_response response = {.request_id = request_id,
-                                       .response_id = response_id,
-                                       .decision = RS_LINK_ACCEPTED,
-                                       .reason = words,
-                                       .accepted_size = path->remaining,
-                                       .kind = RS_PATH_PACKET,
-                                       .group = path->group,
-                                       .data_port = lan->options.data_port,
-                                       .light_bound = LIGHT_BOUND,
-                                       .protocol = path->protocol == RS_LINK_RDCM  ? RS_PROTOCOL_RDCM
-                                                   : path->protocol == RS_LINK_WAN ? RS_PROTOCOL_WAN
-                                                                                   : RS_PROTOCOL_REPUBLIC,
-                                       .receivers = servers,
-                                       .receiver_count = path->count};
+    const rs_manager_response response = {.request_id = request_id,
+                                          .response_id = response_id,
+                                          .decision = RS_MANAGER_ACCEPTED,
+                                          .reason = words,
+                                          .accepted_size = path->remaining,
+                                          .kind = RS_PATH_PACKET,
+                                          .group = path->group,
+                                          .data_port = lan->options.data_port,
+                                          .light_bound = LIGHT_BOUND,
+                                          .protocol = path->protocol == RS_MANAGER_RDCM  ? RS_PROTOCOL_RDCM
+                                                      : path->protocol == RS_MANAGER_WAN ? RS_PROTOCOL_WAN
+                                                                                         : RS_PROTOCOL_REPUBLIC,
+                                          .receivers = servers,
+                                          .receiver_count = path->count};
     lan->callbacks.on_response(lan->callbacks.context, &response); /* may release it */
     free(servers);
 }
@@ -623,7 +623,7 @@ static void find_tick(rs_lan *lan, lan_path *path) {
     fail(lan, path, words);
 }
 
-rs_status rs_lan_request(rs_lan *lan, const rs_link_request_params *request, char *words, size_t words_size) {
+rs_status rs_lan_request(rs_lan *lan, const rs_manager_request_params *request, char *words, size_t words_size) {
     lan_path *path = calloc(1, sizeof *path);
     member *members = calloc(request->receiver_count, sizeof *members);
     if (!path || !members || lan->path_count >= RS_LAN_PATHS_MAX) {

@@ -6,7 +6,7 @@
 #define RS_DAEMON_LAN_H
 
 #include "daemon/data/data.h"
-#include "daemon/manager/link.h"
+#include "daemon/manager/client.h"
 
 #define RS_LAN_PORT 7072u
 #define RS_LAN_PATHS_MAX 256u    /* asked for or granted */
@@ -26,7 +26,7 @@ typedef struct {
     /* Asked at once, besides all that multicast reaches; IPv4, host order. */
     const uint32_t *asked;
     uint32_t asked_count;
-    const rs_link_callbacks *callbacks; /* on_response, on_failed; copied */
+    const rs_manager_callbacks *callbacks; /* on_response, on_failed; copied */
 } rs_lan_options;
 
 /* Another agent, for metrics and programs. */
@@ -47,7 +47,7 @@ rs_time rs_lan_deadline(const rs_lan *lan);
 void rs_lan_timeout(rs_lan *lan);
 
 /* As the functions of link.h with these names. Receivers are named by server, host or address. */
-rs_status rs_lan_request(rs_lan *lan, const rs_link_request_params *request, char *words, size_t words_size);
+rs_status rs_lan_request(rs_lan *lan, const rs_manager_request_params *request, char *words, size_t words_size);
 void rs_lan_release(rs_lan *lan, const char *response_id);
 void rs_lan_cancel(rs_lan *lan, const char *request_id);
 void rs_lan_no_light(rs_lan *lan, const char *response_id, const char *const *receivers, uint32_t receiver_count);

@@ -10,14 +10,14 @@
 #include "thrift_schema.h"
 
 /* What live paths may take of hello's frame; the rest is for its other fields. */
-enum { LIVE_PATHS_BYTES = RS_LINK_FRAME_MAX / 2 - 8192, LIVE_PATHS_MAX = 4096, ADDRESS_SIZE = INET_ADDRSTRLEN };
+enum { LIVE_PATHS_BYTES = RS_MANAGER_FRAME_MAX / 2 - 8192, LIVE_PATHS_MAX = 4096, ADDRESS_SIZE = INET_ADDRSTRLEN };
 
-static rs_status encode(uint32_t call, const void *args, rs_link_frame *out) {
+static rs_status encode(uint32_t call, const void *args, rs_manager_frame *out) {
     uint8_t *bytes;
     size_t length;
-    switch (rs_thrift_encode(&rs_thrift_service_manager, call, args, RS_LINK_FRAME_MAX, &bytes, &length)) {
+    switch (rs_thrift_encode(&rs_thrift_service_manager, call, args, RS_MANAGER_FRAME_MAX, &bytes, &length)) {
     case RS_THRIFT_OK:
-        *out = (rs_link_frame){bytes, length};
+        *out = (rs_manager_frame){bytes, length};
         return RS_OK;
     case RS_THRIFT_INVALID:
         return RS_ERR_INVALID;
@@ -58,11 +58,11 @@ static const char **copied(const char *const *names, uint32_t count) {
 
 /* The paths that are held, as many as fit. `groups` keeps the text of their groups; names of receivers are copied,
  * because the owner's need to hold until the next path only. */
-static uint32_t live_paths(rs_link_live_path_fn *live_path, void *context, rs_thrift_live_path *paths,
+static uint32_t live_paths(rs_manager_live_path_fn *live_path, void *context, rs_thrift_live_path *paths,
                            char (*groups)[ADDRESS_SIZE]) {
     uint32_t count = 0;
     size_t total = 0;
-    rs_link_live_path from;
+    rs_manager_live_path from;
     for (uint32_t i = 0; live_path && i < LIVE_PATHS_MAX && live_path(context, i, &from); i++) {
         rs_thrift_live_path *to = &paths[count];
         bool circuit = from.kind == RS_PATH_CIRCUIT;
@@ -102,16 +102,16 @@ static uint32_t engine_options(const rs_group_engine *engine, rs_thrift_engine_o
     return engine->option_count;
 }
 
-rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path_fn *live_path, void *context,
-                               rs_link_frame *out) {
-    if (!is_named(options->server) || options->group_engine_count > RS_LINK_ENGINES_MAX)
+rs_status rs_manager_encode_hello(const rs_manager_options *options, rs_manager_live_path_fn *live_path, void *context,
+                                  rs_manager_frame *out) {
+    if (!is_named(options->server) || options->group_engine_count > RS_MANAGER_ENGINES_MAX)
         return RS_ERR_INVALID;
     rs_thrift_live_path *paths = calloc(LIVE_PATHS_MAX, sizeof *paths);
     char(*groups)[ADDRESS_SIZE] = calloc(LIVE_PATHS_MAX, sizeof *groups);
     rs_status status = RS_ERR_MEMORY;
-    const char *protocols[RS_LINK_PROTOCOLS_MAX];
-    rs_thrift_engine engines[RS_LINK_ENGINES_MAX];
-    rs_thrift_engine_option group_options[RS_LINK_ENGINES_MAX][RS_GROUP_OPTIONS_MOST];
+    const char *protocols[RS_MANAGER_PROTOCOLS_MAX];
+    rs_thrift_engine engines[RS_MANAGER_ENGINES_MAX];
+    rs_thrift_engine_option group_options[RS_MANAGER_ENGINES_MAX][RS_GROUP_OPTIONS_MOST];
     uint32_t count = 0, protocol_count = 0;
     for (uint32_t i = 0; i < options->group_engine_count; i++) {
         uint32_t of_engine = engine_options(options->group_engines[i], group_options[i]);
@@ -120,7 +120,7 @@ rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path
                                         .has_regions = true,
                                         .regions = options->group_engines[i]->region != NULL};
     }
-    for (uint32_t e = 0; e < RS_ENGINES_MOST && protocol_count < RS_LINK_PROTOCOLS_MAX; e++)
+    for (uint32_t e = 0; e < RS_ENGINES_MOST && protocol_count < RS_MANAGER_PROTOCOLS_MAX; e++)
         if (rs_engine_word(e))
             protocols[protocol_count++] = rs_engine_word(e);
     if (paths && groups) {
@@ -155,7 +155,8 @@ rs_status rs_link_encode_hello(const rs_link_options *options, rs_link_live_path
     return status;
 }
 
-rs_status rs_link_encode_request(const char *sender, const rs_link_request_params *request, rs_link_frame *out) {
+rs_status rs_manager_encode_request(const char *sender, const rs_manager_request_params *request,
+                                    rs_manager_frame *out) {
     if (!is_named(request->request_id) || request->receiver_count == 0 ||
         !are_named(request->receivers, request->receiver_count) || request->data_size > INT64_MAX ||
         request->remaining_size > request->data_size || request->wait_ms > INT32_MAX ||
@@ -180,29 +181,29 @@ rs_status rs_link_encode_request(const char *sender, const rs_link_request_param
     return encode(RS_THRIFT_MANAGER_REQUEST, &args, out);
 }
 
-rs_status rs_link_encode_release(const char *request_id, const char *response_id, rs_link_frame *out) {
+rs_status rs_manager_encode_release(const char *request_id, const char *response_id, rs_manager_frame *out) {
     if (!is_named(request_id) || !is_named(response_id))
         return RS_ERR_INVALID;
     const rs_thrift_manager_release args = {request_id, response_id};
     return encode(RS_THRIFT_MANAGER_RELEASE, &args, out);
 }
 
-rs_status rs_link_encode_cancel(const char *request_id, rs_link_frame *out) {
+rs_status rs_manager_encode_cancel(const char *request_id, rs_manager_frame *out) {
     if (!is_named(request_id))
         return RS_ERR_INVALID;
     const rs_thrift_manager_cancel args = {request_id};
     return encode(RS_THRIFT_MANAGER_CANCEL, &args, out);
 }
 
-rs_status rs_link_encode_view_used(const char *response_id, uint64_t version, rs_link_frame *out) {
+rs_status rs_manager_encode_view_used(const char *response_id, uint64_t version, rs_manager_frame *out) {
     if (!is_named(response_id) || version > INT64_MAX)
         return RS_ERR_INVALID;
     const rs_thrift_manager_view_used args = {response_id, (int64_t)version};
     return encode(RS_THRIFT_MANAGER_VIEW_USED, &args, out);
 }
 
-rs_status rs_link_encode_failure(const char *response_id, uint64_t version, rs_link_failure_kind kind,
-                                 rs_ring_kind ring, const char *server, rs_link_frame *out) {
+rs_status rs_manager_encode_failure(const char *response_id, uint64_t version, rs_manager_failure_kind kind,
+                                    rs_ring_kind ring, const char *server, rs_manager_frame *out) {
     if (!is_named(response_id) || !is_named(server) || version > INT64_MAX)
         return RS_ERR_INVALID;
     const rs_thrift_manager_failure args = {
@@ -214,19 +215,19 @@ rs_status rs_link_encode_failure(const char *response_id, uint64_t version, rs_l
     return encode(RS_THRIFT_MANAGER_FAILURE, &args, out);
 }
 
-rs_status rs_link_encode_keepalive(rs_link_frame *out) {
+rs_status rs_manager_encode_keepalive(rs_manager_frame *out) {
     return encode(RS_THRIFT_MANAGER_KEEPALIVE, NULL, out);
 }
 
-rs_status rs_link_encode_no_light(const char *response_id, const char *const *receivers, uint32_t receiver_count,
-                                  rs_link_frame *out) {
+rs_status rs_manager_encode_no_light(const char *response_id, const char *const *receivers, uint32_t receiver_count,
+                                     rs_manager_frame *out) {
     if (!is_named(response_id) || receiver_count == 0 || !are_named(receivers, receiver_count))
         return RS_ERR_INVALID;
     const rs_thrift_manager_no_light args = {response_id, texts(receivers, receiver_count)};
     return encode(RS_THRIFT_MANAGER_NO_LIGHT, &args, out);
 }
 
-static bool are_rows(const rs_link_receiver_report *from, uint32_t count) {
+static bool are_rows(const rs_manager_receiver_report *from, uint32_t count) {
     bool good = true;
     for (uint32_t i = 0; i < count; i++)
         good = good && is_named(from[i].server) && is_named(from[i].state) &&
@@ -235,7 +236,7 @@ static bool are_rows(const rs_link_receiver_report *from, uint32_t count) {
 }
 
 /* NULL: memory is short. */
-static rs_thrift_receiver_report *receiver_rows(const rs_link_receiver_report *from, uint32_t count) {
+static rs_thrift_receiver_report *receiver_rows(const rs_manager_receiver_report *from, uint32_t count) {
     rs_thrift_receiver_report *rows = calloc(count + 1u, sizeof *rows);
     for (uint32_t i = 0; rows && i < count; i++)
         rows[i] = (rs_thrift_receiver_report){.server = from[i].server,
@@ -248,10 +249,10 @@ static rs_thrift_receiver_report *receiver_rows(const rs_link_receiver_report *f
     return rows;
 }
 
-rs_status rs_link_encode_report(const rs_link_report_params *report, rs_link_frame *out) {
+rs_status rs_manager_encode_report(const rs_manager_report_params *report, rs_manager_frame *out) {
     if (!is_named(report->request_id) || !is_named(report->response_id) || !is_named(report->phase) ||
         (report->bytes | report->sent_packets | report->redundant_packets | report->patched_packets) > INT64_MAX ||
-        report->receiver_count > RS_LINK_RECEIVERS_MAX)
+        report->receiver_count > RS_MANAGER_RECEIVERS_MAX)
         return RS_ERR_INVALID;
     rs_thrift_receiver_report *rows = receiver_rows(report->receivers, report->receiver_count);
     if (!rows)
@@ -271,9 +272,9 @@ rs_status rs_link_encode_report(const rs_link_report_params *report, rs_link_fra
     return status;
 }
 
-rs_status rs_link_encode_split(const char *request_id, const rs_object_id *object, const char *const *receivers,
-                               uint32_t receiver_count, const char *const *avoid, uint32_t avoid_count,
-                               rs_link_frame *out) {
+rs_status rs_manager_encode_split(const char *request_id, const rs_object_id *object, const char *const *receivers,
+                                  uint32_t receiver_count, const char *const *avoid, uint32_t avoid_count,
+                                  rs_manager_frame *out) {
     if (!is_named(request_id) || receiver_count == 0 || !are_named(receivers, receiver_count) ||
         !are_named(avoid, avoid_count))
         return RS_ERR_INVALID;
@@ -285,9 +286,9 @@ rs_status rs_link_encode_split(const char *request_id, const rs_object_id *objec
     return encode(RS_THRIFT_MANAGER_SPLIT, &args, out);
 }
 
-rs_status rs_link_encode_relayed(const rs_link_relay_report *report, rs_link_frame *out) {
+rs_status rs_manager_encode_relayed(const rs_manager_relay_report *report, rs_manager_frame *out) {
     if (!is_named(report->leg_id) || !is_named(report->origin) || !is_named(report->relay) ||
-        !is_named(report->state) || report->bytes > INT64_MAX || report->receiver_count > RS_LINK_RECEIVERS_MAX ||
+        !is_named(report->state) || report->bytes > INT64_MAX || report->receiver_count > RS_MANAGER_RECEIVERS_MAX ||
         !are_rows(report->receivers, report->receiver_count))
         return RS_ERR_INVALID;
     rs_thrift_receiver_report *rows = receiver_rows(report->receivers, report->receiver_count);
@@ -305,9 +306,9 @@ rs_status rs_link_encode_relayed(const rs_link_relay_report *report, rs_link_fra
     return status;
 }
 
-rs_status rs_link_encode_holds(const rs_link_held *held, uint32_t count, bool anew, rs_link_frame *out) {
-    rs_thrift_held_object rows[RS_LINK_HELD_MAX];
-    if (count > RS_LINK_HELD_MAX)
+rs_status rs_manager_encode_holds(const rs_manager_held *held, uint32_t count, bool anew, rs_manager_frame *out) {
+    rs_thrift_held_object rows[RS_MANAGER_HELD_MAX];
+    if (count > RS_MANAGER_HELD_MAX)
         return RS_ERR_LIMIT;
     for (uint32_t i = 0; i < count; i++) {
         if (held[i].size > INT64_MAX)
@@ -324,22 +325,22 @@ rs_status rs_link_encode_holds(const rs_link_held *held, uint32_t count, bool an
     return encode(RS_THRIFT_MANAGER_HOLDS, &args, out);
 }
 
-rs_status rs_link_encode_fetch(const rs_object_id *id, bool together, rs_link_frame *out) {
+rs_status rs_manager_encode_fetch(const rs_object_id *id, bool together, rs_manager_frame *out) {
     const rs_thrift_manager_fetch args = {
         {.app_id = {id->app, sizeof id->app}, .data_id = (int64_t)id->data, .together = together}};
     return encode(RS_THRIFT_MANAGER_FETCH, &args, out);
 }
 
-rs_status rs_link_encode_probe_report(const rs_link_probe_report *report, rs_link_frame *out) {
+rs_status rs_manager_encode_probe_report(const rs_manager_probe_report *report, rs_manager_frame *out) {
     if (!is_named(report->id) || !is_named(report->phase) || report->mtu > INT32_MAX ||
-        report->reached_count > RS_LINK_RECEIVERS_MAX)
+        report->reached_count > RS_MANAGER_RECEIVERS_MAX)
         return RS_ERR_INVALID;
     rs_thrift_probe_reach *reached = calloc(report->reached_count + 1u, sizeof *reached);
     if (!reached)
         return RS_ERR_MEMORY;
     bool good = true;
     for (uint32_t i = 0; i < report->reached_count; i++) {
-        const rs_link_reached *from = &report->reached[i];
+        const rs_manager_reached *from = &report->reached[i];
         good = good && is_named(from->server);
         reached[i] = (rs_thrift_probe_reach){from->server, from->cause, from->took};
     }
@@ -362,13 +363,14 @@ rs_status rs_link_encode_probe_report(const rs_link_probe_report *report, rs_lin
     return status;
 }
 
-rs_status rs_link_encode_group(rs_link_group_call call, const char *group, const rs_link_group_options *options,
-                               const rs_link_group_view *held, rs_link_frame *out) {
+rs_status rs_manager_encode_group(rs_manager_group_call call, const char *group,
+                                  const rs_manager_group_options *options, const rs_manager_group_view *held,
+                                  rs_manager_frame *out) {
     if (!is_named(group) || (options && (!is_named(options->protocol) || !is_named(options->order))))
         return RS_ERR_INVALID;
-    if (call == RS_LINK_GROUP_LEAVE || call == RS_LINK_GROUP_UNUSE) {
+    if (call == RS_MANAGER_GROUP_LEAVE || call == RS_MANAGER_GROUP_UNUSE) {
         const rs_thrift_manager_leave_group args = {group}; /* unuse_group's are the same */
-        return encode(call == RS_LINK_GROUP_LEAVE ? RS_THRIFT_MANAGER_LEAVE_GROUP : RS_THRIFT_MANAGER_UNUSE_GROUP,
+        return encode(call == RS_MANAGER_GROUP_LEAVE ? RS_THRIFT_MANAGER_LEAVE_GROUP : RS_THRIFT_MANAGER_UNUSE_GROUP,
                       &args, out);
     }
     rs_thrift_group_options given = {0};
@@ -383,7 +385,8 @@ rs_status rs_link_encode_group(rs_link_group_call call, const char *group, const
         use.address = dotted(held->addresses[0], address);
     }
     const rs_thrift_manager_join_group args = {use}; /* use_group's are the same */
-    return encode(call == RS_LINK_GROUP_JOIN ? RS_THRIFT_MANAGER_JOIN_GROUP : RS_THRIFT_MANAGER_USE_GROUP, &args, out);
+    return encode(call == RS_MANAGER_GROUP_JOIN ? RS_THRIFT_MANAGER_JOIN_GROUP : RS_THRIFT_MANAGER_USE_GROUP, &args,
+                  out);
 }
 
 /* ---- from the manager ---- */
@@ -397,7 +400,7 @@ static bool parse_ipv4(const char *text, uint32_t *out) {
 }
 
 /* What makes an accepted response unusable; NULL if nothing does. */
-static const char *fill_grant(const rs_thrift_path_response *from, rs_link_response *to) {
+static const char *fill_grant(const rs_thrift_path_response *from, rs_manager_response *to) {
     if (!from->has_accepted_size || from->accepted_size < 0)
         return "it has no accepted size";
     if (!from->has_kind || (from->kind != RS_THRIFT_PATH_KIND_CIRCUIT && from->kind != RS_THRIFT_PATH_KIND_PACKET))
@@ -423,9 +426,9 @@ static const char *fill_grant(const rs_thrift_path_response *from, rs_link_respo
 }
 
 /* Addresses of servers; NULL: memory is short, or *wrong says what is wrong with one of them. */
-static rs_link_server *servers_of(const rs_thrift_list *from, const char **wrong) {
+static rs_manager_server *servers_of(const rs_thrift_list *from, const char **wrong) {
     const rs_thrift_server_address *servers = from->items;
-    rs_link_server *made = calloc(from->count + 1u, sizeof *made);
+    rs_manager_server *made = calloc(from->count + 1u, sizeof *made);
     *wrong = made ? NULL : "memory is short";
     for (uint32_t i = 0; i < from->count && !*wrong; i++) {
         if (!servers[i].server[0] || !parse_ipv4(servers[i].address, &made[i].address))
@@ -439,18 +442,18 @@ static rs_link_server *servers_of(const rs_thrift_list *from, const char **wrong
     return made;
 }
 
-static void deliver_response(const rs_thrift_path_response *from, rs_link_deliver_fn *deliver, void *context) {
-    rs_link_message message = {.call = RS_THRIFT_AGENT_RESPONSE};
-    rs_link_response *to = &message.response;
+static void deliver_response(const rs_thrift_path_response *from, rs_manager_deliver_fn *deliver, void *context) {
+    rs_manager_message message = {.call = RS_THRIFT_AGENT_RESPONSE};
+    rs_manager_response *to = &message.response;
     char reason[160];
     const char *wrong = NULL, *wrong_server;
-    rs_link_server *receivers = servers_of(&from->receivers, &wrong_server);
+    rs_manager_server *receivers = servers_of(&from->receivers, &wrong_server);
     to->request_id = from->request_id;
     to->response_id = from->response_id;
     to->reason = from->reason;
     switch (from->decision) {
     case RS_THRIFT_DECISION_ACCEPTED:
-        to->decision = RS_LINK_ACCEPTED;
+        to->decision = RS_MANAGER_ACCEPTED;
         wrong = fill_grant(from, to);
         wrong = wrong ? wrong : wrong_server;
         to->receivers = receivers;
@@ -459,18 +462,18 @@ static void deliver_response(const rs_thrift_path_response *from, rs_link_delive
         to->dark_count = from->dark.count;
         break;
     case RS_THRIFT_DECISION_QUEUED:
-        to->decision = RS_LINK_QUEUED;
+        to->decision = RS_MANAGER_QUEUED;
         break;
     case RS_THRIFT_DECISION_DENIED:
-        to->decision = RS_LINK_DENIED;
+        to->decision = RS_MANAGER_DENIED;
         break;
     default:
         wrong = "its decision is none of ACCEPTED, DENIED, QUEUED";
     }
     if (wrong) {
         snprintf(reason, sizeof reason, "the manager's response cannot be used: %s", wrong);
-        *to = (rs_link_response){.request_id = from->request_id, .response_id = from->response_id};
-        to->decision = RS_LINK_DENIED;
+        *to = (rs_manager_response){.request_id = from->request_id, .response_id = from->response_id};
+        to->decision = RS_MANAGER_DENIED;
         to->reason = reason;
         message.unusable = true;
     }
@@ -479,17 +482,17 @@ static void deliver_response(const rs_thrift_path_response *from, rs_link_delive
 }
 
 /* An order that makes no sense is not carried out; the manager hears nothing of it, and says so to whoever asked. */
-static void deliver_probe(const rs_thrift_probe_order *from, rs_link_deliver_fn *deliver, void *context) {
+static void deliver_probe(const rs_thrift_probe_order *from, rs_manager_deliver_fn *deliver, void *context) {
     const char *wrong;
-    rs_link_server *servers = servers_of(&from->servers, &wrong);
-    rs_link_message message = {.call = RS_THRIFT_AGENT_PROBE};
+    rs_manager_server *servers = servers_of(&from->servers, &wrong);
+    rs_manager_message message = {.call = RS_THRIFT_AGENT_PROBE};
     bool packets = from->kind == RS_THRIFT_PROBE_KIND_LISTEN || from->kind == RS_THRIFT_PROBE_KIND_SEND;
     bool good = !wrong && from->probe_id[0] && from->time_ms >= 1 && from->time_ms <= 60000;
-    message.probe = (rs_link_probe){.id = from->probe_id,
-                                    .kind = (rs_link_probe_kind)from->kind,
-                                    .time = (rs_time)from->time_ms * 1000000,
-                                    .servers = servers,
-                                    .server_count = from->servers.count};
+    message.probe = (rs_manager_probe){.id = from->probe_id,
+                                       .kind = (rs_manager_probe_kind)from->kind,
+                                       .time = (rs_time)from->time_ms * 1000000,
+                                       .servers = servers,
+                                       .server_count = from->servers.count};
     if (good && packets) {
         good = parse_ipv4(from->group, &message.probe.group) && IN_MULTICAST(message.probe.group) && from->port >= 1 &&
                from->port <= UINT16_MAX && from->packets >= 1 && from->packets <= 100 && from->mtu >= 576 &&
@@ -504,21 +507,21 @@ static void deliver_probe(const rs_thrift_probe_order *from, rs_link_deliver_fn 
 }
 
 /* A view of an object that is none is not used: the manager hears no view_used. */
-static void deliver_view(const rs_thrift_overlay_view *from, rs_link_deliver_fn *deliver, void *context) {
-    rs_link_message message = {.call = RS_THRIFT_AGENT_VIEW};
-    rs_link_view *to = &message.view;
+static void deliver_view(const rs_thrift_overlay_view *from, rs_manager_deliver_fn *deliver, void *context) {
+    rs_manager_message message = {.call = RS_THRIFT_AGENT_VIEW};
+    rs_manager_view *to = &message.view;
     const char *wrong;
-    rs_link_server *servers = servers_of(&from->addresses, &wrong);
-    *to = (rs_link_view){.response_id = from->response_id,
-                         .version = (uint64_t)from->version,
-                         .object.data = (uint64_t)from->data_id,
-                         .sender = from->sender,
-                         .leaf = {from->leaf_predecessor, from->leaf_successor, from->leaf_parent},
-                         .proxy = {from->proxy_predecessor, from->proxy_successor, from->proxy_parent},
-                         .children = from->children.items,
-                         .child_count = from->children.count,
-                         .servers = servers,
-                         .server_count = from->addresses.count};
+    rs_manager_server *servers = servers_of(&from->addresses, &wrong);
+    *to = (rs_manager_view){.response_id = from->response_id,
+                            .version = (uint64_t)from->version,
+                            .object.data = (uint64_t)from->data_id,
+                            .sender = from->sender,
+                            .leaf = {from->leaf_predecessor, from->leaf_successor, from->leaf_parent},
+                            .proxy = {from->proxy_predecessor, from->proxy_successor, from->proxy_parent},
+                            .children = from->children.items,
+                            .child_count = from->children.count,
+                            .servers = servers,
+                            .server_count = from->addresses.count};
     bool good = !wrong && from->version >= 0 && parse_ipv4(from->group, &to->group) &&
                 from->app_id.length == sizeof to->object.app && from->response_id[0];
     if (good) {
@@ -541,21 +544,21 @@ static uint32_t *addresses_of(const rs_thrift_group_facts *facts) {
 }
 
 /* False: a view nobody could use. `to->addresses` is the caller's to free. */
-static bool fill_group_view(const rs_thrift_group_view *from, rs_link_group_view *to) {
+static bool fill_group_view(const rs_thrift_group_view *from, rs_manager_group_view *to) {
     const rs_thrift_group_facts *facts = from->facts;
-    *to = (rs_link_group_view){.id = (uint32_t)from->id,
-                               .version = (uint64_t)from->version,
-                               .full = !from->has_base_version,
-                               .base_version = (uint64_t)from->base_version,
-                               .members = from->members.items,
-                               .member_count = from->members.count,
-                               .senders = from->senders.items,
-                               .sender_count = from->senders.count,
-                               .gone = from->gone.items,
-                               .gone_count = from->gone.count,
-                               .says_listens = from->has_listens,
-                               .listens = from->listens.items,
-                               .listen_count = from->listens.count};
+    *to = (rs_manager_group_view){.id = (uint32_t)from->id,
+                                  .version = (uint64_t)from->version,
+                                  .full = !from->has_base_version,
+                                  .base_version = (uint64_t)from->base_version,
+                                  .members = from->members.items,
+                                  .member_count = from->members.count,
+                                  .senders = from->senders.items,
+                                  .sender_count = from->senders.count,
+                                  .gone = from->gone.items,
+                                  .gone_count = from->gone.count,
+                                  .says_listens = from->has_listens,
+                                  .listens = from->listens.items,
+                                  .listen_count = from->listens.count};
     if (from->id < 0 || from->version < 1 || (to->full ? !facts : from->base_version < 1))
         return false;
     if (!facts)
@@ -563,7 +566,7 @@ static bool fill_group_view(const rs_thrift_group_view *from, rs_link_group_view
     const rs_thrift_group_options *options = &facts->options;
     to->group = facts->group;
     to->port = (uint16_t)facts->data_port;
-    to->options = (rs_link_group_options){options->protocol, options->order, options->options};
+    to->options = (rs_manager_group_options){options->protocol, options->order, options->options};
     if (!facts->group[0] || facts->data_port < 1 || facts->data_port > UINT16_MAX)
         return false;
     to->in_regions = facts->has_regions;
@@ -576,18 +579,18 @@ static bool fill_group_view(const rs_thrift_group_view *from, rs_link_group_view
     return to->addresses != NULL;
 }
 
-static bool fill_region(const rs_thrift_group_region *from, rs_link_group_region *to) {
-    *to = (rs_link_group_region){.region = (uint32_t)from->region,
-                                 .version = (uint64_t)from->version,
-                                 .full = !from->has_base_version,
-                                 .base_version = (uint64_t)from->base_version,
-                                 .port = (uint16_t)from->data_port,
-                                 .protocol = from->protocol,
-                                 .options = from->options,
-                                 .nodes = from->nodes.items,
-                                 .node_count = from->nodes.count,
-                                 .gone = from->gone.items,
-                                 .gone_count = from->gone.count};
+static bool fill_region(const rs_thrift_group_region *from, rs_manager_group_region *to) {
+    *to = (rs_manager_group_region){.region = (uint32_t)from->region,
+                                    .version = (uint64_t)from->version,
+                                    .full = !from->has_base_version,
+                                    .base_version = (uint64_t)from->base_version,
+                                    .port = (uint16_t)from->data_port,
+                                    .protocol = from->protocol,
+                                    .options = from->options,
+                                    .nodes = from->nodes.items,
+                                    .node_count = from->nodes.count,
+                                    .gone = from->gone.items,
+                                    .gone_count = from->gone.count};
     if (from->region < 1 || from->version < 1 || from->data_port < 1 || from->data_port > UINT16_MAX ||
         !from->protocol[0])
         return false;
@@ -595,28 +598,29 @@ static bool fill_region(const rs_thrift_group_region *from, rs_link_group_region
 }
 
 /* Those that are peers; NULL: memory is short. */
-static rs_link_group_peer *peers_of(const rs_thrift_list *list, uint32_t *count) {
+static rs_manager_group_peer *peers_of(const rs_thrift_list *list, uint32_t *count) {
     const rs_thrift_group_peer *from = list->items;
-    rs_link_group_peer *peers = calloc(list->count + 1u, sizeof *peers);
+    rs_manager_group_peer *peers = calloc(list->count + 1u, sizeof *peers);
     *count = 0;
     for (uint32_t i = 0; peers && i < list->count; i++) {
-        rs_link_group_peer *to = &peers[*count];
-        *to = (rs_link_group_peer){.id = from[i].id,
-                                   .server = from[i].server,
-                                   .port = (uint16_t)from[i].port,
-                                   .boot_id = (uint64_t)from[i].boot_id};
+        rs_manager_group_peer *to = &peers[*count];
+        *to = (rs_manager_group_peer){.id = from[i].id,
+                                      .server = from[i].server,
+                                      .port = (uint16_t)from[i].port,
+                                      .boot_id = (uint64_t)from[i].boot_id};
         *count += from[i].id >= 0 && from[i].server[0] && parse_ipv4(from[i].address, &to->address) &&
                   from[i].port >= 1 && from[i].port <= UINT16_MAX;
     }
     return peers;
 }
 
-static void deliver_regions(const rs_thrift_agent_group_regions *args, rs_link_deliver_fn *deliver, void *context) {
+static void deliver_regions(const rs_thrift_agent_group_regions *args, rs_manager_deliver_fn *deliver, void *context) {
     const rs_thrift_group_region *each = args->regions.items;
     uint32_t peer_count;
-    rs_link_group_peer *peers = peers_of(&args->peers, &peer_count);
-    rs_link_group_region *regions = calloc(args->regions.count + 1u, sizeof *regions);
-    rs_link_message message = {.call = RS_THRIFT_AGENT_GROUP_REGIONS, .group_peers = peers, .group_regions = regions};
+    rs_manager_group_peer *peers = peers_of(&args->peers, &peer_count);
+    rs_manager_group_region *regions = calloc(args->regions.count + 1u, sizeof *regions);
+    rs_manager_message message = {
+        .call = RS_THRIFT_AGENT_GROUP_REGIONS, .group_peers = peers, .group_regions = regions};
     message.group_peer_count = peer_count;
     for (uint32_t i = 0; peers && regions && i < args->regions.count; i++)
         message.group_region_count += fill_region(&each[i], &regions[message.group_region_count]);
@@ -626,12 +630,12 @@ static void deliver_regions(const rs_thrift_agent_group_regions *args, rs_link_d
 }
 
 /* What is no peer or no view is left out: the manager is asked again for what is missing then. */
-static void deliver_group_view(const rs_thrift_agent_group_view *args, rs_link_deliver_fn *deliver, void *context) {
+static void deliver_group_view(const rs_thrift_agent_group_view *args, rs_manager_deliver_fn *deliver, void *context) {
     const rs_thrift_group_view *each = args->views.items;
     uint32_t peer_count;
-    rs_link_group_peer *peers = peers_of(&args->peers, &peer_count);
-    rs_link_group_view *views = calloc(args->views.count + 1u, sizeof *views);
-    rs_link_message message = {.call = RS_THRIFT_AGENT_GROUP_VIEW, .group_peers = peers, .group_views = views};
+    rs_manager_group_peer *peers = peers_of(&args->peers, &peer_count);
+    rs_manager_group_view *views = calloc(args->views.count + 1u, sizeof *views);
+    rs_manager_message message = {.call = RS_THRIFT_AGENT_GROUP_VIEW, .group_peers = peers, .group_views = views};
     message.group_peer_count = peer_count;
     for (uint32_t i = 0; peers && views && i < args->views.count; i++)
         message.group_view_count += fill_group_view(&each[i], &views[message.group_view_count]);
@@ -643,32 +647,32 @@ static void deliver_group_view(const rs_thrift_agent_group_view *args, rs_link_d
 }
 
 /* Of the legs one that cannot be used makes all of them useless. */
-static void deliver_legs(const rs_thrift_split_answer *from, rs_link_deliver_fn *deliver, void *context) {
-    rs_link_message message = {.call = RS_THRIFT_AGENT_LEGS};
+static void deliver_legs(const rs_thrift_split_answer *from, rs_manager_deliver_fn *deliver, void *context) {
+    rs_manager_message message = {.call = RS_THRIFT_AGENT_LEGS};
     const rs_thrift_leg *legs = from->legs.items;
-    rs_link_leg *made = calloc(from->legs.count + 1u, sizeof *made);
-    rs_link_server *relays = calloc(from->legs.count + 1u, sizeof *relays);
+    rs_manager_leg *made = calloc(from->legs.count + 1u, sizeof *made);
+    rs_manager_server *relays = calloc(from->legs.count + 1u, sizeof *relays);
     const char *wrong = made && relays ? NULL : "memory is short";
     char reason[160];
-    message.legs = (rs_link_split_answer){.request_id = from->request_id,
-                                          .legs = made,
-                                          .leg_count = from->legs.count,
-                                          .ever = from->ever,
-                                          .reason = from->reason};
+    message.legs = (rs_manager_split_answer){.request_id = from->request_id,
+                                             .legs = made,
+                                             .leg_count = from->legs.count,
+                                             .ever = from->ever,
+                                             .reason = from->reason};
     for (uint32_t i = 0; !wrong && i < from->legs.count; i++) {
         const rs_thrift_server_address *relay = legs[i].relay;
-        made[i] = (rs_link_leg){.leg_id = legs[i].leg_id,
-                                .site = legs[i].site,
-                                .receivers = legs[i].receivers.items,
-                                .receiver_count = legs[i].receivers.count,
-                                .relay_dials = legs[i].relay_dials,
-                                .reason = legs[i].reason};
+        made[i] = (rs_manager_leg){.leg_id = legs[i].leg_id,
+                                   .site = legs[i].site,
+                                   .receivers = legs[i].receivers.items,
+                                   .receiver_count = legs[i].receivers.count,
+                                   .relay_dials = legs[i].relay_dials,
+                                   .reason = legs[i].reason};
         if (!legs[i].leg_id[0] || legs[i].receivers.count == 0 ||
             !are_named(legs[i].receivers.items, legs[i].receivers.count))
             wrong = "a leg has no id, or is for nobody";
         if (!relay || wrong)
             continue;
-        relays[i] = (rs_link_server){.server = relay->server, .control_port = (uint16_t)relay->control_port};
+        relays[i] = (rs_manager_server){.server = relay->server, .control_port = (uint16_t)relay->control_port};
         made[i].relay = &relays[i];
         if (!relay->server[0] || !parse_ipv4(relay->address, &relays[i].address) || relay->control_port < 1 ||
             relay->control_port > UINT16_MAX)
@@ -686,10 +690,10 @@ static void deliver_legs(const rs_thrift_split_answer *from, rs_link_deliver_fn 
 }
 
 /* What makes no sense is not done: the sender hears nothing of that relay, and asks for another one. */
-static void deliver_relay(const rs_thrift_relay_order *from, rs_link_deliver_fn *deliver, void *context) {
-    rs_link_message message = {.call = RS_THRIFT_AGENT_RELAY};
-    rs_link_relay_order *to = &message.relay;
-    *to = (rs_link_relay_order){
+static void deliver_relay(const rs_thrift_relay_order *from, rs_manager_deliver_fn *deliver, void *context) {
+    rs_manager_message message = {.call = RS_THRIFT_AGENT_RELAY};
+    rs_manager_relay_order *to = &message.relay;
+    *to = (rs_manager_relay_order){
         .leg_id = from->leg_id,
         .object.data = (uint64_t)from->data_id,
         .origin = {.server = from->origin.server, .control_port = (uint16_t)from->origin.control_port},
@@ -707,62 +711,62 @@ static void deliver_relay(const rs_thrift_relay_order *from, rs_link_deliver_fn 
     deliver(context, &message);
 }
 
-static void deliver_relayed(const rs_thrift_relay_report *from, rs_link_deliver_fn *deliver, void *context) {
-    rs_link_message message = {.call = RS_THRIFT_AGENT_RELAYED};
+static void deliver_relayed(const rs_thrift_relay_report *from, rs_manager_deliver_fn *deliver, void *context) {
+    rs_manager_message message = {.call = RS_THRIFT_AGENT_RELAYED};
     const rs_thrift_receiver_report *rows = from->receivers.items;
-    rs_link_receiver_report *made = calloc(from->receivers.count + 1u, sizeof *made);
+    rs_manager_receiver_report *made = calloc(from->receivers.count + 1u, sizeof *made);
     bool good = made && from->bytes >= 0;
     for (uint32_t i = 0; good && i < from->receivers.count; i++) {
         good = rows[i].initial_sn >= 0 && rows[i].patched_fragments >= 0;
-        made[i] = (rs_link_receiver_report){.server = rows[i].server,
-                                            .state = rows[i].state,
-                                            .cause = rows[i].cause,
-                                            .initial_sn = (uint64_t)rows[i].initial_sn,
-                                            .patched_fragments = (uint64_t)rows[i].patched_fragments,
-                                            .first_light_ns = rows[i].first_light_ns,
-                                            .complete_ns = rows[i].complete_ns};
+        made[i] = (rs_manager_receiver_report){.server = rows[i].server,
+                                               .state = rows[i].state,
+                                               .cause = rows[i].cause,
+                                               .initial_sn = (uint64_t)rows[i].initial_sn,
+                                               .patched_fragments = (uint64_t)rows[i].patched_fragments,
+                                               .first_light_ns = rows[i].first_light_ns,
+                                               .complete_ns = rows[i].complete_ns};
     }
-    message.relayed = (rs_link_relay_report){.leg_id = from->leg_id,
-                                             .origin = from->origin,
-                                             .relay = from->relay,
-                                             .state = from->state,
-                                             .cause = from->cause,
-                                             .bytes = (uint64_t)from->bytes,
-                                             .receivers = made,
-                                             .receiver_count = from->receivers.count};
+    message.relayed = (rs_manager_relay_report){.leg_id = from->leg_id,
+                                                .origin = from->origin,
+                                                .relay = from->relay,
+                                                .state = from->state,
+                                                .cause = from->cause,
+                                                .bytes = (uint64_t)from->bytes,
+                                                .receivers = made,
+                                                .receiver_count = from->receivers.count};
     if (good)
         deliver(context, &message);
     free(made);
 }
 
 /* Holders that cannot be used are left out. */
-static void deliver_holders(const rs_thrift_fetch_answer *from, rs_link_deliver_fn *deliver, void *context) {
-    rs_link_message message = {.call = RS_THRIFT_AGENT_HOLDERS};
-    rs_link_holders *to = &message.holders;
+static void deliver_holders(const rs_thrift_fetch_answer *from, rs_manager_deliver_fn *deliver, void *context) {
+    rs_manager_message message = {.call = RS_THRIFT_AGENT_HOLDERS};
+    rs_manager_holders *to = &message.holders;
     const rs_thrift_holder *each = from->holders.items;
-    rs_link_server made[RS_LINK_HOLDERS_MAX];
-    *to = (rs_link_holders){.id.data = (uint64_t)from->data_id,
-                            .holders = made,
-                            .sent_within = from->sent_within_ms > 0 ? from->sent_within_ms * (rs_time)1000000 : 0,
-                            .reason = from->reason};
+    rs_manager_server made[RS_MANAGER_HOLDERS_MAX];
+    *to = (rs_manager_holders){.id.data = (uint64_t)from->data_id,
+                               .holders = made,
+                               .sent_within = from->sent_within_ms > 0 ? from->sent_within_ms * (rs_time)1000000 : 0,
+                               .reason = from->reason};
     if (from->app_id.length != sizeof to->id.app)
         return;
     memcpy(to->id.app, from->app_id.bytes, sizeof to->id.app);
-    for (uint32_t i = 0; i < from->holders.count && to->holder_count < RS_LINK_HOLDERS_MAX; i++) {
-        rs_link_server *one = &made[to->holder_count];
-        *one = (rs_link_server){.server = each[i].server, .control_port = (uint16_t)each[i].piece_port};
+    for (uint32_t i = 0; i < from->holders.count && to->holder_count < RS_MANAGER_HOLDERS_MAX; i++) {
+        rs_manager_server *one = &made[to->holder_count];
+        *one = (rs_manager_server){.server = each[i].server, .control_port = (uint16_t)each[i].piece_port};
         to->holder_count += each[i].server[0] && parse_ipv4(each[i].address, &one->address) && one->address &&
                             each[i].piece_port >= 1 && each[i].piece_port <= UINT16_MAX;
     }
     deliver(context, &message);
 }
 
-static void deliver_serve(const rs_thrift_serve_order *from, rs_link_deliver_fn *deliver, void *context) {
-    rs_link_message message = {.call = RS_THRIFT_AGENT_SERVE};
-    rs_link_serve *to = &message.serve;
-    *to = (rs_link_serve){.id.data = (uint64_t)from->data_id,
-                          .receivers = from->receivers.items,
-                          .receiver_count = from->receivers.count};
+static void deliver_serve(const rs_thrift_serve_order *from, rs_manager_deliver_fn *deliver, void *context) {
+    rs_manager_message message = {.call = RS_THRIFT_AGENT_SERVE};
+    rs_manager_serve *to = &message.serve;
+    *to = (rs_manager_serve){.id.data = (uint64_t)from->data_id,
+                             .receivers = from->receivers.items,
+                             .receiver_count = from->receivers.count};
     if (from->app_id.length != sizeof to->id.app || from->receivers.count == 0 ||
         !are_named(from->receivers.items, from->receivers.count))
         return;
@@ -770,8 +774,8 @@ static void deliver_serve(const rs_thrift_serve_order *from, rs_link_deliver_fn 
     deliver(context, &message);
 }
 
-static void deliver_call(uint32_t call, const void *args, rs_link_deliver_fn *deliver, void *context) {
-    rs_link_message message = {.call = call, .id = "", .reason = ""};
+static void deliver_call(uint32_t call, const void *args, rs_manager_deliver_fn *deliver, void *context) {
+    rs_manager_message message = {.call = call, .id = "", .reason = ""};
     switch (call) {
     case RS_THRIFT_AGENT_WELCOME:
         message.id = ((const rs_thrift_agent_welcome *)args)->manager;
@@ -837,8 +841,8 @@ static void deliver_call(uint32_t call, const void *args, rs_link_deliver_fn *de
     deliver(context, &message);
 }
 
-bool rs_link_decode(const uint8_t *frame, size_t length, rs_link_deliver_fn *deliver, void *context, char *words,
-                    size_t words_size) {
+bool rs_manager_decode(const uint8_t *frame, size_t length, rs_manager_deliver_fn *deliver, void *context, char *words,
+                       size_t words_size) {
     rs_thrift_call call;
     char text[RS_THRIFT_TEXT_SIZE];
     if (!rs_thrift_decode(&rs_thrift_service_agent, frame, length, &call, text)) {

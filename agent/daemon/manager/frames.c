@@ -1,6 +1,6 @@
 #include "daemon/manager/frames.h"
 
-#include "daemon/manager/link.h"
+#include "daemon/manager/client.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -103,7 +103,7 @@ void rs_frames_close(rs_frames *f) {
 }
 
 int rs_frames_put(rs_frames *f, rs_time now, const uint8_t *bytes, size_t length) {
-    if (held(&f->out) + length > RS_LINK_OUTPUT_MAX)
+    if (held(&f->out) + length > RS_MANAGER_OUTPUT_MAX)
         return -ENOBUFS;
     if (!reserve(&f->out, length))
         return -ENOMEM;
@@ -177,7 +177,7 @@ int rs_frames_next(rs_frames *f, const uint8_t **frame, size_t *length) {
         return 0;
     const uint8_t *at = f->in.bytes + f->in.start;
     size_t size = (size_t)at[0] << 24 | (size_t)at[1] << 16 | (size_t)at[2] << 8 | at[3];
-    if (size == 0 || size > RS_LINK_FRAME_MAX)
+    if (size == 0 || size > RS_MANAGER_FRAME_MAX)
         return -EMSGSIZE;
     if (held(&f->in) < PREFIX + size)
         return 0;

@@ -1,7 +1,7 @@
 /* A non-blocking TCP connection, plain or by TLS, that carries frames: 4-byte big-endian length, then as many bytes.
  * Buffers grow with what has really come, never with what a length announces. */
-#ifndef RS_DAEMON_LINK_FRAMES_H
-#define RS_DAEMON_LINK_FRAMES_H
+#ifndef RS_DAEMON_MANAGER_FRAMES_H
+#define RS_DAEMON_MANAGER_FRAMES_H
 
 #include "daemon/manager/tls.h"
 
@@ -36,7 +36,7 @@ int rs_frames_secure(rs_frames *f, rs_tls_identity *identity, const struct socka
 const char *rs_frames_words(const rs_frames *f);
 void rs_frames_close(rs_frames *f);
 
-/* Queues whole frames (with their length prefixes). -ENOBUFS beyond RS_LINK_OUTPUT_MAX, -ENOMEM. */
+/* Queues whole frames (with their length prefixes). -ENOBUFS beyond RS_MANAGER_OUTPUT_MAX, -ENOMEM. */
 int rs_frames_put(rs_frames *f, rs_time now, const uint8_t *bytes, size_t length);
 /* Writes what the socket takes: 0 or -errno. */
 int rs_frames_flush(rs_frames *f, rs_time now);
@@ -46,7 +46,7 @@ bool rs_frames_wants_write(const rs_frames *f);
 /* Reads once: bytes read, 0 = nothing now, negative = failed. */
 int rs_frames_fill(rs_frames *f, rs_time now);
 /* 1 = a whole frame, valid until the next fill or close; 0 = not yet; -EMSGSIZE = a length of 0 or beyond
- * RS_LINK_FRAME_MAX. */
+ * RS_MANAGER_FRAME_MAX. */
 int rs_frames_next(rs_frames *f, const uint8_t **frame, size_t *length);
 bool rs_frames_partial(const rs_frames *f); /* inside a frame */
 

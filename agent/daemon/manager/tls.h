@@ -1,7 +1,7 @@
 /* TLS of the connection to the manager: both ends show certificates, the manager's names its address. Non-blocking, on
  * a descriptor that stays the caller's. Of what goes wrong there are words for people, on this end's files too. */
-#ifndef RS_DAEMON_LINK_TLS_H
-#define RS_DAEMON_LINK_TLS_H
+#ifndef RS_DAEMON_MANAGER_TLS_H
+#define RS_DAEMON_MANAGER_TLS_H
 
 #include "core/base/types.h"
 

@@ -82,8 +82,8 @@ static void process(const rs_agent *agent, page *p) {
 }
 
 static void manager(const rs_agent *agent, page *p) {
-    rs_link_stats s = agent->link ? rs_link_stats_get(agent->link) : (rs_link_stats){0};
-    gauge(p, "manager_up", agent->link && rs_link_answers(agent->link), "1 = the manager is connected and answers.");
+    rs_manager_stats s = agent->link ? rs_manager_stats_get(agent->link) : (rs_manager_stats){0};
+    gauge(p, "manager_up", agent->link && rs_manager_answers(agent->link), "1 = the manager is connected and answers.");
     counter(p, "manager_connects_total", s.connects, "Connections that the manager welcomed.");
     counter(p, "manager_disconnects_total", s.disconnects, "Connections to it that were lost.");
     family(p, "manager_frames_total", "counter", "Calls on the present and earlier connections.");
@@ -166,9 +166,10 @@ static void store(const rs_agent *agent, page *p) {
 }
 
 /* Of transfers under way, added to what the ended ones left. */
-static rs_totals_of so_far(const rs_agent *agent, const rs_transfer *first, rs_totals_of totals, uint64_t *count) {
+static rs_totals_of so_far(const rs_agent *agent, const rs_transfer_entry *first, rs_totals_of totals,
+                           uint64_t *count) {
     uint64_t done = totals.done, failed = totals.failed;
-    for (const rs_transfer *t = first; t; t = t->next) {
+    for (const rs_transfer_entry *t = first; t; t = t->next) {
         rs_xfer_stats stats;
         ++*count;
         if (rs_xfer_stats_get(agent->node, t->xfer, &stats) == RS_OK)
@@ -224,9 +225,9 @@ static void transfers(const rs_agent *agent, page *p) {
 
 static void streams(const rs_agent *agent, page *p) {
     uint64_t sending = 0, receiving = 0;
-    for (const rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (const rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         sending += t->source != NULL;
-    for (const rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+    for (const rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next)
         receiving += t->sink != NULL;
     family(p, "streams", "gauge", "Continuing streams now, among the transfers under way.");
     by(p, "streams", "direction", "send", sending);
@@ -333,7 +334,7 @@ static const char *const phase_names[] = {
     [RS_PHASE_PATCHING] = "patching", [RS_PHASE_DONE] = "done",
 };
 
-static rostrum_transfer describe(const rs_agent *agent, rs_transfer *t) {
+static rostrum_transfer describe(const rs_agent *agent, rs_transfer_entry *t) {
     rs_xfer_stats stats = {0};
     rs_incoming incoming;
     rs_xfer_stats_get(agent->node, t->xfer, &stats);
@@ -382,12 +383,12 @@ void rs_status_api(void *context, const rs_api_call *call) {
     rostrum_group_status *groups = calloc(group_count + 1u, sizeof *groups);
     if (groups)
         group_count = rs_groups_status(agent->groups, groups, group_count);
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         transfers[count++] = describe(agent, t);
-    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next)
         transfers[count++] = describe(agent, t);
     rostrum_status status = {.started_ns = agent->started_ns,
-                             .manager_up = agent->link && rs_link_answers(agent->link),
+                             .manager_up = agent->link && rs_manager_answers(agent->link),
                              .packets_bad = agent->packets_bad + rs_control_stats_get(agent->control).malformed,
                              .transfers = transfers,
                              .transfer_count = count,
@@ -396,7 +397,7 @@ void rs_status_api(void *context, const rs_api_call *call) {
     if (agent->lan)
         rs_lan_describe(agent->lan, status.manager, sizeof status.manager);
     else if (agent->link)
-        rs_link_describe(agent->link, rs_agent_now(agent), status.manager, sizeof status.manager);
+        rs_manager_describe(agent->link, rs_agent_now(agent), status.manager, sizeof status.manager);
     else
         snprintf(status.manager, sizeof status.manager, "none (started without --manager)");
     rs_api_reply_status(agent->api, call, &status);

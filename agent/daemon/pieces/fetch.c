@@ -618,7 +618,7 @@ static void ask_manager(fetch *f) {
     if (now < f->ask_at || !rs_holdings_wanted(agent->holdings))
         return;
     f->ask_at = now + ASK_AGAIN;
-    (void)rs_link_fetch(agent->link, now, &f->id, !f->object && !rs_store_find(agent->store, &f->id));
+    (void)rs_manager_fetch(agent->link, now, &f->id, !f->object && !rs_store_find(agent->store, &f->id));
 }
 
 /* "NAME", "NAME@ADDRESS" or "NAME@ADDRESS:PORT". */
@@ -725,7 +725,7 @@ static void look_at_sleeper(fetch *f) {
 
 /* ----------------------------------------------------------------------------------------------------- the manager */
 
-static void on_holders(void *context, const rs_link_holders *answer) {
+static void on_holders(void *context, const rs_manager_holders *answer) {
     rs_agent *agent = context;
     fetch *f = find(agent->fetches, &answer->id);
     if (!f || !f->asks)
@@ -743,7 +743,7 @@ static void on_holders(void *context, const rs_link_holders *answer) {
     sweep(agent->fetches);
 }
 
-void rs_fetches_link(rs_link_callbacks *callbacks) {
+void rs_fetches_link(rs_manager_callbacks *callbacks) {
     callbacks->on_holders = on_holders;
 }
 

@@ -15,7 +15,7 @@ rs_time rs_fetches_deadline(const rs_fetches *fetches);
 void rs_fetches_timeout(rs_fetches *fetches);
 
 /* The manager answers who has objects. */
-void rs_fetches_link(rs_link_callbacks *callbacks);
+void rs_fetches_link(rs_manager_callbacks *callbacks);
 /* An application wants it. `holders`: "NAME", "NAME@ADDRESS" or "NAME@ADDRESS:PORT" each; none: the manager is asked.
  * False and `error`: it is not begun. That it came, or did not, the application's interface learns. */
 bool rs_fetch_api(void *agent, const rs_object_id *id, const char *const *holders, uint32_t count, rs_error *error);

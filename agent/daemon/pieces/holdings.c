@@ -29,25 +29,25 @@ static void digest_text(const rs_digest *digest, char out[96]) {
 /* One batch of what is to be told, those that went first. */
 static void tell(rs_holdings *h) {
     rs_agent *agent = h->agent;
-    rs_link_held rows[RS_LINK_HELD_MAX];
-    char digests[RS_LINK_HELD_MAX][96];
-    rs_object *told[RS_LINK_HELD_MAX];
+    rs_manager_held rows[RS_MANAGER_HELD_MAX];
+    char digests[RS_MANAGER_HELD_MAX][96];
+    rs_object *told[RS_MANAGER_HELD_MAX];
     uint32_t count = 0, cursor = 0, went = 0;
-    for (; went < h->gone_count && count < RS_LINK_HELD_MAX; went++)
-        rows[count++] = (rs_link_held){.id = h->gone[went], .digest = "", .gone = true};
+    for (; went < h->gone_count && count < RS_MANAGER_HELD_MAX; went++)
+        rows[count++] = (rs_manager_held){.id = h->gone[went], .digest = "", .gone = true};
     uint32_t came = count;
-    for (rs_object *object; count < RS_LINK_HELD_MAX && (object = rs_store_next(agent->store, &cursor));) {
+    for (rs_object *object; count < RS_MANAGER_HELD_MAX && (object = rs_store_next(agent->store, &cursor));) {
         if (object->phase != RS_OBJECT_WHOLE || object->told)
             continue;
         digest_text(&object->digest, digests[count]);
         told[count] = object;
         rows[count] =
-            (rs_link_held){.id = object->id, .size = object->size, .digest = digests[count], .name = object->name};
+            (rs_manager_held){.id = object->id, .size = object->size, .digest = digests[count], .name = object->name};
         count++;
     }
     if (count == 0 && !h->anew)
         return;
-    if (rs_link_holds(agent->link, rs_agent_now(agent), rows, count, h->anew) != RS_OK)
+    if (rs_manager_holds(agent->link, rs_agent_now(agent), rows, count, h->anew) != RS_OK)
         return; /* down: all of it is told on the next connection */
     for (uint32_t i = came; i < count; i++)
         told[i]->told = true;
@@ -76,7 +76,7 @@ static void on_tell_objects(void *context) {
 }
 
 bool rs_holdings_wanted(const rs_holdings *h) {
-    return h->wanted && h->agent->link && rs_link_up(h->agent->link);
+    return h->wanted && h->agent->link && rs_manager_up(h->agent->link);
 }
 
 void rs_holdings_gone(rs_holdings *h, const rs_object_id *id) {
@@ -91,9 +91,9 @@ void rs_holdings_gone(rs_holdings *h, const rs_object_id *id) {
 void rs_holdings_name_api(void *context, const rs_object_id *id, const char *name) {
     const rs_agent *agent = context;
     const rs_object *object = rs_store_find(agent->store, id);
-    const rs_link_held row = {.id = *id, .digest = "", .name = name, .gone = true};
+    const rs_manager_held row = {.id = *id, .digest = "", .name = name, .gone = true};
     if (rs_holdings_wanted(agent->holdings) && !agent->holdings->anew && (!object || !object->told))
-        (void)rs_link_holds(agent->link, rs_agent_now(agent), &row, 1, false);
+        (void)rs_manager_holds(agent->link, rs_agent_now(agent), &row, 1, false);
 }
 
 rs_time rs_holdings_deadline(const rs_holdings *h) {
@@ -110,7 +110,7 @@ void rs_holdings_timeout(rs_holdings *h) {
 }
 
 /* Servers fetch it together. What goes wrong they notice: then they ask for pieces. */
-static void on_serve(void *context, const rs_link_serve *order) {
+static void on_serve(void *context, const rs_manager_serve *order) {
     rs_agent *agent = context;
     char words[ROSTRUM_WORDS_MAX + 1] = "it is not whole here (any more)";
     rs_object *object = rs_store_find(agent->store, &order->id);
@@ -123,7 +123,7 @@ static void on_serve(void *context, const rs_link_serve *order) {
                               .receivers = order->receivers,
                               .receiver_count = order->receiver_count};
     uint32_t serving = 0;
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         serving += rs_sending_of(t)->call.client == 0 && !rs_sending_of(t)->leg && !rs_sending_of(t)->relay;
     bool whole = object && object->phase == RS_OBJECT_WHOLE;
     if (serving >= SERVES_MOST)
@@ -134,7 +134,7 @@ static void on_serve(void *context, const rs_link_serve *order) {
     agent->served_together += ok;
 }
 
-void rs_holdings_link(const rs_agent *agent, rs_link_options *options, rs_link_callbacks *callbacks) {
+void rs_holdings_link(const rs_agent *agent, rs_manager_options *options, rs_manager_callbacks *callbacks) {
     options->tells_objects = true;
     options->piece_port = agent->piece_server ? agent->options.piece_port : 0;
     options->serves = agent->options.fetch_rate_bps == 0; /* a send has no bound of its own */

@@ -19,6 +19,6 @@ bool rs_holdings_wanted(const rs_holdings *holdings);
 void rs_holdings_name_api(void *agent, const rs_object_id *id, const char *name);
 /* The store's word: an object that was told is not here any more. */
 void rs_holdings_gone(rs_holdings *holdings, const rs_object_id *id);
-void rs_holdings_link(const rs_agent *agent, rs_link_options *options, rs_link_callbacks *callbacks);
+void rs_holdings_link(const rs_agent *agent, rs_manager_options *options, rs_manager_callbacks *callbacks);
 
 #endif

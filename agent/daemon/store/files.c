@@ -246,20 +246,20 @@ void rs_store_file_unname(const rs_store_folder *folder, const rs_object_id *id)
     (void)unlinkat(folder->fd, app, AT_REMOVEDIR);
 }
 
-bool rs_store_corpse_step(rs_store_corpse *corpse, uint64_t max_bytes) {
-    uint64_t left = corpse->size - corpse->at;
+bool rs_store_reclaim_step(rs_store_reclaim *reclaim, uint64_t max_bytes) {
+    uint64_t left = reclaim->size - reclaim->at;
     uint64_t part = max_bytes < RS_STORE_SLICE ? RS_STORE_SLICE : max_bytes - max_bytes % RS_STORE_SLICE;
     if (part > left)
         part = left;
     if (part) {
-        if (corpse->map)
-            munmap(corpse->map + corpse->at, (size_t)part);
-        if (corpse->punch)
-            (void)fallocate(corpse->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)corpse->at, (off_t)part);
-        corpse->at += part;
+        if (reclaim->map)
+            munmap(reclaim->map + reclaim->at, (size_t)part);
+        if (reclaim->punch)
+            (void)fallocate(reclaim->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)reclaim->at, (off_t)part);
+        reclaim->at += part;
     }
-    if (corpse->at < corpse->size)
+    if (reclaim->at < reclaim->size)
         return false;
-    close(corpse->fd);
+    close(reclaim->fd);
     return true;
 }

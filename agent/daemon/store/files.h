@@ -25,7 +25,7 @@ typedef struct {
     uint8_t *map;
     uint64_t size, at;
     bool punch; /* nobody else reads it, so its pages can be freed before the last close */
-} rs_store_corpse;
+} rs_store_reclaim;
 
 /* Opens, checks (with `memory`: tmpfs), locks and protects the folder: mode 0710, of that group (NULL: as it is; what
  * is made in it is of the process's). The descriptor is in out->fd. */
@@ -56,8 +56,8 @@ bool rs_store_file_ours_alone(int fd);
 bool rs_store_file_name(const rs_store_folder *folder, int fd, const rs_object_id *id, rs_error *error);
 void rs_store_file_unname(const rs_store_folder *folder, const rs_object_id *id);
 
-/* Frees up to `max_bytes`; true when the corpse is gone. */
-bool rs_store_corpse_step(rs_store_corpse *corpse, uint64_t max_bytes);
+/* Frees up to `max_bytes`; true when all of it is free. */
+bool rs_store_reclaim_step(rs_store_reclaim *reclaim, uint64_t max_bytes);
 
 bool rs_store_is_uuid(const char *name);
 /* The 36 characters of a UUID and a NUL. */

@@ -58,8 +58,8 @@ struct rs_store {
     uint64_t next_handle;
     uint32_t count, cap;
     rs_object **objects;
-    uint32_t corpses;
-    rs_store_corpse *dead; /* [cap]; when full, the oldest is freed at once */
+    uint32_t reclaims;
+    rs_store_reclaim *dead; /* [cap]; when full, the oldest is freed at once */
 };
 
 static bool open_place(place *p, const char *path, bool disk, uint64_t quota, const gid_t *group, rs_error *error) {
@@ -82,7 +82,7 @@ rs_store *rs_store_open(const rs_store_config *config, rs_error *error) {
     rs_store *store = calloc(1, sizeof *store);
     uint32_t cap = config->max_objects ? config->max_objects : MAX_OBJECTS_DEFAULT;
     rs_object **objects = calloc(cap, sizeof(rs_object *));
-    rs_store_corpse *dead = calloc(cap, sizeof *dead);
+    rs_store_reclaim *dead = calloc(cap, sizeof *dead);
     const gid_t *group = config->has_group ? &config->group : NULL;
     if (!store || !objects || !dead) {
         rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "no memory for an object store of %u objects", cap);
@@ -131,19 +131,19 @@ bool rs_store_prepared(const rs_store *store) {
 static void object_free(rs_store *store, rs_object *object, bool stays);
 
 static void bury_oldest(rs_store *store) {
-    while (!rs_store_corpse_step(&store->dead[0], UINT64_MAX))
+    while (!rs_store_reclaim_step(&store->dead[0], UINT64_MAX))
         ;
-    store->corpses--;
-    memmove(&store->dead[0], &store->dead[1], store->corpses * sizeof store->dead[0]);
+    store->reclaims--;
+    memmove(&store->dead[0], &store->dead[1], store->reclaims * sizeof store->dead[0]);
 }
 
 bool rs_store_work(rs_store *store, uint64_t max_bytes) {
-    if (store->corpses) {
-        rs_store_corpse *last = &store->dead[store->corpses - 1];
-        if (rs_store_corpse_step(last, max_bytes))
-            store->corpses--;
+    if (store->reclaims) {
+        rs_store_reclaim *last = &store->dead[store->reclaims - 1];
+        if (rs_store_reclaim_step(last, max_bytes))
+            store->reclaims--;
     }
-    return store->corpses > 0;
+    return store->reclaims > 0;
 }
 
 void rs_store_close(rs_store *store) {
@@ -155,7 +155,7 @@ void rs_store_close(rs_store *store) {
             rs_store_file_unname(&store->memory.folder, &object->id);
         object_free(store, object, object->on_disk);
     }
-    while (store->corpses)
+    while (store->reclaims)
         bury_oldest(store);
     rs_reserve_close(&store->reserve);
     close(store->memory.folder.fd);
@@ -226,7 +226,7 @@ static bool charge(rs_store *store, place *p, uint64_t size, bool room, uint64_t
             return false;
         if (available >= p->reserved && bytes <= available - p->reserved)
             break;
-        if (!store->corpses)
+        if (!store->reclaims)
             return rs_error_set(error, ROSTRUM_ERR_NO_ROOM,
                                 "%" PRIu64 " bytes do not fit: %" PRIu64 " of %" PRIu64
                                 " bytes are free in the %s at %s",
@@ -295,13 +295,13 @@ static void object_free(rs_store *store, rs_object *object, bool stays) {
     if (internal->manifest_fd >= 0)
         close(internal->manifest_fd);
     if (object->fd >= 0) {
-        if (store->corpses == store->cap)
+        if (store->reclaims == store->cap)
             bury_oldest(store);
-        store->dead[store->corpses++] =
-            (rs_store_corpse){.fd = object->fd,
-                              .map = object->map,
-                              .size = object->size,
-                              .punch = !stays && !internal->foreign && rs_store_file_ours_alone(object->fd)};
+        store->dead[store->reclaims++] =
+            (rs_store_reclaim){.fd = object->fd,
+                               .map = object->map,
+                               .size = object->size,
+                               .punch = !stays && !internal->foreign && rs_store_file_ours_alone(object->fd)};
     }
     free(internal->slice_bits);
     free(internal);
@@ -320,7 +320,7 @@ static bool allocate_slice(rs_store *store, rs_object *object, uint64_t slice, r
     if (!object->on_disk)
         rs_reserve_give(&store->reserve, length);
     while (!rs_store_file_allocate(object->fd, slice * RS_STORE_SLICE, length, error)) {
-        if (!store->corpses)
+        if (!store->reclaims)
             return false;
         bury_oldest(store);
     }

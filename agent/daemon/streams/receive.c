@@ -207,7 +207,7 @@ static void reader_ready(void *context, uint32_t events) {
 }
 
 static rs_stream_sink *find(const rs_agent *agent, const rs_object_id *id) {
-    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next)
         if (t->sink && memcmp(&t->id, id, sizeof *id) == 0)
             return t->sink;
     return NULL;
@@ -258,7 +258,7 @@ void rs_stream_take_api(void *context, const rs_api_take *take) {
 
 rs_stream_sink *rs_stream_sink_new(rs_agent *agent, const rs_incoming *info, char *cause, size_t size) {
     uint32_t count = 0;
-    for (const rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+    for (const rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next)
         count += t->sink != NULL;
     rs_stream_sink *s = NULL;
     if (find(agent, &info->object))
@@ -329,10 +329,10 @@ static rs_time stalled_at(const rs_stream_sink *s) {
 
 rs_time rs_streams_deadline(const rs_agent *agent) {
     rs_time due = RS_NEVER;
-    for (const rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (const rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (t->source && rs_stream_source_deadline(t->source) < due)
             due = rs_stream_source_deadline(t->source);
-    for (const rs_transfer *t = agent->transfers.receiving; t; t = t->next)
+    for (const rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next)
         if (t->sink && stalled_at(t->sink) < due)
             due = stalled_at(t->sink);
     for (const rs_stream_reader *r = agent->stream_readers; r; r = r->next)
@@ -342,10 +342,10 @@ rs_time rs_streams_deadline(const rs_agent *agent) {
 
 void rs_streams_timeout(rs_agent *agent) {
     rs_time now = rs_agent_now(agent);
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (t->source)
             rs_stream_source_timeout(t->source);
-    for (rs_transfer *t = agent->transfers.receiving; t; t = t->next) {
+    for (rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next) {
         if (!t->sink || now < stalled_at(t->sink))
             continue;
         char words[96];

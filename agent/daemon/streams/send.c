@@ -17,7 +17,7 @@
 
 struct rs_stream_source {
     rs_agent *agent;
-    rs_sending *sending;
+    rs_send_state *sending;
     int fd; /* -1: all of it is here */
     rs_watch watch;
     rs_stream_ring ring; /* made when the core has begun */
@@ -161,7 +161,7 @@ void rs_stream_source_timeout(rs_stream_source *s) {
 
 void rs_stream_end_api(void *context, const rs_api_call *call, const rs_object_id *id, uint64_t bytes) {
     rs_agent *agent = context;
-    for (rs_transfer *t = agent->transfers.sending; t; t = t->next) {
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next) {
         rs_stream_source *s = t->source;
         if (!s || memcmp(&t->id, id, sizeof *id) != 0)
             continue;
@@ -188,7 +188,7 @@ uint64_t rs_stream_source_bytes(const rs_stream_source *s) {
     return s->bytes;
 }
 
-rs_stream_source *rs_stream_source_new(rs_agent *agent, rs_sending *sending, int fd) {
+rs_stream_source *rs_stream_source_new(rs_agent *agent, rs_send_state *sending, int fd) {
     rs_stream_source *s = calloc(1, sizeof *s);
     if (!s) {
         close(fd);

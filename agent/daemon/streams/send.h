@@ -12,7 +12,7 @@
 typedef struct rs_stream_source rs_stream_source;
 
 /* Takes `fd` over. NULL: memory is short (`fd` is closed). */
-rs_stream_source *rs_stream_source_new(rs_agent *agent, rs_sending *sending, int fd);
+rs_stream_source *rs_stream_source_new(rs_agent *agent, rs_send_state *sending, int fd);
 void rs_stream_source_free(rs_stream_source *source);
 /* Where a fragment lies that the core sends. */
 const uint8_t *rs_stream_source_at(const rs_stream_source *source, uint64_t offset);

@@ -6,29 +6,29 @@
 #include <string.h>
 
 static void use(const char *text) {
-    if (!text || strlen(text) > RS_LINK_TEXT_MAX)
+    if (!text || strlen(text) > RS_MANAGER_TEXT_MAX)
         abort();
 }
 
 /* The checked list is there to its last number. */
 static void use_numbers(const int32_t *numbers, uint32_t count) {
     static volatile int32_t last;
-    if (count > RS_LINK_GROUP_PEERS_MAX)
+    if (count > RS_MANAGER_GROUP_PEERS_MAX)
         abort();
     for (uint32_t i = 0; i < count; i++)
         last = numbers[i];
     (void)last;
 }
 
-static void use_groups(const rs_link_message *message) {
+static void use_groups(const rs_manager_message *message) {
     for (uint32_t i = 0; i < message->group_peer_count; i++) {
-        const rs_link_group_peer *peer = &message->group_peers[i];
+        const rs_manager_group_peer *peer = &message->group_peers[i];
         use(peer->server);
         if (peer->id < 0 || peer->port == 0 || !peer->server[0])
             abort();
     }
     for (uint32_t i = 0; i < message->group_view_count; i++) {
-        const rs_link_group_view *view = &message->group_views[i];
+        const rs_manager_group_view *view = &message->group_views[i];
         use_numbers(view->members, view->member_count);
         use_numbers(view->senders, view->sender_count);
         use_numbers(view->gone, view->gone_count);
@@ -48,7 +48,7 @@ static void use_groups(const rs_link_message *message) {
     }
 }
 
-static void deliver(void *context, const rs_link_message *message) {
+static void deliver(void *context, const rs_manager_message *message) {
     ++*(unsigned *)context;
     if (message->call == RS_THRIFT_AGENT_GROUP_VIEW) {
         use_groups(message);
@@ -64,11 +64,11 @@ static void deliver(void *context, const rs_link_message *message) {
         use(message->reason);
         return;
     }
-    const rs_link_response *r = &message->response;
+    const rs_manager_response *r = &message->response;
     use(r->request_id);
     use(r->response_id);
     use(r->reason);
-    if (r->decision == RS_LINK_ACCEPTED && (r->data_port == 0 || r->group >> 28 != 14 || r->receiver_count > 1024))
+    if (r->decision == RS_MANAGER_ACCEPTED && (r->data_port == 0 || r->group >> 28 != 14 || r->receiver_count > 1024))
         abort();
     for (uint32_t i = 0; i < r->receiver_count; i++)
         use(r->receivers[i].server);
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     unsigned delivered = 0;
     char words[160] = "";
-    bool ok = rs_link_decode(data, size, deliver, &delivered, words, sizeof words);
+    bool ok = rs_manager_decode(data, size, deliver, &delivered, words, sizeof words);
     /* An order to probe, or a view of an overlay, that makes no sense is passed over. */
     if (delivered > (ok ? 1 : 0) || (!ok && !words[0]))
         abort();

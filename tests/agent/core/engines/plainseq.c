@@ -128,7 +128,7 @@ static void sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
 static void ask(rs_node *node, rs_time now, rs_receiving *x) {
     of(&x->t)->ask_at = 0;
     of(&x->t)->due = now + PATIENCE;
-    rs_say(node, now, &x->link, RS_SAY_PTCH_REQ);
+    rs_control_set_pending(node, now, &x->link, RS_CONTROL_PTCH_REQ);
 }
 
 static void ask_at(rs_node *node, rs_receiving *x, rs_time due) {
@@ -152,7 +152,7 @@ static bool say(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_m
     plainseq *p = of(&x->t);
     uint64_t end = due_end(x);
     (void)node, (void)now;
-    if (what != RS_SAY_PTCH_REQ || x->state != RS_RX_RECEIVING)
+    if (what != RS_CONTROL_PTCH_REQ || x->state != RS_RX_RECEIVING)
         return false;
     uint64_t from = rs_seqset_next_absent(&x->present, NULL, p->ask_at, end);
     uint64_t to = rs_seqset_next_present(&x->present, NULL, from, end);
@@ -198,13 +198,13 @@ static rs_rx_verdict receiver_message(rs_node *node, rs_time now, rs_receiving *
     if (x->state == RS_RX_RECEIVING && due_end(x) > 0)
         ask_at(node, x, now + QUIET);
     if (x->state != RS_RX_OFFERED)
-        rs_say(node, now, &x->link, RS_SAY_OPEN_ACK);
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK);
     return RS_RX_NONE;
 }
 
 /* ------------------------------------------------------------------------------------------------------ both ends */
 
-static rs_rx_verdict message(rs_node *node, rs_time now, rs_link *link, const rs_message *m) {
+static rs_rx_verdict message(rs_node *node, rs_time now, rs_peer_session *link, const rs_message *m) {
     rs_transfer *t = link->transfer;
     if (!t->sending)
         return receiver_message(node, now, (rs_receiving *)t, m);

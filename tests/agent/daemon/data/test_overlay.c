@@ -18,7 +18,7 @@
 #include "core/rdcm/wire.h"
 #include "daemon/agent.h"
 #include "daemon/data/receiving.h"
-#include "daemon/manager/link.h"
+#include "daemon/manager/client.h"
 
 #define FRAGMENT 1000u
 #define SIZE 4000u
@@ -123,15 +123,15 @@ static void abandon(world *w) {
 }
 
 static void view(world *w, const char *path, uint32_t group, uint64_t version) {
-    const rs_link_server servers[] = {{"h1", LOOPBACK, 9, 0}, {"h3", NEIGHBOUR, w->neighbour_port, 0}};
-    rs_link_view v = {.response_id = path,
-                      .version = version,
-                      .group = group,
-                      .object = object(),
-                      .sender = "h1",
-                      .leaf = {"h3", "h3", "h1"},
-                      .servers = servers,
-                      .server_count = 2};
+    const rs_manager_server servers[] = {{"h1", LOOPBACK, 9, 0}, {"h3", NEIGHBOUR, w->neighbour_port, 0}};
+    rs_manager_view v = {.response_id = path,
+                         .version = version,
+                         .group = group,
+                         .object = object(),
+                         .sender = "h1",
+                         .leaf = {"h3", "h3", "h1"},
+                         .servers = servers,
+                         .server_count = 2};
     rs_overlay_view(w->agent, &v);
     rs_agent_pump(w->agent);
 }
@@ -230,7 +230,7 @@ static void announce(world *w, uint64_t data, uint64_t size) {
 }
 
 static bool is_received(const world *w, uint64_t data) {
-    for (const rs_transfer *t = w->agent->transfers.receiving; t; t = t->next)
+    for (const rs_transfer_entry *t = w->agent->transfers.receiving; t; t = t->next)
         if (t->id.data == data)
             return true;
     return false;
@@ -239,7 +239,7 @@ static bool is_received(const world *w, uint64_t data) {
 /* So many times the agent looks at how far its transfers are. */
 static void progress_is_looked_at(world *w, unsigned times) {
     while (times-- > 0) {
-        for (rs_transfer *t = w->agent->transfers.receiving; t; t = t->next)
+        for (rs_transfer_entry *t = w->agent->transfers.receiving; t; t = t->next)
             t->progress_at = 0;
         rs_receiving_timeout(w->agent);
     }

@@ -25,7 +25,7 @@ typedef struct {
     rs_probes *probes;
 } world;
 
-static void report(void *context, rs_link_probe_report *r) {
+static void report(void *context, rs_manager_probe_report *r) {
     world *w = context;
     if (strcmp(r->phase, "listening") == 0) {
         w->listening++;
@@ -72,21 +72,21 @@ static void run_until(world *w, unsigned reports) {
     assert_int_equal(w->reports, reports);
 }
 
-static rs_link_probe packets(rs_link_probe_kind kind, const char *id) {
-    return (rs_link_probe){.id = id,
-                           .kind = kind,
-                           .time = 2 * RS_SECOND,
-                           .group = GROUP,
-                           .port = (uint16_t)(20000 + getpid() % 10000),
-                           .packets = 5,
-                           .mtu = 1500};
+static rs_manager_probe packets(rs_manager_probe_kind kind, const char *id) {
+    return (rs_manager_probe){.id = id,
+                              .kind = kind,
+                              .time = 2 * RS_SECOND,
+                              .group = GROUP,
+                              .port = (uint16_t)(20000 + getpid() % 10000),
+                              .packets = 5,
+                              .mtu = 1500};
 }
 
 static void probe__unicast_packets_of_this_probe_are_counted_once(void **state) {
     world *w = *state;
-    rs_link_probe listen = packets(RS_LINK_PROBE_LISTEN, "p1"), send = packets(RS_LINK_PROBE_SEND, "p1");
-    rs_link_probe stranger = packets(RS_LINK_PROBE_SEND, "p2");
-    rs_link_server here = {.server = "h2", .address = LOOPBACK, .control_port = 1};
+    rs_manager_probe listen = packets(RS_MANAGER_PROBE_LISTEN, "p1"), send = packets(RS_MANAGER_PROBE_SEND, "p1");
+    rs_manager_probe stranger = packets(RS_MANAGER_PROBE_SEND, "p2");
+    rs_manager_server here = {.server = "h2", .address = LOOPBACK, .control_port = 1};
     listen.time = 300 * RS_MILLISECOND;
     send.servers = stranger.servers = &here;
     send.server_count = stranger.server_count = 1;
@@ -111,9 +111,9 @@ static void probe__reach_tells_of_each_server(void **state) {
     assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(listen(listener, 4), 0);
     assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &length), 0);
-    rs_link_server servers[] = {{"h2", LOOPBACK, ntohs(at.sin_port), 0}, {"h3", LOOPBACK, 1, 0}};
-    rs_link_probe order = {
-        .id = "r", .kind = RS_LINK_PROBE_REACH, .time = 2 * RS_SECOND, .servers = servers, .server_count = 2};
+    rs_manager_server servers[] = {{"h2", LOOPBACK, ntohs(at.sin_port), 0}, {"h3", LOOPBACK, 1, 0}};
+    rs_manager_probe order = {
+        .id = "r", .kind = RS_MANAGER_PROBE_REACH, .time = 2 * RS_SECOND, .servers = servers, .server_count = 2};
     rs_probes_order(w->probes, &order);
     run_until(w, 1);
     assert_int_equal(w->reached, 2);
@@ -127,12 +127,12 @@ static void probe__too_many_are_refused_with_words(void **state) {
     for (unsigned i = 0; i < RS_PROBES_MAX; i++) {
         char id[16];
         snprintf(id, sizeof id, "l%u", i);
-        rs_link_probe order = packets(RS_LINK_PROBE_LISTEN, id);
+        rs_manager_probe order = packets(RS_MANAGER_PROBE_LISTEN, id);
         order.port = (uint16_t)(order.port + i);
         rs_probes_order(w->probes, &order);
     }
     assert_int_equal(w->listening, RS_PROBES_MAX);
-    rs_link_probe more = {.id = "more", .kind = RS_LINK_PROBE_FACTS, .time = RS_SECOND};
+    rs_manager_probe more = {.id = "more", .kind = RS_MANAGER_PROBE_FACTS, .time = RS_SECOND};
     rs_probes_order(w->probes, &more);
     assert_int_equal(w->reports, 1);
     assert_string_equal(w->phase, "failed");
@@ -141,7 +141,7 @@ static void probe__too_many_are_refused_with_words(void **state) {
 
 static void probe__a_listener_that_hears_nothing_reports_in_time(void **state) {
     world *w = *state;
-    rs_link_probe order = packets(RS_LINK_PROBE_LISTEN, "quiet");
+    rs_manager_probe order = packets(RS_MANAGER_PROBE_LISTEN, "quiet");
     order.time = 20 * RS_MILLISECOND;
     rs_probes_order(w->probes, &order);
     run_until(w, 1);

@@ -135,7 +135,7 @@ uint8_t *tls_peer_read(tls_peer *peer, fixture *f, size_t *length) {
     uint8_t prefix[4];
     read_all(peer, f, prefix, sizeof prefix);
     *length = (size_t)prefix[0] << 24 | (size_t)prefix[1] << 16 | (size_t)prefix[2] << 8 | prefix[3];
-    assert_in_range(*length, 1, RS_LINK_FRAME_MAX);
+    assert_in_range(*length, 1, RS_MANAGER_FRAME_MAX);
     uint8_t *frame = malloc(*length);
     assert_non_null(frame);
     read_all(peer, f, frame, *length);

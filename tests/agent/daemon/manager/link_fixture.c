@@ -19,7 +19,7 @@ static void on_silent(void *context, bool silent, const char *words) {
     snprintf(f->words, sizeof f->words, "%s", words);
 }
 
-static void on_response(void *context, const rs_link_response *response) {
+static void on_response(void *context, const rs_manager_response *response) {
     fixture *f = context;
     f->responses++;
     f->decision = response->decision;
@@ -60,7 +60,7 @@ static void on_goodbye(void *context, const char *reason) {
     snprintf(f->reason, sizeof f->reason, "%s", reason);
 }
 
-static bool live_path(void *context, uint32_t index, rs_link_live_path *out) {
+static bool live_path(void *context, uint32_t index, rs_manager_live_path *out) {
     fixture *f = context;
     if (index >= f->lives)
         return false;
@@ -75,35 +75,35 @@ static int set_up(void **state, bool two, const rs_tls_files *tls) {
     f->fd = -1;
     f->now = 1000 * MS;
     link_peer_listen(&f->peer, 0);
-    rs_link_options options = {.manager_address = "127.0.0.1",
-                               .manager_port = f->peer.port,
-                               .server = "h1",
-                               .boot_id = 0xfeedfacecafebeef,
-                               .control_port = 7071,
-                               .token = "a token of h1's",
-                               .software = "0.1.0",
-                               .request_hold = 3000 * MS,
-                               .wants_light = true};
+    rs_manager_options options = {.manager_address = "127.0.0.1",
+                                  .manager_port = f->peer.port,
+                                  .server = "h1",
+                                  .boot_id = 0xfeedfacecafebeef,
+                                  .control_port = 7071,
+                                  .token = "a token of h1's",
+                                  .software = "0.1.0",
+                                  .request_hold = 3000 * MS,
+                                  .wants_light = true};
     if (tls)
         options.tls = *tls;
     if (two) {
         link_peer_listen(&f->other, 0);
-        options.standbys[0] = (rs_link_endpoint){0x7f000001, f->other.port};
+        options.standbys[0] = (rs_manager_endpoint){0x7f000001, f->other.port};
         options.standby_count = 1;
     }
-    const rs_link_callbacks callbacks = {.context = f,
-                                         .watch = on_watch,
-                                         .on_state = on_state,
-                                         .on_silent = on_silent,
-                                         .on_response = on_response,
-                                         .on_moved = on_moved,
-                                         .on_failed = on_failed,
-                                         .on_light = on_light,
-                                         .on_checked = on_checked,
-                                         .on_goodbye = on_goodbye,
-                                         .live_path = live_path};
+    const rs_manager_callbacks callbacks = {.context = f,
+                                            .watch = on_watch,
+                                            .on_state = on_state,
+                                            .on_silent = on_silent,
+                                            .on_response = on_response,
+                                            .on_moved = on_moved,
+                                            .on_failed = on_failed,
+                                            .on_light = on_light,
+                                            .on_checked = on_checked,
+                                            .on_goodbye = on_goodbye,
+                                            .live_path = live_path};
     char words[160];
-    f->link = rs_link_new(&options, &callbacks, words, sizeof words);
+    f->link = rs_manager_new(&options, &callbacks, words, sizeof words);
     *state = f;
     return f->link ? 0 : -1;
 }
@@ -122,7 +122,7 @@ int link_fixture_setup_tls(void **state, const rs_tls_files *tls) {
 
 int link_fixture_teardown(void **state) {
     fixture *f = *state;
-    rs_link_free(f->link);
+    rs_manager_free(f->link);
     assert_int_equal(f->fd, -1);
     link_peer_close(&f->peer);
     if (f->other.port)
@@ -132,27 +132,27 @@ int link_fixture_teardown(void **state) {
 }
 
 void turn(fixture *f) {
-    struct pollfd p = {.fd = f->fd,
-                       .events =
-                           (short)((f->wants & RS_LINK_READ ? POLLIN : 0) | (f->wants & RS_LINK_WRITE ? POLLOUT : 0))};
+    struct pollfd p = {
+        .fd = f->fd,
+        .events = (short)((f->wants & RS_MANAGER_READ ? POLLIN : 0) | (f->wants & RS_MANAGER_WRITE ? POLLOUT : 0))};
     if (f->fd >= 0 && poll(&p, 1, 100) == 1) {
         unsigned ready = 0;
         if (p.revents & (POLLIN | POLLERR | POLLHUP))
-            ready |= RS_LINK_READ;
+            ready |= RS_MANAGER_READ;
         if (p.revents & (POLLOUT | POLLERR | POLLHUP))
-            ready |= RS_LINK_WRITE;
-        rs_link_on_ready(f->link, f->now, ready);
+            ready |= RS_MANAGER_WRITE;
+        rs_manager_on_ready(f->link, f->now, ready);
     }
-    if (rs_link_deadline(f->link) <= f->now)
-        rs_link_timeout(f->link, f->now);
+    if (rs_manager_deadline(f->link) <= f->now)
+        rs_manager_timeout(f->link, f->now);
 }
 
 void skip_to_deadline(fixture *f) {
-    rs_time deadline = rs_link_deadline(f->link);
+    rs_time deadline = rs_manager_deadline(f->link);
     assert_true(deadline != RS_NEVER);
     if (deadline > f->now)
         f->now = deadline;
-    rs_link_timeout(f->link, f->now);
+    rs_manager_timeout(f->link, f->now);
 }
 
 const void *expect_call(fixture *f, const char *expected) {
@@ -184,13 +184,13 @@ void respond(fixture *f, const char *request_id, int32_t decision, const char *r
 void greet(fixture *f) {
     turn_until(f, f->fd >= 0);
     link_peer_accept(&f->peer);
-    turn_until(f, f->wants & RS_LINK_READ);
+    turn_until(f, f->wants & RS_MANAGER_READ);
     link_args_free(expect_call(f, "hello"));
 }
 
 void come_up(fixture *f) {
     unsigned ups = f->ups;
-    rs_link_start(f->link, f->now);
+    rs_manager_start(f->link, f->now);
     if (f->fd < 0)
         skip_to_deadline(f);
     greet(f);
@@ -200,13 +200,13 @@ void come_up(fixture *f) {
 
 rs_status ask(fixture *f, const char *id) {
     static const char *const receivers[] = {"h3", "h5"};
-    const rs_link_request_params request = {.request_id = id,
-                                            .object = {.app = {1, 2, 3}, .data = 42},
-                                            .data_size = 1000,
-                                            .remaining_size = 600,
-                                            .receivers = receivers,
-                                            .receiver_count = 2,
-                                            .wait_ms = 250,
-                                            .splits = true};
-    return rs_link_request(f->link, f->now, &request, f->words, sizeof f->words);
+    const rs_manager_request_params request = {.request_id = id,
+                                               .object = {.app = {1, 2, 3}, .data = 42},
+                                               .data_size = 1000,
+                                               .remaining_size = 600,
+                                               .receivers = receivers,
+                                               .receiver_count = 2,
+                                               .wait_ms = 250,
+                                               .splits = true};
+    return rs_manager_request(f->link, f->now, &request, f->words, sizeof f->words);
 }

@@ -16,7 +16,7 @@
 #define MS ((rs_time)1000000)
 
 typedef struct {
-    rs_link *link;
+    rs_manager_client *link;
     rs_time now;
     int fd;
     unsigned wants;
@@ -24,10 +24,10 @@ typedef struct {
     link_peer other; /* a second manager, of link_fixture_setup_two */
     unsigned ups, downs, responses, moves, failures, lights, goodbyes, lives, confirmed, silences, answers;
     char words[512], reason[256], id[64];
-    rs_link_decision decision;
+    rs_manager_decision decision;
     uint64_t accepted_size;
     rs_path_kind kind;
-    rs_link_live_path live[2];
+    rs_manager_live_path live[2];
 } fixture;
 
 int link_fixture_setup(void **state);

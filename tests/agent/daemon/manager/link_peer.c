@@ -77,7 +77,7 @@ bool link_peer_read(link_peer *peer, uint8_t **frame, size_t *length) {
     if (!read_all(peer->fd, prefix, 4))
         return false;
     *length = (size_t)prefix[0] << 24 | (size_t)prefix[1] << 16 | (size_t)prefix[2] << 8 | prefix[3];
-    assert_in_range(*length, 1, RS_LINK_FRAME_MAX);
+    assert_in_range(*length, 1, RS_MANAGER_FRAME_MAX);
     *frame = malloc(*length);
     assert_non_null(*frame);
     if (read_all(peer->fd, *frame, *length))
@@ -88,8 +88,9 @@ bool link_peer_read(link_peer *peer, uint8_t **frame, size_t *length) {
 
 link_frame link_frame_of(uint32_t call, const void *args) {
     link_frame frame;
-    assert_int_equal(rs_thrift_encode(&rs_thrift_service_agent, call, args, RS_LINK_FRAME_MAX, &frame.data, &frame.len),
-                     RS_THRIFT_OK);
+    assert_int_equal(
+        rs_thrift_encode(&rs_thrift_service_agent, call, args, RS_MANAGER_FRAME_MAX, &frame.data, &frame.len),
+        RS_THRIFT_OK);
     return frame;
 }
 

@@ -2,7 +2,7 @@
 #ifndef RS_TEST_LINK_PEER_H
 #define RS_TEST_LINK_PEER_H
 
-#include "daemon/manager/link.h"
+#include "daemon/manager/client.h"
 
 #include "thrift_schema.h"
 

@@ -5,7 +5,7 @@
  * Writes  up WORDS | down WORDS | response ID RESPONSE DECISION BYTES GROUP PORT REASON | moved RESPONSE KIND REASON |
  *         failed RESPONSE REASON | goodbye REASON | error STATUS WORDS
  * Ends at the end of its input. */
-#include "daemon/manager/link.h"
+#include "daemon/manager/client.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static struct {
-    rs_link *link;
+    rs_manager_client *link;
     int fd;
     unsigned wants;
 } probe = {.fd = -1};
@@ -37,7 +37,7 @@ static void on_state(void *context, bool up, const char *words) {
     printf("%s %s\n", up ? "up" : "down", words);
 }
 
-static void on_response(void *context, const rs_link_response *r) {
+static void on_response(void *context, const rs_manager_response *r) {
     (void)context;
     static const char *const decisions[] = {"", "accepted", "denied", "queued"};
     printf("response %s %s %s %llu %u.%u.%u.%u %u %s\n", r->request_id, r->response_id[0] ? r->response_id : "-",
@@ -63,30 +63,30 @@ static void on_goodbye(void *context, const char *reason) {
 static rs_status command(char *const *words, uint32_t count, char *said, size_t said_size) {
     rs_time now = clock_now();
     if (count > 2 && strcmp(words[0], "request") == 0) {
-        const rs_link_request_params request = {.request_id = words[1],
-                                                .object = {.app = {0xab}, .data = UINT64_MAX},
-                                                .data_size = 1000000,
-                                                .remaining_size = 600000,
-                                                .receivers = (const char *const *)&words[2],
-                                                .receiver_count = count - 2};
-        return rs_link_request(probe.link, now, &request, said, said_size);
+        const rs_manager_request_params request = {.request_id = words[1],
+                                                   .object = {.app = {0xab}, .data = UINT64_MAX},
+                                                   .data_size = 1000000,
+                                                   .remaining_size = 600000,
+                                                   .receivers = (const char *const *)&words[2],
+                                                   .receiver_count = count - 2};
+        return rs_manager_request(probe.link, now, &request, said, said_size);
     }
     if (count == 3 && strcmp(words[0], "release") == 0)
-        return rs_link_release(probe.link, now, words[1], words[2]);
+        return rs_manager_release(probe.link, now, words[1], words[2]);
     if (count == 2 && strcmp(words[0], "cancel") == 0)
-        return rs_link_cancel(probe.link, now, words[1]);
+        return rs_manager_cancel(probe.link, now, words[1]);
     if (count > 2 && strcmp(words[0], "no_light") == 0)
-        return rs_link_no_light(probe.link, now, words[1], (const char *const *)&words[2], count - 2);
+        return rs_manager_no_light(probe.link, now, words[1], (const char *const *)&words[2], count - 2);
     if (count == 4 && strcmp(words[0], "report") == 0) {
-        const rs_link_receiver_report receiver = {"h3", "receiving", "", 5, 1, 1700000000000000000, 0};
-        const rs_link_report_params report = {.request_id = words[1],
-                                              .response_id = words[2],
-                                              .phase = words[3],
-                                              .cause = "\xc3\xa9toile",
-                                              .bytes = 1,
-                                              .receivers = &receiver,
-                                              .receiver_count = 1};
-        return rs_link_report(probe.link, now, &report);
+        const rs_manager_receiver_report receiver = {"h3", "receiving", "", 5, 1, 1700000000000000000, 0};
+        const rs_manager_report_params report = {.request_id = words[1],
+                                                 .response_id = words[2],
+                                                 .phase = words[3],
+                                                 .cause = "\xc3\xa9toile",
+                                                 .bytes = 1,
+                                                 .receivers = &receiver,
+                                                 .receiver_count = 1};
+        return rs_manager_report(probe.link, now, &report);
     }
     return RS_ERR_INVALID;
 }
@@ -103,19 +103,20 @@ static void run_line(char *line) {
 
 /* False at the end of the input. */
 static bool turn(void) {
-    rs_time wait = rs_link_deadline(probe.link) - clock_now();
-    short events = (short)((probe.wants & RS_LINK_READ ? POLLIN : 0) | (probe.wants & RS_LINK_WRITE ? POLLOUT : 0));
+    rs_time wait = rs_manager_deadline(probe.link) - clock_now();
+    short events =
+        (short)((probe.wants & RS_MANAGER_READ ? POLLIN : 0) | (probe.wants & RS_MANAGER_WRITE ? POLLOUT : 0));
     struct pollfd polled[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = probe.fd, .events = events}};
     if (poll(polled, 2, wait <= 0 ? 0 : wait > 1000000000 ? 1000 : (int)(wait / 1000000) + 1) < 0)
         return false;
     if (probe.fd >= 0 && polled[1].revents) {
         bool both = polled[1].revents & (POLLERR | POLLHUP);
-        rs_link_on_ready(probe.link, clock_now(),
-                         (both || polled[1].revents & POLLIN ? RS_LINK_READ : 0) |
-                             (both || polled[1].revents & POLLOUT ? RS_LINK_WRITE : 0));
+        rs_manager_on_ready(probe.link, clock_now(),
+                            (both || polled[1].revents & POLLIN ? RS_MANAGER_READ : 0) |
+                                (both || polled[1].revents & POLLOUT ? RS_MANAGER_WRITE : 0));
     }
-    if (rs_link_deadline(probe.link) <= clock_now())
-        rs_link_timeout(probe.link, clock_now());
+    if (rs_manager_deadline(probe.link) <= clock_now())
+        rs_manager_timeout(probe.link, clock_now());
     char line[4096];
     if (polled[0].revents) {
         if (!fgets(line, sizeof line, stdin))
@@ -132,26 +133,26 @@ int main(int argc, char **argv) {
     }
     setvbuf(stdin, NULL, _IONBF, 0); /* poll must see every line */
     setvbuf(stdout, NULL, _IOLBF, 0);
-    const rs_link_options options = {.manager_address = "127.0.0.1",
-                                     .manager_port = (uint16_t)atoi(argv[1]),
-                                     .server = argc > 2 ? argv[2] : "h1",
-                                     .boot_id = 1,
-                                     .control_port = 7071};
-    const rs_link_callbacks callbacks = {.watch = on_watch,
-                                         .on_state = on_state,
-                                         .on_response = on_response,
-                                         .on_moved = on_moved,
-                                         .on_failed = on_failed,
-                                         .on_goodbye = on_goodbye};
+    const rs_manager_options options = {.manager_address = "127.0.0.1",
+                                        .manager_port = (uint16_t)atoi(argv[1]),
+                                        .server = argc > 2 ? argv[2] : "h1",
+                                        .boot_id = 1,
+                                        .control_port = 7071};
+    const rs_manager_callbacks callbacks = {.watch = on_watch,
+                                            .on_state = on_state,
+                                            .on_response = on_response,
+                                            .on_moved = on_moved,
+                                            .on_failed = on_failed,
+                                            .on_goodbye = on_goodbye};
     char words[160];
-    probe.link = rs_link_new(&options, &callbacks, words, sizeof words);
+    probe.link = rs_manager_new(&options, &callbacks, words, sizeof words);
     if (!probe.link) {
         fprintf(stderr, "link_probe: %s\n", words);
         return 1;
     }
-    rs_link_start(probe.link, clock_now());
+    rs_manager_start(probe.link, clock_now());
     while (turn())
         ;
-    rs_link_free(probe.link);
+    rs_manager_free(probe.link);
     return 0;
 }

@@ -13,20 +13,20 @@
 typedef struct {
     unsigned delivered;
     uint32_t call;
-    rs_link_decision decision;
+    rs_manager_decision decision;
     bool unusable;
     char reason[256];
     uint32_t group, receiver_count, second_address, second_rack, dark_count;
     char dark[16];
 } seen;
 
-static void see(void *context, const rs_link_message *message) {
+static void see(void *context, const rs_manager_message *message) {
     seen *s = context;
     s->delivered++;
     s->call = message->call;
     if (message->call != RS_THRIFT_AGENT_RESPONSE)
         return;
-    const rs_link_response *r = &message->response;
+    const rs_manager_response *r = &message->response;
     s->decision = r->decision;
     s->unusable = message->unusable;
     s->group = r->group;
@@ -40,7 +40,7 @@ static void see(void *context, const rs_link_message *message) {
 
 static bool decode(link_frame frame, seen *s, char words[160]) {
     *s = (seen){0};
-    return rs_link_decode(frame.data + 4, frame.len - 4, see, s, words, 160);
+    return rs_manager_decode(frame.data + 4, frame.len - 4, see, s, words, 160);
 }
 
 static link_frame granting_frame(void) {
@@ -56,7 +56,7 @@ static void decode__gives_a_grant_field_by_field(void **state) {
     char words[160];
     assert_true(decode(frame, &s, words));
     assert_int_equal(s.delivered, 1);
-    assert_int_equal(s.decision, RS_LINK_ACCEPTED);
+    assert_int_equal(s.decision, RS_MANAGER_ACCEPTED);
     assert_int_equal(s.group, 0xefc00005);
     assert_int_equal(s.receiver_count, 2);
     assert_int_equal(s.second_address, 0x0a000301);
@@ -94,7 +94,7 @@ static void decode__denies_unusable_grants(void **state) {
         char words[160];
         assert_true(decode(frame, &s, words));
         assert_true(s.unusable);
-        assert_int_equal(s.decision, RS_LINK_DENIED);
+        assert_int_equal(s.decision, RS_MANAGER_DENIED);
         assert_int_equal(s.receiver_count, 0);
         assert_non_null(strstr(s.reason, expected[i]));
         free(frame.data);
@@ -108,7 +108,7 @@ static void decode__refuses_every_truncation(void **state) {
     char words[160];
     for (size_t length = 0; length < frame.len - 4; length++) {
         s = (seen){0};
-        assert_false(rs_link_decode(frame.data + 4, length, see, &s, words, sizeof words));
+        assert_false(rs_manager_decode(frame.data + 4, length, see, &s, words, sizeof words));
         assert_int_equal(s.delivered, 0);
         assert_true(strlen(words) > 0);
     }
@@ -159,7 +159,7 @@ static void string_field(hand *h, unsigned id, const char *value) {
 static void expect(const hand *h, const char *expected_words) {
     seen s = {0};
     char words[160] = "";
-    bool ok = rs_link_decode(h->bytes, h->length, see, &s, words, sizeof words);
+    bool ok = rs_manager_decode(h->bytes, h->length, see, &s, words, sizeof words);
     assert_int_equal(ok, expected_words == NULL);
     assert_int_equal(s.delivered, ok ? 1 : 0);
     if (expected_words && !strstr(words, expected_words))
@@ -208,34 +208,34 @@ static hand probe_call(uint32_t kind, const char *group, uint32_t mtu) {
 static unsigned delivered_of(const hand *h) {
     seen s = {0};
     char words[160] = "";
-    assert_true(rs_link_decode(h->bytes, h->length, see, &s, words, sizeof words));
+    assert_true(rs_manager_decode(h->bytes, h->length, see, &s, words, sizeof words));
     assert_true(s.delivered == 0 || s.call == RS_THRIFT_AGENT_PROBE);
     return s.delivered;
 }
 
 static void decode__gives_probes_that_make_sense_only(void **state) {
     (void)state;
-    hand h = probe_call(RS_LINK_PROBE_FACTS, NULL, 0);
+    hand h = probe_call(RS_MANAGER_PROBE_FACTS, NULL, 0);
     assert_int_equal(delivered_of(&h), 1);
-    h = probe_call(RS_LINK_PROBE_LISTEN, "239.192.0.5", 9000);
+    h = probe_call(RS_MANAGER_PROBE_LISTEN, "239.192.0.5", 9000);
     assert_int_equal(delivered_of(&h), 1);
-    h = probe_call(RS_LINK_PROBE_LISTEN, NULL, 9000);
+    h = probe_call(RS_MANAGER_PROBE_LISTEN, NULL, 9000);
     assert_int_equal(delivered_of(&h), 0);
-    h = probe_call(RS_LINK_PROBE_SEND, "10.0.0.1", 9000);
+    h = probe_call(RS_MANAGER_PROBE_SEND, "10.0.0.1", 9000);
     assert_int_equal(delivered_of(&h), 0);
-    h = probe_call(RS_LINK_PROBE_SEND, "239.192.0.5", 20);
+    h = probe_call(RS_MANAGER_PROBE_SEND, "239.192.0.5", 20);
     assert_int_equal(delivered_of(&h), 0);
-    h = probe_call(RS_LINK_PROBE_SEND, "239.192.0.5", 0x80000000u);
+    h = probe_call(RS_MANAGER_PROBE_SEND, "239.192.0.5", 0x80000000u);
     assert_int_equal(delivered_of(&h), 0);
     h = probe_call(9, NULL, 0);
     expect(&h, "out of its enumeration");
-    h = probe_call(RS_LINK_PROBE_SEND, "239.192.0.5", 9000);
+    h = probe_call(RS_MANAGER_PROBE_SEND, "239.192.0.5", 9000);
     for (size_t length = 0; length < h.length; length++) {
         hand cut = h;
         cut.length = length;
         seen s = {0};
         char words[160];
-        assert_false(rs_link_decode(cut.bytes, cut.length, see, &s, words, sizeof words));
+        assert_false(rs_manager_decode(cut.bytes, cut.length, see, &s, words, sizeof words));
         assert_int_equal(s.delivered, 0);
     }
 }
@@ -298,7 +298,7 @@ static void decode__tells_unknown_calls(void **state) {
     u32(&h, 0x80010004), text(&h, "reboot", 6), u32(&h, 0), string_field(&h, 1, "now"), u8(&h, 0);
     seen s = {0};
     char words[160] = "";
-    assert_true(rs_link_decode(h.bytes, h.length, see, &s, words, sizeof words));
+    assert_true(rs_manager_decode(h.bytes, h.length, see, &s, words, sizeof words));
     assert_int_equal(s.delivered, 1);
     assert_int_equal(s.call, RS_THRIFT_AGENT_UNKNOWN);
     h.length--; /* without its end */
@@ -351,7 +351,7 @@ static void decode__survives_mutated_frames(void **state) {
         }
         seen s = {0};
         char words[160];
-        bool ok = rs_link_decode(copy, frame.len - 4, see, &s, words, sizeof words);
+        bool ok = rs_manager_decode(copy, frame.len - 4, see, &s, words, sizeof words);
         assert_int_equal(s.delivered, ok ? 1 : 0);
         ok ? passed++ : refused++;
         free(copy);

@@ -16,7 +16,7 @@ typedef struct {
     bool right;
 } seen;
 
-static void see(void *context, const rs_link_message *message) {
+static void see(void *context, const rs_manager_message *message) {
     seen *s = context;
     if (message->call != RS_THRIFT_AGENT_GROUP_VIEW)
         return;
@@ -27,7 +27,7 @@ static void see(void *context, const rs_link_message *message) {
         s->addresses += message->group_peers[i].address & 0xff;
     for (uint32_t i = 0; i < message->group_view_count && i < 8; i++)
         s->ids[i] = message->group_views[i].id;
-    const rs_link_group_view *v = message->group_views;
+    const rs_manager_group_view *v = message->group_views;
     if (message->group_view_count > 0)
         s->right = v->full && strcmp(v->group, "ticks") == 0 && v->address_count == 2 &&
                    v->addresses[0] == 0xefc00009 && v->addresses[1] == 0xefc0000a && v->says_listens &&
@@ -67,7 +67,7 @@ static void views__come_field_by_field_without_what_makes_no_sense(void **state)
     link_frame frame = sample();
     char words[160];
     seen s = {0};
-    assert_true(rs_link_decode(frame.data + 4, frame.len - 4, see, &s, words, sizeof words));
+    assert_true(rs_manager_decode(frame.data + 4, frame.len - 4, see, &s, words, sizeof words));
     assert_int_equal(s.delivered, 1);
     assert_true(s.right);
     assert_int_equal(s.peers, 2);
@@ -86,7 +86,7 @@ static void views__cut_short_or_changed_do_no_harm(void **state) {
     for (size_t length = 0; length < frame.len - 4; length++) {
         uint8_t *exact = malloc(length + 1); /* what is read behind it is seen */
         memcpy(exact, frame.data + 4, length);
-        assert_false(rs_link_decode(exact, length, see, &s, words, sizeof words));
+        assert_false(rs_manager_decode(exact, length, see, &s, words, sizeof words));
         free(exact);
     }
     assert_int_equal(s.delivered, 0);
@@ -96,7 +96,7 @@ static void views__cut_short_or_changed_do_no_harm(void **state) {
         memcpy(copy, frame.data + 4, frame.len - 4);
         for (int flips = 1 + rand_r(&seed) % 4; flips > 0; flips--)
             copy[(unsigned)rand_r(&seed) % (frame.len - 4)] = (uint8_t)rand_r(&seed);
-        (void)rs_link_decode(copy, frame.len - 4, see, &s, words, sizeof words);
+        (void)rs_manager_decode(copy, frame.len - 4, see, &s, words, sizeof words);
         free(copy);
     }
     free(frame.data);
@@ -104,11 +104,11 @@ static void views__cut_short_or_changed_do_no_harm(void **state) {
 
 static void joins__go_as_the_manager_reads_them(void **state) {
     (void)state;
-    rs_link_frame frame;
-    const rs_link_group_options options = {"ricochet", "fifo", "stagger=2"};
+    rs_manager_frame frame;
+    const rs_manager_group_options options = {"ricochet", "fifo", "stagger=2"};
     const uint32_t address = 0xefc00009;
-    const rs_link_group_view held = {.id = 9, .version = 4, .addresses = &address, .address_count = 1};
-    assert_int_equal(rs_link_encode_group(RS_LINK_GROUP_JOIN, "ticks", &options, &held, &frame), RS_OK);
+    const rs_manager_group_view held = {.id = 9, .version = 4, .addresses = &address, .address_count = 1};
+    assert_int_equal(rs_manager_encode_group(RS_MANAGER_GROUP_JOIN, "ticks", &options, &held, &frame), RS_OK);
     const rs_thrift_manager_join_group *args = link_call_decode(frame.bytes + 4, frame.length - 4, "join_group");
     const rs_thrift_group_use *use = &args->group;
     assert_string_equal(use->group, "ticks");
@@ -118,12 +118,12 @@ static void joins__go_as_the_manager_reads_them(void **state) {
     assert_string_equal(use->address, "239.192.0.9");
     link_args_free(args);
     free(frame.bytes);
-    assert_int_equal(rs_link_encode_group(RS_LINK_GROUP_LEAVE, "ticks", NULL, NULL, &frame), RS_OK);
+    assert_int_equal(rs_manager_encode_group(RS_MANAGER_GROUP_LEAVE, "ticks", NULL, NULL, &frame), RS_OK);
     const rs_thrift_manager_leave_group *left = link_call_decode(frame.bytes + 4, frame.length - 4, "leave_group");
     assert_string_equal(left->group, "ticks");
     link_args_free(left);
     free(frame.bytes);
-    assert_int_equal(rs_link_encode_group(RS_LINK_GROUP_USE, "", NULL, NULL, &frame), RS_ERR_INVALID);
+    assert_int_equal(rs_manager_encode_group(RS_MANAGER_GROUP_USE, "", NULL, NULL, &frame), RS_ERR_INVALID);
 }
 
 int main(void) {

@@ -24,7 +24,7 @@ static void garbage__closes_with_words_and_reconnects(void **state) {
             fail_msg("case %zu: %s", i, f->words);
         come_up(f);
     }
-    assert_int_equal(rs_link_stats_get(f->link).disconnects, sizeof cases / sizeof cases[0]);
+    assert_int_equal(rs_manager_stats_get(f->link).disconnects, sizeof cases / sizeof cases[0]);
 }
 
 static void frame__in_single_bytes_is_understood(void **state) {
@@ -36,9 +36,9 @@ static void frame__in_single_bytes_is_understood(void **state) {
     link_frame frame = link_frame_response(&given.response);
     for (size_t i = 0; i < frame.len; i++) {
         assert_int_equal(f->responses, 0);
-        uint64_t before = rs_link_stats_get(f->link).bytes_in;
+        uint64_t before = rs_manager_stats_get(f->link).bytes_in;
         link_peer_send(&f->peer, frame.data + i, 1);
-        turn_until(f, rs_link_stats_get(f->link).bytes_in == before + 1);
+        turn_until(f, rs_manager_stats_get(f->link).bytes_in == before + 1);
     }
     free(frame.data);
     assert_int_equal(f->responses, 1);
@@ -47,9 +47,9 @@ static void frame__in_single_bytes_is_understood(void **state) {
 static void frame__never_finished_loses_the_connection(void **state) {
     fixture *f = *state;
     come_up(f);
-    uint64_t before = rs_link_stats_get(f->link).bytes_in;
+    uint64_t before = rs_manager_stats_get(f->link).bytes_in;
     link_peer_send(&f->peer, "\0\0\x10\0half", 8);
-    turn_until(f, rs_link_stats_get(f->link).bytes_in == before + 8);
+    turn_until(f, rs_manager_stats_get(f->link).bytes_in == before + 8);
     for (int i = 0; i < 20 && f->downs == 0; i++)
         skip_to_deadline(f);
     assert_non_null(strstr(f->words, "stopped inside a frame"));
@@ -64,16 +64,16 @@ static void many_frames__at_once_are_all_handled(void **state) {
 }
 
 static rs_status send_large_report(fixture *f, char *cause) {
-    static rs_link_receiver_report receivers[200];
+    static rs_manager_receiver_report receivers[200];
     for (size_t i = 0; i < 200; i++)
-        receivers[i] = (rs_link_receiver_report){"h3", "failed", cause, 0, 0, 0, 0};
-    const rs_link_report_params report = {.request_id = "r1",
-                                          .response_id = "p1",
-                                          .phase = "patching",
-                                          .cause = "",
-                                          .receivers = receivers,
-                                          .receiver_count = 200};
-    return rs_link_report(f->link, f->now, &report);
+        receivers[i] = (rs_manager_receiver_report){"h3", "failed", cause, 0, 0, 0, 0};
+    const rs_manager_report_params report = {.request_id = "r1",
+                                             .response_id = "p1",
+                                             .phase = "patching",
+                                             .cause = "",
+                                             .receivers = receivers,
+                                             .receiver_count = 200};
+    return rs_manager_report(f->link, f->now, &report);
 }
 
 /* A manager that reads nothing: memory stays bounded, the connection goes. */
@@ -83,9 +83,9 @@ static void output__nobody_takes_is_bounded(void **state) {
     memset(cause, 'x', sizeof cause);
     cause[sizeof cause - 1] = '\0';
     come_up(f);
-    for (int i = 0; i < 100 && rs_link_up(f->link); i++)
+    for (int i = 0; i < 100 && rs_manager_up(f->link); i++)
         assert_int_equal(send_large_report(f, cause), RS_OK);
-    assert_false(rs_link_up(f->link));
+    assert_false(rs_manager_up(f->link));
     assert_int_equal(send_large_report(f, cause), RS_ERR_STATE);
     turn_until(f, f->downs == 1);
     assert_non_null(strstr(f->words, "takes nothing: 8 MiB wait"));
@@ -98,7 +98,7 @@ static void output__stalled_loses_the_connection(void **state) {
     memset(cause, 'x', sizeof cause);
     cause[sizeof cause - 1] = '\0';
     come_up(f);
-    while (!(f->wants & RS_LINK_WRITE)) /* until the socket takes no more */
+    while (!(f->wants & RS_MANAGER_WRITE)) /* until the socket takes no more */
         assert_int_equal(send_large_report(f, cause), RS_OK);
     for (int i = 0; i < 4; i++) /* and the kernel may find a little more room yet */
         assert_int_equal(send_large_report(f, cause), RS_OK);
@@ -112,16 +112,16 @@ static void report__too_long_for_a_frame_is_refused(void **state) {
     char cause[4000];
     memset(cause, 'x', sizeof cause);
     cause[sizeof cause - 1] = '\0';
-    static rs_link_receiver_report receivers[RS_LINK_RECEIVERS_MAX];
-    for (size_t i = 0; i < RS_LINK_RECEIVERS_MAX; i++)
-        receivers[i] = (rs_link_receiver_report){"h3", "failed", cause, 0, 0, 0, 0};
-    const rs_link_report_params report = {.request_id = "r1",
-                                          .response_id = "p1",
-                                          .phase = "done",
-                                          .cause = "",
-                                          .receivers = receivers,
-                                          .receiver_count = RS_LINK_RECEIVERS_MAX};
-    assert_int_equal(rs_link_report(f->link, f->now, &report), RS_ERR_LIMIT);
+    static rs_manager_receiver_report receivers[RS_MANAGER_RECEIVERS_MAX];
+    for (size_t i = 0; i < RS_MANAGER_RECEIVERS_MAX; i++)
+        receivers[i] = (rs_manager_receiver_report){"h3", "failed", cause, 0, 0, 0, 0};
+    const rs_manager_report_params report = {.request_id = "r1",
+                                             .response_id = "p1",
+                                             .phase = "done",
+                                             .cause = "",
+                                             .receivers = receivers,
+                                             .receiver_count = RS_MANAGER_RECEIVERS_MAX};
+    assert_int_equal(rs_manager_report(f->link, f->now, &report), RS_ERR_LIMIT);
 }
 
 int main(void) {

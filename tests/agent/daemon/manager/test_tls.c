@@ -43,7 +43,7 @@ static const void *call_by(tls_peer *peer, fixture *f, const char *expected) {
 static void come_up_by(tls_peer *peer, fixture *f, int version) {
     unsigned ups = f->ups;
     tls_peer_open(peer, &manager, ca.certificate, version);
-    rs_link_start(f->link, f->now);
+    rs_manager_start(f->link, f->now);
     if (f->fd < 0)
         skip_to_deadline(f);
     assert_true(tls_peer_greet(peer, f));
@@ -73,9 +73,9 @@ static void link__calls_go_both_ways(void **state) {
         link_granting(&given, id, "p1");
         send_by(&peer, link_frame_response(&given.response));
         turn_until(f, f->responses == i + 1);
-        assert_int_equal(f->decision, RS_LINK_ACCEPTED);
+        assert_int_equal(f->decision, RS_MANAGER_ACCEPTED);
         SSL_shutdown(peer.ssl);
-        turn_until(f, !rs_link_up(f->link));
+        turn_until(f, !rs_manager_up(f->link));
         assert_non_null(strstr(f->words, "it closed the connection"));
         tls_peer_close(&peer);
     }
@@ -122,22 +122,22 @@ static void link__output_waits_for_a_slow_manager(void **state) {
     fixture *f = *state;
     tls_peer peer;
     come_up_by(&peer, f, 0);
-    char name[RS_LINK_NAME_MAX + 1];
+    char name[RS_MANAGER_NAME_MAX + 1];
     const char *names[1000];
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     for (unsigned i = 0; i < 1000; i++)
         names[i] = name;
     unsigned calls = 0;
-    while (!(f->wants & RS_LINK_WRITE)) { /* until the socket takes no more */
-        assert_int_equal(rs_link_no_light(f->link, f->now, "p1", names, 1000), RS_OK);
+    while (!(f->wants & RS_MANAGER_WRITE)) { /* until the socket takes no more */
+        assert_int_equal(rs_manager_no_light(f->link, f->now, "p1", names, 1000), RS_OK);
         assert_true(++calls < 200);
     }
     for (unsigned more = 0; more < 8; more++, calls++)
-        assert_int_equal(rs_link_no_light(f->link, f->now, "p1", names, 1000), RS_OK);
+        assert_int_equal(rs_manager_no_light(f->link, f->now, "p1", names, 1000), RS_OK);
     size_t length, other_length;
     uint8_t *first = tls_peer_read(&peer, f, &length);
-    assert_true(length > 1000 * RS_LINK_NAME_MAX);
+    assert_true(length > 1000 * RS_MANAGER_NAME_MAX);
     for (unsigned i = 1; i < calls; i++) {
         uint8_t *other = tls_peer_read(&peer, f, &other_length);
         assert_int_equal(other_length, length);
@@ -145,7 +145,7 @@ static void link__output_waits_for_a_slow_manager(void **state) {
         free(other);
     }
     free(first);
-    assert_true(rs_link_up(f->link));
+    assert_true(rs_manager_up(f->link));
     tls_peer_close(&peer);
 }
 
@@ -155,18 +155,18 @@ static void link__output_waits_for_a_slow_manager(void **state) {
 static void expect_refusal(fixture *f, credentials own, const char *words, const char *alert) {
     tls_peer peer;
     tls_peer_open(&peer, &own, ca.certificate, 0);
-    rs_link_start(f->link, f->now);
+    rs_manager_start(f->link, f->now);
     if (f->fd < 0)
         skip_to_deadline(f);
     assert_false(tls_peer_greet(&peer, f));
     turn_until(f, f->fd < 0);
     char said[512];
-    rs_link_describe(f->link, f->now, said, sizeof said);
+    rs_manager_describe(f->link, f->now, said, sizeof said);
     if (!strstr(said, words))
         fail_msg("\"%s\" is not in \"%s\"", words, said);
     if (!strstr(peer.alert, alert))
         fail_msg("the manager got \"%s\"", peer.alert);
-    assert_false(rs_link_up(f->link));
+    assert_false(rs_manager_up(f->link));
     tls_peer_close(&peer);
     credentials_free(&own);
 }
@@ -195,7 +195,7 @@ static void own_certificate__that_the_manager_refuses_is_named(void **state) {
     for (unsigned i = 0; i < 2; i++) {
         tls_peer peer;
         tls_peer_open(&peer, &manager, stranger.certificate, versions[i]);
-        rs_link_start(f->link, f->now);
+        rs_manager_start(f->link, f->now);
         if (f->fd < 0)
             skip_to_deadline(f);
         assert_false(tls_peer_greet(&peer, f));
@@ -210,7 +210,7 @@ static void own_certificate__that_the_manager_refuses_is_named(void **state) {
 
 static void peers__without_tls_are_named(void **state) {
     fixture *f = *state;
-    rs_link_start(f->link, f->now);
+    rs_manager_start(f->link, f->now);
     turn_until(f, f->fd >= 0);
     link_peer_accept(&f->peer);
     send_frame(f, link_frame_goodbye("a frame of 369295616 bytes"));
@@ -220,7 +220,7 @@ static void peers__without_tls_are_named(void **state) {
 
 static void peers__that_hang_up_or_hang_are_left(void **state) {
     fixture *f = *state;
-    rs_link_start(f->link, f->now);
+    rs_manager_start(f->link, f->now);
     turn_until(f, f->fd >= 0);
     link_peer_accept(&f->peer);
     uint8_t hello[4096];
@@ -231,13 +231,13 @@ static void peers__that_hang_up_or_hang_are_left(void **state) {
     skip_to_deadline(f);
     turn_until(f, f->fd >= 0);
     link_peer_accept(&f->peer);
-    turn_until(f, f->wants == RS_LINK_READ); /* the handshake has begun, and no answer comes */
+    turn_until(f, f->wants == RS_MANAGER_READ); /* the handshake has begun, and no answer comes */
     rs_time began = f->now;
     skip_to_deadline(f);
     assert_int_equal(f->fd, -1);
     assert_int_equal(f->now - began, 2000 * MS);
     char said[512];
-    rs_link_describe(f->link, f->now, said, sizeof said);
+    rs_manager_describe(f->link, f->now, said, sizeof said);
     assert_non_null(strstr(said, "TLS's handshake was not done in 2.0 s"));
 }
 
@@ -252,7 +252,7 @@ static void garbage__ends_the_connection_with_words(void **state) {
             noise[at] = (uint8_t)rand_r(&seed);
         if (i % 2) /* as if it were TLS: a record of a handshake */
             memcpy(noise, (uint8_t[]){22, 3, 3, 0, 200, 2, 0, 0, 196, 3, 3}, 11);
-        rs_link_start(f->link, f->now);
+        rs_manager_start(f->link, f->now);
         if (f->fd < 0)
             skip_to_deadline(f);
         turn_until(f, f->fd >= 0);
@@ -276,7 +276,7 @@ static void stall__inside_a_record_ends_the_connection(void **state) {
     come_up_by(&peer, f, 0);
     const uint8_t begin[] = {23, 3, 3, 1, 0, 9, 9, 9};
     assert_int_equal(send(f->peer.fd, begin, sizeof begin, MSG_NOSIGNAL), sizeof begin);
-    turn_until(f, rs_link_deadline(f->link) <= f->now + 5000 * MS);
+    turn_until(f, rs_manager_deadline(f->link) <= f->now + 5000 * MS);
     turn(f);
     for (int i = 0; i < 20 && f->downs == 0; i++)
         skip_to_deadline(f); /* keepalives, then the stall */
@@ -292,7 +292,7 @@ static void files__are_read_again_for_a_new_connection(void **state) {
     certificate_wish wish = {.name = "manager", .alternative = "IP:127.0.0.1"};
     expect_refusal(f, credentials_make(&wish, &ca), "is not signed by the CA", "unknown ca");
     assert_int_equal(f->downs, 1);
-    assert_true(rs_link_deadline(f->link) - f->now >= 1000 * MS); /* a pause like the longest */
+    assert_true(rs_manager_deadline(f->link) - f->now >= 1000 * MS); /* a pause like the longest */
     expect_refusal(f, credentials_make(&wish, &ca), "is not signed by the CA", "unknown ca");
     assert_int_equal(f->downs, 1); /* told once */
     assert_int_equal(unlink(paths[1]), 0);
@@ -343,12 +343,12 @@ static void files__that_are_wrong_are_named(void **state) {
     credentials_write(folder, "h1", &mixed, NULL);
     expect_wrong("h1.key is not that of the certificate");
     char said[RS_TLS_WORDS];
-    rs_link_options options = {.manager_address = "127.0.0.1", .server = "h1", .tls = files()};
-    rs_link_callbacks callbacks = {.watch = (void (*)(void *, int, unsigned))abort};
-    assert_null(rs_link_new(&options, &callbacks, said, sizeof said));
+    rs_manager_options options = {.manager_address = "127.0.0.1", .server = "h1", .tls = files()};
+    rs_manager_callbacks callbacks = {.watch = (void (*)(void *, int, unsigned))abort};
+    assert_null(rs_manager_new(&options, &callbacks, said, sizeof said));
     assert_non_null(strstr(said, "is not that of the certificate"));
     options.tls.authority = NULL;
-    assert_null(rs_link_new(&options, &callbacks, said, sizeof said));
+    assert_null(rs_manager_new(&options, &callbacks, said, sizeof said));
     assert_non_null(strstr(said, "TLS needs a certificate, its key and a CA"));
 }
 

@@ -37,13 +37,13 @@ static sample *fill(sample *s) {
 
 typedef struct {
     unsigned delivered;
-    rs_link_view view; /* its numbers: what it points at is gone */
+    rs_manager_view view; /* its numbers: what it points at is gone */
     bool right;
 } seen;
 
-static void see(void *context, const rs_link_message *message) {
+static void see(void *context, const rs_manager_message *message) {
     seen *s = context;
-    const rs_link_view *v = &message->view;
+    const rs_manager_view *v = &message->view;
     s->delivered++;
     s->view = *v;
     s->right = message->call == RS_THRIFT_AGENT_VIEW && strcmp(v->response_id, "p1") == 0 && v->object.app[0] == 0xff &&
@@ -57,7 +57,7 @@ static bool decode(const sample *of, seen *s) {
     link_frame frame = link_frame_view(&of->view);
     char words[160];
     *s = (seen){0};
-    bool ok = rs_link_decode(frame.data + 4, frame.len - 4, see, s, words, sizeof words);
+    bool ok = rs_manager_decode(frame.data + 4, frame.len - 4, see, s, words, sizeof words);
     free(frame.data);
     return ok;
 }
@@ -95,8 +95,9 @@ static void view__that_makes_no_sense_is_not_used(void **state) {
 
 static void failures_and_use__go_as_the_manager_reads_them(void **state) {
     (void)state;
-    rs_link_frame frame;
-    assert_int_equal(rs_link_encode_failure("p1", 3, RS_LINK_TREE_LINK_FAILED, RS_RING_PROXY, "h4", &frame), RS_OK);
+    rs_manager_frame frame;
+    assert_int_equal(rs_manager_encode_failure("p1", 3, RS_MANAGER_TREE_LINK_FAILED, RS_RING_PROXY, "h4", &frame),
+                     RS_OK);
     const rs_thrift_manager_failure *args = link_call_decode(frame.bytes + 4, frame.length - 4, "failure");
     const rs_thrift_failure_report *report = &args->report;
     assert_string_equal(report->response_id, "p1");
@@ -106,13 +107,13 @@ static void failures_and_use__go_as_the_manager_reads_them(void **state) {
     assert_string_equal(report->server, "h4");
     link_args_free(args);
     free(frame.bytes);
-    assert_int_equal(rs_link_encode_view_used("p1", 9, &frame), RS_OK);
+    assert_int_equal(rs_manager_encode_view_used("p1", 9, &frame), RS_OK);
     const rs_thrift_manager_view_used *used = link_call_decode(frame.bytes + 4, frame.length - 4, "view_used");
     assert_int_equal(used->version, 9);
     link_args_free(used);
     free(frame.bytes);
-    assert_int_equal(rs_link_encode_view_used("p1", UINT64_MAX, &frame), RS_ERR_INVALID);
-    assert_int_equal(rs_link_encode_failure("p1", 1, RS_LINK_RECEIVER_FAILED, RS_RING_LEAF, "", &frame),
+    assert_int_equal(rs_manager_encode_view_used("p1", UINT64_MAX, &frame), RS_ERR_INVALID);
+    assert_int_equal(rs_manager_encode_failure("p1", 1, RS_MANAGER_RECEIVER_FAILED, RS_RING_LEAF, "", &frame),
                      RS_ERR_INVALID);
 }
 

@@ -1,5 +1,5 @@
 /* Connections to peers: what is to be said to whom, and when the connection is there. */
-#include "core/transfer/links.h"
+#include "core/transfer/peer_sessions.h"
 
 #include <string.h>
 
@@ -16,7 +16,7 @@ static bool wants_connection(const rs_peer_state *p) {
  * asked to connect. */
 static void update(rs_node *node, rs_time now, rs_peer_state *p) {
     bool open = p->up && p->writable;
-    rs_list_keep(&node->talking, &p->in_talking, open && (!rs_list_empty(&p->talking) || p->stray_count));
+    rs_list_keep(&node->talking, &p->in_talking, open && (!rs_list_empty(&p->talking) || p->unknown_reply_count));
     rs_list_keep(&node->patching, &p->in_patching, open && !rs_list_empty(&p->patching));
     if (p->up || p->wanted || !wants_connection(p)) {
         rs_timer_set(&node->timers, &p->timer, RS_NEVER);
@@ -31,7 +31,8 @@ static void update(rs_node *node, rs_time now, rs_peer_state *p) {
     if (p->down_since == RS_NEVER)
         p->down_since = now;
     const rs_list *first = rs_list_empty(&p->talking) ? NULL : p->talking.next;
-    rs_link *link = first ? RS_HOLDER(rs_link, in_talking, first) : RS_HOLDER(rs_link, in_patching, p->patching.next);
+    rs_peer_session *link = first ? RS_HOLDER(rs_peer_session, in_talking, first)
+                                  : RS_HOLDER(rs_peer_session, in_patching, p->patching.next);
     rs_emit(node, &(rs_event){.kind = RS_EV_PEER_WANTED, .peer = p->id, .xfer = link->transfer->id});
 }
 
@@ -39,7 +40,7 @@ void rs_peer_timeout(rs_node *node, rs_time now, rs_peer_state *p) {
     update(node, now, p);
 }
 
-void rs_link_attach(rs_link *link, rs_peer_state *peer, rs_transfer *transfer, rs_time now) {
+void rs_peer_session_attach(rs_peer_session *link, rs_peer_state *peer, rs_transfer *transfer, rs_time now) {
     link->peer = peer;
     link->transfer = transfer;
     link->heard_at = now;
@@ -49,7 +50,7 @@ void rs_link_attach(rs_link *link, rs_peer_state *peer, rs_transfer *transfer, r
     rs_list_append(&peer->links, &link->in_peer);
 }
 
-void rs_link_end(rs_node *node, rs_link *link) {
+void rs_peer_session_end(rs_node *node, rs_peer_session *link) {
     rs_peer_state *p = link->peer;
     if (!p)
         return;
@@ -60,46 +61,46 @@ void rs_link_end(rs_node *node, rs_link *link) {
     if (!wants_connection(p))
         rs_timer_set(&node->timers, &p->timer, RS_NEVER);
     rs_list_keep(&node->talking, &p->in_talking,
-                 p->up && p->writable && (!rs_list_empty(&p->talking) || p->stray_count));
+                 p->up && p->writable && (!rs_list_empty(&p->talking) || p->unknown_reply_count));
     rs_list_keep(&node->patching, &p->in_patching, p->up && p->writable && !rs_list_empty(&p->patching));
     rs_drop_peer_if_idle(node, p);
 }
 
-void rs_say(rs_node *node, rs_time now, rs_link *link, uint32_t what) {
-    if (what == RS_SAY_CONNECT && link->peer->up)
+void rs_control_set_pending(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what) {
+    if (what == RS_CONTROL_CONNECT && link->peer->up)
         return;
-    link->say |= what;
+    link->pending |= what;
     rs_list_keep(&link->peer->talking, &link->in_talking, true);
     update(node, now, link->peer);
 }
 
-void rs_unsay(rs_node *node, rs_time now, rs_link *link, uint32_t what) {
-    link->say &= ~what;
-    if (link->say == 0) {
+void rs_control_clear(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what) {
+    link->pending &= ~what;
+    if (link->pending == 0) {
         rs_list_keep(&link->peer->talking, &link->in_talking, false);
         update(node, now, link->peer);
     }
 }
 
-void rs_patch_ready(rs_node *node, rs_time now, rs_link *link, bool ready) {
+void rs_patch_ready(rs_node *node, rs_time now, rs_peer_session *link, bool ready) {
     rs_list_keep(&link->peer->patching, &link->in_patching, ready);
     update(node, now, link->peer);
 }
 
-void rs_stray_answer(rs_node *node, rs_time now, rs_peer peer, const rs_message *about, rs_message_type type,
-                     const char *cause) {
+void rs_unknown_transfer_answer(rs_node *node, rs_time now, rs_peer peer, const rs_message *about, rs_message_type type,
+                                const char *cause) {
     rs_peer_state *p = rs_find_peer(node, peer);
-    if (!p || !p->up || p->stray_count == RS_STRAYS)
+    if (!p || !p->up || p->unknown_reply_count == RS_UNKNOWN_TRANSFER_REPLIES)
         return; /* it will ask again, or fall silent for us: both are bounded */
-    p->strays[p->stray_count++] =
-        (rs_stray){.type = type, .nonce = about->nonce, .session = about->session, .cause = cause};
+    p->unknown_replies[p->unknown_reply_count++] =
+        (rs_unknown_transfer_reply){.type = type, .nonce = about->nonce, .session = about->session, .cause = cause};
     update(node, now, p);
 }
 
-static bool say_stray(rs_peer_state *p, rs_packet_out *out) {
-    rs_stray stray = p->strays[0];
-    memmove(&p->strays[0], &p->strays[1], (p->stray_count - 1) * sizeof stray);
-    p->stray_count--;
+static bool send_unknown_reply(rs_peer_state *p, rs_packet_out *out) {
+    rs_unknown_transfer_reply stray = p->unknown_replies[0];
+    memmove(&p->unknown_replies[0], &p->unknown_replies[1], (p->unknown_reply_count - 1) * sizeof stray);
+    p->unknown_reply_count--;
     rs_message m = {.type = stray.type, .nonce = stray.nonce, .session = stray.session};
     if (stray.type == RS_MSG_OPEN_ACK) {
         m.open_ack.status = RS_ACK_REFUSED;
@@ -117,21 +118,21 @@ static uint32_t lowest(uint32_t bits) {
 }
 
 /* Makes the link's next message. False if what was to be said no longer matters. */
-static bool say_next(rs_node *node, rs_time now, rs_link *link, rs_packet_out *out) {
-    uint32_t what = lowest(link->say & ~(uint32_t)RS_SAY_CONNECT);
+static bool say_next(rs_node *node, rs_time now, rs_peer_session *link, rs_packet_out *out) {
+    uint32_t what = lowest(link->pending & ~(uint32_t)RS_CONTROL_CONNECT);
     rs_transfer *t = link->transfer;
     rs_message m = {.nonce = t->nonce, .session = t->session};
     bool more = false, worth;
-    link->say &= ~(what | RS_SAY_CONNECT);
-    if (what == RS_SAY_PING) {
+    link->pending &= ~(what | RS_CONTROL_CONNECT);
+    if (what == RS_CONTROL_PING) {
         m.type = RS_MSG_PING;
         m.ping.token = link->ping_token = (uint64_t)now;
         link->ping_out = worth = true;
-    } else if (what == RS_SAY_PONG) {
+    } else if (what == RS_CONTROL_PONG) {
         m.type = RS_MSG_PONG;
         m.ping.token = link->pong_token;
         worth = true;
-    } else if (what == RS_SAY_ABORT) {
+    } else if (what == RS_CONTROL_ABORT) {
         m.type = RS_MSG_ABORT;
         rs_wire_cause_set(&m.abort.cause, link->cause);
         worth = true;
@@ -141,7 +142,7 @@ static bool say_next(rs_node *node, rs_time now, rs_link *link, rs_packet_out *o
         worth = what && rs_receiver_says(node, now, (rs_receiving *)t, what, &m, &more);
     }
     if (more && worth)
-        link->say |= what;
+        link->pending |= what;
     if (!worth)
         return false;
     out->xfer = t->id;
@@ -160,12 +161,12 @@ static bool poll_talk(rs_node *node, rs_time now, rs_packet_out *out) {
         out->xfer = 0;
         out->payload_offset = out->payload_length = out->combine.count = 0;
         rs_list_append(&node->talking, &p->in_talking);
-        if (p->stray_count) {
-            said = say_stray(p, out);
+        if (p->unknown_reply_count) {
+            said = send_unknown_reply(p, out);
         } else {
-            rs_link *link = RS_HOLDER(rs_link, in_talking, p->talking.next);
+            rs_peer_session *link = RS_HOLDER(rs_peer_session, in_talking, p->talking.next);
             said = say_next(node, now, link, out);
-            if (link->say)
+            if (link->pending)
                 rs_list_append(&p->talking, &link->in_talking);
             else
                 rs_list_remove(&link->in_talking);
@@ -203,7 +204,7 @@ static bool patch_of(rs_sending *x, rs_recipient *r, rs_packet_out *out) {
 static bool poll_patch(rs_node *node, rs_time now, rs_packet_out *out) {
     while (!rs_list_empty(&node->patching)) {
         rs_peer_state *p = RS_HOLDER(rs_peer_state, in_patching, node->patching.next);
-        rs_link *link = RS_HOLDER(rs_link, in_patching, p->patching.next);
+        rs_peer_session *link = RS_HOLDER(rs_peer_session, in_patching, p->patching.next);
         rs_recipient *r = RS_HOLDER(rs_recipient, link, link);
         bool sent = patch_of((rs_sending *)link->transfer, r, out);
         rs_list_append(&node->patching, &p->in_patching);
@@ -218,16 +219,16 @@ static bool poll_patch(rs_node *node, rs_time now, rs_packet_out *out) {
     return false;
 }
 
-void rs_ping(rs_node *node, rs_time now, rs_link *link) {
-    rs_say(node, now, link, RS_SAY_PING);
+void rs_ping(rs_node *node, rs_time now, rs_peer_session *link) {
+    rs_control_set_pending(node, now, link, RS_CONTROL_PING);
 }
 
-void rs_on_ping(rs_node *node, rs_time now, rs_link *link, const rs_message *m) {
+void rs_on_ping(rs_node *node, rs_time now, rs_peer_session *link, const rs_message *m) {
     link->pong_token = m->ping.token;
-    rs_say(node, now, link, RS_SAY_PONG);
+    rs_control_set_pending(node, now, link, RS_CONTROL_PONG);
 }
 
-void rs_on_pong(rs_time now, rs_link *link, const rs_message *m) {
+void rs_on_pong(rs_time now, rs_peer_session *link, const rs_message *m) {
     if (link->ping_out && m->ping.token == link->ping_token)
         rs_rtt_sample(&link->peer->rtt, now - (rs_time)link->ping_token);
     link->ping_out = false;
@@ -236,7 +237,7 @@ void rs_on_pong(rs_time now, rs_link *link, const rs_message *m) {
 static void each_link(rs_node *node, rs_time now, rs_peer_state *p, bool up) {
     for (rs_list *at = p->links.next, *next; at != &p->links; at = next) {
         next = at->next;
-        rs_link *link = RS_HOLDER(rs_link, in_peer, at);
+        rs_peer_session *link = RS_HOLDER(rs_peer_session, in_peer, at);
         link->ping_out = false;
         if (link->transfer->sending && up)
             rs_sender_peer_up(node, now, RS_HOLDER(rs_recipient, link, link));
@@ -260,12 +261,12 @@ rs_status rs_peer_up(rs_node *node, rs_time now, rs_peer peer) {
     p->wanted = false;
     p->down_since = RS_NEVER;
     p->up_at = now;
-    p->stray_count = 0;
+    p->unknown_reply_count = 0;
     for (rs_list *at = p->talking.next, *next; at != &p->talking; at = next) {
         next = at->next;
-        rs_link *link = RS_HOLDER(rs_link, in_talking, at);
-        link->say &= ~(uint32_t)RS_SAY_CONNECT;
-        if (link->say == 0)
+        rs_peer_session *link = RS_HOLDER(rs_peer_session, in_talking, at);
+        link->pending &= ~(uint32_t)RS_CONTROL_CONNECT;
+        if (link->pending == 0)
             rs_list_remove(&link->in_talking);
     }
     each_link(node, now, p, true);
@@ -279,10 +280,10 @@ rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cau
         return RS_ERR_UNKNOWN;
     bool was_up = p->up;
     p->up = p->wanted = false;
-    p->stray_count = 0;
+    p->unknown_reply_count = 0;
     if (p->down_since == RS_NEVER)
         p->down_since = now;
-    rs_words(p->down_cause, sizeof p->down_cause, "%s", cause ? cause : "no reason given");
+    rs_format(p->down_cause, sizeof p->down_cause, "%s", cause ? cause : "no reason given");
     if (was_up && now - p->up_at > RS_MS * 1000)
         p->backoff = 0; /* it was a good connection: try again at once */
     p->retry_at = now + p->backoff;
@@ -300,7 +301,7 @@ rs_status rs_peer_writable(rs_node *node, rs_time now, rs_peer peer, bool writab
         return RS_ERR_UNKNOWN;
     /* It took some of what waited: it is alive, and what it was to answer may be among that. */
     for (rs_list *at = p->links.next; writable && !p->writable && at != &p->links; at = at->next)
-        RS_HOLDER(rs_link, in_peer, at)->heard_at = now;
+        RS_HOLDER(rs_peer_session, in_peer, at)->heard_at = now;
     p->writable = writable;
     update(node, now, p);
     return RS_OK;

@@ -6,11 +6,11 @@
 static void start__says_hello_with_the_paths_held(void **state) {
     fixture *f = *state;
     static const char *const receivers[] = {"h3"};
-    f->live[0] = (rs_link_live_path){"r0", "p0", 0xefc00001, RS_PATH_PACKET, receivers, 1, 500, RS_PROTOCOL_WAN};
+    f->live[0] = (rs_manager_live_path){"r0", "p0", 0xefc00001, RS_PATH_PACKET, receivers, 1, 500, RS_PROTOCOL_WAN};
     f->lives = 1;
-    rs_link_start(f->link, f->now);
+    rs_manager_start(f->link, f->now);
     link_peer_accept(&f->peer);
-    turn_until(f, f->wants & RS_LINK_READ);
+    turn_until(f, f->wants & RS_MANAGER_READ);
     const rs_thrift_manager_hello *hello = expect_call(f, "hello");
     assert_string_equal(hello->info.server, "h1");
     assert_int_equal(hello->info.version, 1);
@@ -32,17 +32,17 @@ static void start__says_hello_with_the_paths_held(void **state) {
     assert_int_equal(path->accepted_size, 500);
     assert_true(path->has_protocol && path->protocol == RS_THRIFT_PROTOCOL_WAN);
     link_args_free(hello);
-    assert_false(rs_link_up(f->link));
+    assert_false(rs_manager_up(f->link));
     send_frame(f, link_frame_welcome("m"));
     turn_until(f, f->ups == 1);
-    assert_true(rs_link_up(f->link));
+    assert_true(rs_manager_up(f->link));
     assert_int_equal(f->downs, 0);
 }
 
 static void start__without_a_manager_says_so_and_keeps_trying(void **state) {
     fixture *f = *state;
     link_peer_close(&f->peer);
-    rs_link_start(f->link, f->now);
+    rs_manager_start(f->link, f->now);
     turn_until(f, f->downs == 1);
     assert_non_null(strstr(f->words, "Connection refused"));
     rs_time last = f->now, longest = 0;
@@ -56,7 +56,7 @@ static void start__without_a_manager_says_so_and_keeps_trying(void **state) {
     assert_true(longest >= 1000 * MS); /* the pauses grow */
     assert_int_equal(f->downs, 1);     /* told once */
     char words[256];
-    rs_link_describe(f->link, f->now, words, sizeof words);
+    rs_manager_describe(f->link, f->now, words, sizeof words);
     assert_non_null(strstr(words, "unreachable for"));
     link_peer_listen(&f->peer, f->peer.port);
     come_up(f);
@@ -71,7 +71,7 @@ static void swap_managers(fixture *f) {
 static void start__goes_to_the_manager_that_leads(void **state) {
     fixture *f = *state;
     link_peer_close(&f->peer); /* stands by: nobody listens there */
-    rs_link_start(f->link, f->now);
+    rs_manager_start(f->link, f->now);
     turn_until(f, f->downs == 1);
     swap_managers(f);
     come_up(f); /* at the next one */
@@ -105,36 +105,36 @@ static void keepalive__without_an_answer_the_manager_is_silent(void **state) {
     fixture *f = *state;
     char words[320];
     come_up(f);
-    rs_time asked = rs_link_deadline(f->link);
+    rs_time asked = rs_manager_deadline(f->link);
     skip_to_deadline(f);
-    assert_true(rs_link_answers(f->link));
+    assert_true(rs_manager_answers(f->link));
     skip_to_deadline(f);
     assert_int_equal(f->now, asked + 1000 * MS);
     assert_int_equal(f->silences, 1);
     assert_non_null(strstr(f->words, "has not answered for 1.0 s"));
-    assert_true(rs_link_up(f->link) && !rs_link_answers(f->link));
+    assert_true(rs_manager_up(f->link) && !rs_manager_answers(f->link));
     for (unsigned i = 0; i < 8; i++)
         skip_to_deadline(f);
     assert_int_equal(f->silences, 1); /* told once */
     assert_int_equal(f->downs, 0);
-    rs_link_describe(f->link, f->now, words, sizeof words);
+    rs_manager_describe(f->link, f->now, words, sizeof words);
     assert_non_null(strstr(words, "is connected and has not answered for"));
     send_frame(f, link_frame_alive());
     turn_until(f, f->answers == 1);
-    assert_true(rs_link_answers(f->link));
+    assert_true(rs_manager_answers(f->link));
     assert_non_null(strstr(f->words, "answers again"));
     for (unsigned i = 0; i < 8; i++) { /* heard in time: nobody is told */
         skip_to_deadline(f);
         send_frame(f, link_frame_alive());
-        uint64_t heard = rs_link_stats_get(f->link).frames_in;
-        turn_until(f, rs_link_stats_get(f->link).frames_in > heard);
+        uint64_t heard = rs_manager_stats_get(f->link).frames_in;
+        turn_until(f, rs_manager_stats_get(f->link).frames_in > heard);
     }
     assert_int_equal(f->silences + f->answers, 2);
 }
 
 static void start__gives_up_a_manager_that_does_not_welcome(void **state) {
     fixture *f = *state;
-    rs_link_start(f->link, f->now);
+    rs_manager_start(f->link, f->now);
     greet(f);
     skip_to_deadline(f);
     assert_int_equal(f->downs, 1);
@@ -161,14 +161,14 @@ static void request__is_answered_queued_then_accepted(void **state) {
     link_args_free(args);
     respond(f, "r1", RS_THRIFT_DECISION_QUEUED, "no splitter free");
     turn_until(f, f->responses == 1);
-    assert_int_equal(f->decision, RS_LINK_QUEUED);
+    assert_int_equal(f->decision, RS_MANAGER_QUEUED);
     assert_string_equal(f->reason, "no splitter free");
     assert_int_equal(ask(f, "r1"), RS_ERR_EXISTS);
     grant(f, "r1", "p1");
     turn_until(f, f->responses == 2);
-    assert_int_equal(f->decision, RS_LINK_ACCEPTED);
+    assert_int_equal(f->decision, RS_MANAGER_ACCEPTED);
     assert_int_equal(f->accepted_size, 64 << 20);
-    assert_int_equal(rs_link_stats_get(f->link).requests_pending, 0);
+    assert_int_equal(rs_manager_stats_get(f->link).requests_pending, 0);
 }
 
 static void request__while_the_manager_is_away_waits_for_it(void **state) {
@@ -179,7 +179,7 @@ static void request__while_the_manager_is_away_waits_for_it(void **state) {
     turn_until(f, f->downs == 1);
     assert_int_equal(ask(f, "r1"), RS_OK);
     assert_int_equal(ask(f, "r2"), RS_OK);
-    assert_int_equal(rs_link_cancel(f->link, f->now, "r2"), RS_OK); /* its owner does not wait any longer */
+    assert_int_equal(rs_manager_cancel(f->link, f->now, "r2"), RS_OK); /* its owner does not wait any longer */
     assert_int_equal(f->responses, 0);
     come_up(f);
     link_args_free(expect_call(f, "cancel"));
@@ -188,7 +188,7 @@ static void request__while_the_manager_is_away_waits_for_it(void **state) {
     link_args_free(args);
     grant(f, "r1", "p1");
     turn_until(f, f->responses == 1);
-    assert_int_equal(f->decision, RS_LINK_ACCEPTED);
+    assert_int_equal(f->decision, RS_MANAGER_ACCEPTED);
 }
 
 /* After a pause of its own an agent asks whether its paths are still its own. What was said of them before comes first,
@@ -196,8 +196,8 @@ static void request__while_the_manager_is_away_waits_for_it(void **state) {
 static void confirm__is_answered_after_all_that_was_said_before(void **state) {
     fixture *f = *state;
     come_up(f);
-    rs_link_timeout(f->link, f->now += 5000 * MS / 4); /* a keepalive, whose answer is still to come */
-    rs_link_confirm(f->link, f->now);
+    rs_manager_timeout(f->link, f->now += 5000 * MS / 4); /* a keepalive, whose answer is still to come */
+    rs_manager_confirm(f->link, f->now);
     link_args_free(expect_call(f, "keepalive"));
     link_args_free(expect_call(f, "keepalive"));
     send_frame(f, link_frame_alive());
@@ -217,9 +217,9 @@ static void confirm__while_the_manager_is_away_is_asked_when_it_is_back(void **s
     come_up(f);
     link_peer_hang_up(&f->peer);
     turn_until(f, f->downs == 1);
-    rs_link_confirm(f->link, f->now);
+    rs_manager_confirm(f->link, f->now);
     come_up(f);
-    rs_link_timeout(f->link, f->now);
+    rs_manager_timeout(f->link, f->now);
     link_args_free(expect_call(f, "keepalive"));
     send_frame(f, link_frame_alive());
     turn_until(f, f->confirmed == 1);
@@ -238,7 +238,7 @@ static void request__unanswered_is_repeated_after_a_reconnect(void **state) {
     link_args_free(args);
     grant(f, "r1", "p1");
     turn_until(f, f->responses == 1);
-    assert_int_equal(f->decision, RS_LINK_ACCEPTED);
+    assert_int_equal(f->decision, RS_MANAGER_ACCEPTED);
 }
 
 static void request__fails_when_the_manager_stays_away(void **state) {
@@ -251,7 +251,7 @@ static void request__fails_when_the_manager_stays_away(void **state) {
     for (int i = 0; i < 50 && f->responses == 0; i++)
         skip_to_deadline(f);
     assert_int_equal(f->responses, 1);
-    assert_int_equal(f->decision, RS_LINK_DENIED);
+    assert_int_equal(f->decision, RS_MANAGER_DENIED);
     assert_string_equal(f->id, "r1");
     assert_non_null(strstr(f->reason, "unreachable for 3.0 s"));
     assert_true(f->now - broke >= 3000 * MS && f->now - broke < 3100 * MS);
@@ -259,7 +259,7 @@ static void request__fails_when_the_manager_stays_away(void **state) {
 
 static void request__before_the_first_welcome_waits_for_it(void **state) {
     fixture *f = *state;
-    rs_link_start(f->link, f->now);
+    rs_manager_start(f->link, f->now);
     assert_int_equal(ask(f, "r1"), RS_OK);
     greet(f);
     send_frame(f, link_frame_welcome("m"));
@@ -274,29 +274,29 @@ static void request__refuses_bad_arguments(void **state) {
     char longest[300];
     memset(longest, 'x', sizeof longest);
     longest[sizeof longest - 1] = '\0';
-    rs_link_request_params good = {
+    rs_manager_request_params good = {
         .request_id = "r", .data_size = 10, .remaining_size = 10, .receivers = receivers, .receiver_count = 1};
-    rs_link_request_params bad[] = {good, good, good, good, good, good, good};
+    rs_manager_request_params bad[] = {good, good, good, good, good, good, good};
     bad[0].request_id = NULL;
     bad[1].request_id = longest;
     bad[2].receiver_count = 0;
     bad[3].receiver_count = 2; /* one without a name */
     bad[4].remaining_size = 11;
     bad[5].data_size = bad[5].remaining_size = UINT64_MAX;
-    bad[6].receiver_count = RS_LINK_RECEIVERS_MAX + 1;
+    bad[6].receiver_count = RS_MANAGER_RECEIVERS_MAX + 1;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(rs_link_request(f->link, f->now, &bad[i], NULL, 0), RS_ERR_INVALID);
-    assert_int_equal(rs_link_request(f->link, f->now, &good, NULL, 0), RS_OK);
-    assert_int_equal(rs_link_release(f->link, f->now, "r", NULL), RS_ERR_INVALID);
-    assert_int_equal(rs_link_cancel(f->link, f->now, "\xff"), RS_ERR_INVALID);
-    assert_int_equal(rs_link_no_light(f->link, f->now, "p", receivers, 0), RS_ERR_INVALID);
+        assert_int_equal(rs_manager_request(f->link, f->now, &bad[i], NULL, 0), RS_ERR_INVALID);
+    assert_int_equal(rs_manager_request(f->link, f->now, &good, NULL, 0), RS_OK);
+    assert_int_equal(rs_manager_release(f->link, f->now, "r", NULL), RS_ERR_INVALID);
+    assert_int_equal(rs_manager_cancel(f->link, f->now, "\xff"), RS_ERR_INVALID);
+    assert_int_equal(rs_manager_no_light(f->link, f->now, "p", receivers, 0), RS_ERR_INVALID);
 }
 
 static void request__number_is_bounded(void **state) {
     fixture *f = *state;
-    rs_link_start(f->link, f->now);
+    rs_manager_start(f->link, f->now);
     char id[16];
-    for (unsigned i = 0; i < RS_LINK_REQUESTS_MAX; i++) {
+    for (unsigned i = 0; i < RS_MANAGER_REQUESTS_MAX; i++) {
         snprintf(id, sizeof id, "r%u", i);
         assert_int_equal(ask(f, id), RS_OK);
     }
@@ -311,13 +311,14 @@ static void release__while_down_is_told_after_the_reconnect_in_order(void **stat
     come_up(f);
     link_peer_hang_up(&f->peer);
     turn_until(f, f->downs == 1);
-    assert_int_equal(rs_link_release(f->link, f->now, "r1", "p1"), RS_OK);
-    assert_int_equal(rs_link_cancel(f->link, f->now, "r2"), RS_OK);
-    const rs_link_report_params passing = {.request_id = "r1", .response_id = "p1", .phase = "patching", .cause = ""};
-    rs_link_report_params final = passing;
+    assert_int_equal(rs_manager_release(f->link, f->now, "r1", "p1"), RS_OK);
+    assert_int_equal(rs_manager_cancel(f->link, f->now, "r2"), RS_OK);
+    const rs_manager_report_params passing = {
+        .request_id = "r1", .response_id = "p1", .phase = "patching", .cause = ""};
+    rs_manager_report_params final = passing;
     final.phase = "done";
-    assert_int_equal(rs_link_report(f->link, f->now, &passing), RS_ERR_STATE);
-    assert_int_equal(rs_link_report(f->link, f->now, &final), RS_OK);
+    assert_int_equal(rs_manager_report(f->link, f->now, &passing), RS_ERR_STATE);
+    assert_int_equal(rs_manager_report(f->link, f->now, &final), RS_OK);
     come_up(f);
     const rs_thrift_manager_release *release = expect_call(f, "release");
     assert_string_equal(release->response_id, "p1");
@@ -332,42 +333,42 @@ static void release__while_down_is_told_after_the_reconnect_in_order(void **stat
 static void release__just_before_the_break_is_repeated(void **state) {
     fixture *f = *state;
     come_up(f);
-    rs_link_release(f->link, f->now, "r1", "p1");
+    rs_manager_release(f->link, f->now, "r1", "p1");
     link_args_free(expect_call(f, "release"));
     link_peer_hang_up(&f->peer);
     turn_until(f, f->downs == 1);
     come_up(f);
     link_args_free(expect_call(f, "release"));
     f->now += 6000 * MS;
-    rs_link_timeout(f->link, f->now); /* keepalive; the release has arrived by now */
+    rs_manager_timeout(f->link, f->now); /* keepalive; the release has arrived by now */
     link_args_free(expect_call(f, "keepalive"));
-    assert_int_equal(rs_link_stats_get(f->link).kept, 0);
+    assert_int_equal(rs_manager_stats_get(f->link).kept, 0);
 }
 
 static void release__kept_number_is_bounded(void **state) {
     fixture *f = *state;
-    for (unsigned i = 0; i < RS_LINK_KEPT_MAX + 5; i++)
-        assert_int_equal(rs_link_release(f->link, f->now, "r", "p"), RS_OK);
-    assert_int_equal(rs_link_stats_get(f->link).kept, RS_LINK_KEPT_MAX);
-    assert_int_equal(rs_link_stats_get(f->link).kept_dropped, 5);
+    for (unsigned i = 0; i < RS_MANAGER_DEFERRED_MAX + 5; i++)
+        assert_int_equal(rs_manager_release(f->link, f->now, "r", "p"), RS_OK);
+    assert_int_equal(rs_manager_stats_get(f->link).kept, RS_MANAGER_DEFERRED_MAX);
+    assert_int_equal(rs_manager_stats_get(f->link).kept_dropped, 5);
 }
 
 static void report__carries_every_receiver(void **state) {
     fixture *f = *state;
     come_up(f);
-    const rs_link_receiver_report receivers[] = {{"h3", "done", "", 7, 2, 1000, 2000},
-                                                 {"h5", "failed", "killed", 9, 0, 1500, 0}};
-    const rs_link_report_params report = {.request_id = "r1",
-                                          .response_id = "p1",
-                                          .phase = "patching",
-                                          .cause = "",
-                                          .bytes = 64,
-                                          .sent_packets = 10,
-                                          .redundant_packets = 3,
-                                          .patched_packets = 2,
-                                          .receivers = receivers,
-                                          .receiver_count = 2};
-    assert_int_equal(rs_link_report(f->link, f->now, &report), RS_OK);
+    const rs_manager_receiver_report receivers[] = {{"h3", "done", "", 7, 2, 1000, 2000},
+                                                    {"h5", "failed", "killed", 9, 0, 1500, 0}};
+    const rs_manager_report_params report = {.request_id = "r1",
+                                             .response_id = "p1",
+                                             .phase = "patching",
+                                             .cause = "",
+                                             .bytes = 64,
+                                             .sent_packets = 10,
+                                             .redundant_packets = 3,
+                                             .patched_packets = 2,
+                                             .receivers = receivers,
+                                             .receiver_count = 2};
+    assert_int_equal(rs_manager_report(f->link, f->now, &report), RS_OK);
     const rs_thrift_manager_report *args = expect_call(f, "report");
     assert_int_equal(args->report.redundant_packets, 3);
     const rs_thrift_receiver_report *second = (const rs_thrift_receiver_report *)args->report.receivers.items + 1;
@@ -376,7 +377,7 @@ static void report__carries_every_receiver(void **state) {
     assert_int_equal(second->first_light_ns, 1500);
     link_args_free(args);
     const char *dark[] = {"h5"};
-    assert_int_equal(rs_link_no_light(f->link, f->now, "p1", dark, 1), RS_OK);
+    assert_int_equal(rs_manager_no_light(f->link, f->now, "p1", dark, 1), RS_OK);
     const rs_thrift_manager_no_light *no_light = expect_call(f, "no_light");
     assert_string_equal(no_light->response_id, "p1");
     assert_string_equal(*(const char *const *)no_light->receivers.items, "h5");
@@ -389,7 +390,7 @@ static void response__nobody_waits_for_gives_the_path_back(void **state) {
     fixture *f = *state;
     come_up(f);
     grant(f, "r9", "p9");
-    turn_until(f, rs_link_stats_get(f->link).kept == 1);
+    turn_until(f, rs_manager_stats_get(f->link).kept == 1);
     const rs_thrift_manager_release *release = expect_call(f, "release");
     assert_string_equal(release->response_id, "p9");
     link_args_free(release);
@@ -402,13 +403,13 @@ static void response__twice_leaves_the_live_path_alone(void **state) {
     ask(f, "r1");
     grant(f, "r1", "p1");
     turn_until(f, f->responses == 1);
-    f->live[0] = (rs_link_live_path){"r1", "p1", 0xefc00005, RS_PATH_CIRCUIT, NULL, 0, 1, RS_PROTOCOL_REPUBLIC};
+    f->live[0] = (rs_manager_live_path){"r1", "p1", 0xefc00005, RS_PATH_CIRCUIT, NULL, 0, 1, RS_PROTOCOL_REPUBLIC};
     f->lives = 1;
-    uint64_t frames = rs_link_stats_get(f->link).frames_in;
+    uint64_t frames = rs_manager_stats_get(f->link).frames_in;
     grant(f, "r1", "p1");
-    turn_until(f, rs_link_stats_get(f->link).frames_in > frames);
+    turn_until(f, rs_manager_stats_get(f->link).frames_in > frames);
     assert_int_equal(f->responses, 1);
-    assert_int_equal(rs_link_stats_get(f->link).kept, 0);
+    assert_int_equal(rs_manager_stats_get(f->link).kept, 0);
 }
 
 static void response__unusable_is_denied_and_given_back(void **state) {
@@ -421,7 +422,7 @@ static void response__unusable_is_denied_and_given_back(void **state) {
     given.response.data_port = 0;
     send_frame(f, link_frame_response(&given.response));
     turn_until(f, f->responses == 1);
-    assert_int_equal(f->decision, RS_LINK_DENIED);
+    assert_int_equal(f->decision, RS_MANAGER_DENIED);
     assert_non_null(strstr(f->reason, "data port"));
     link_args_free(expect_call(f, "release"));
 }
@@ -444,14 +445,14 @@ static void moved_failed_and_light__reach_the_owner(void **state) {
 
 static void goodbye__closes_and_tries_again_late(void **state) {
     fixture *f = *state;
-    rs_link_start(f->link, f->now);
+    rs_manager_start(f->link, f->now);
     greet(f);
     send_frame(f, link_frame_goodbye("version 2 wanted"));
     turn_until(f, f->goodbyes == 1);
     assert_string_equal(f->reason, "version 2 wanted");
     turn_until(f, f->downs == 1);
     assert_non_null(strstr(f->words, "refused this agent: version 2 wanted"));
-    assert_true(rs_link_deadline(f->link) - f->now >= 1000 * MS);
+    assert_true(rs_manager_deadline(f->link) - f->now >= 1000 * MS);
     come_up(f);
 }
 
@@ -463,9 +464,9 @@ static void keepalive__comes_at_least_three_times_per_lease(void **state) {
     grant(f, "r1", "p1"); /* lease of 3 s */
     turn_until(f, f->responses == 1);
     rs_time begin = f->now;
-    while (rs_link_deadline(f->link) - begin <= 3000 * MS)
+    while (rs_manager_deadline(f->link) - begin <= 3000 * MS)
         skip_to_deadline(f);
-    uint64_t keepalives = rs_link_stats_get(f->link).keepalives;
+    uint64_t keepalives = rs_manager_stats_get(f->link).keepalives;
     assert_in_range(keepalives, 3, 5);
     for (uint64_t i = 0; i < keepalives; i++)
         link_args_free(expect_call(f, "keepalive"));
@@ -479,16 +480,16 @@ static void watch_nothing(void *context, int fd, unsigned wants) {
 
 static void new__refuses_bad_options(void **state) {
     (void)state;
-    const rs_link_callbacks callbacks = {.context = NULL, .watch = watch_nothing};
-    const rs_link_callbacks none = {0};
-    rs_link_options options = {.manager_address = "manager.example", .server = "h1"};
+    const rs_manager_callbacks callbacks = {.context = NULL, .watch = watch_nothing};
+    const rs_manager_callbacks none = {0};
+    rs_manager_options options = {.manager_address = "manager.example", .server = "h1"};
     char words[160];
-    assert_null(rs_link_new(&options, &callbacks, words, sizeof words));
+    assert_null(rs_manager_new(&options, &callbacks, words, sizeof words));
     assert_non_null(strstr(words, "IPv4"));
     options.manager_address = "127.0.0.1";
-    assert_null(rs_link_new(&options, &none, words, sizeof words));
+    assert_null(rs_manager_new(&options, &none, words, sizeof words));
     options.server = "";
-    assert_null(rs_link_new(&options, &callbacks, words, sizeof words));
+    assert_null(rs_manager_new(&options, &callbacks, words, sizeof words));
     assert_non_null(strstr(words, "name"));
 }
 

@@ -2,45 +2,51 @@
  * by TLS if it is asked for.
  *
  * Nothing here blocks, starts a thread or reads a clock. The owner hands in the time, watches the descriptor that
- * `watch` names, calls rs_link_on_ready when it is ready, and rs_link_timeout when rs_link_deadline has come (ask for
- * the deadline again after every call). Callbacks run inside these calls and may call any function here but
- * rs_link_free. Pointers in a callback's arguments are valid until it returns; what a caller passes in is copied.
+ * `watch` names, calls rs_manager_on_ready when it is ready, and rs_manager_timeout when rs_manager_deadline has come
+ * (ask for the deadline again after every call). Callbacks run inside these calls and may call any function here but
+ * rs_manager_free. Pointers in a callback's arguments are valid until it returns; what a caller passes in is copied.
  *
- * The link keeps one connection up, trying again after 0.1 ... 2 s for ever (of several managers, the next one), sends
- * Manager.hello on each, and counts as up after Agent.welcome. What happens to calls around an outage:
- *   requests: said, and those the manager has not answered when the connection breaks repeated, on the next one (same
- *     id: no further effect). How long they wait for it is the owner's to say, by rs_link_cancel; they fail with words
- *     after `request_hold`;
- *   releases, cancels, final reports: kept (bounded) and told after the reconnect, in order;
+ * The client keeps one connection up, trying again after 0.1 ... 2 s for ever (of several managers, the next one),
+ * sends Manager.hello on each, and counts as up after Agent.welcome. What happens to calls around an outage:
+ *   requests: sent, and those the manager has not answered when the connection breaks repeated, on the next one (same
+ *     id: no further effect). How long they wait for it is the owner's to say, by rs_manager_cancel; they fail with a
+ *     cause after `request_hold`;
+ *   releases, cancels, final reports: held (bounded) and told after the reconnect, in order;
  *   keepalives, other reports: dropped.
- * A path the manager accepts for a request that is not pending (any more) is released by the link itself. */
-#ifndef RS_DAEMON_LINK_H
-#define RS_DAEMON_LINK_H
+ * A path the manager accepts for a request that is not pending (any more) is released by the client itself. */
+#ifndef RS_DAEMON_MANAGER_H
+#define RS_DAEMON_MANAGER_H
 
 #include "daemon/manager/tls.h"
 
-#define RS_LINK_FRAME_MAX (1u << 21)  /* bytes of one frame, both ways */
-#define RS_LINK_OUTPUT_MAX (8u << 20) /* bytes not yet taken by the socket; more closes the link */
-#define RS_LINK_REQUESTS_MAX 1024u    /* requests without a final answer */
-#define RS_LINK_KEPT_MAX 1024u /* releases, cancels and final reports kept for a reconnect; the oldest goes first */
-#define RS_LINK_NAME_MAX 255u  /* bytes of a server's name or an id */
-#define RS_LINK_TEXT_MAX 4096u /* bytes of a reason or cause */
-#define RS_LINK_RECEIVERS_MAX 16384u   /* receivers of one request */
-#define RS_LINK_GROUP_PEERS_MAX 65536u /* members of a message group, and views of one call */
+#define RS_MANAGER_FRAME_MAX (1u << 21)  /* bytes of one frame, both ways */
+#define RS_MANAGER_OUTPUT_MAX (8u << 20) /* bytes not yet taken by the socket; more closes the link */
+#define RS_MANAGER_REQUESTS_MAX 1024u    /* requests without a final answer */
+#define RS_MANAGER_DEFERRED_MAX \
+    1024u                         /* releases, cancels and final reports kept for a reconnect; the oldest goes first */
+#define RS_MANAGER_NAME_MAX 255u  /* bytes of a server's name or an id */
+#define RS_MANAGER_TEXT_MAX 4096u /* bytes of a reason or cause */
+#define RS_MANAGER_RECEIVERS_MAX 16384u   /* receivers of one request */
+#define RS_MANAGER_GROUP_PEERS_MAX 65536u /* members of a message group, and views of one call */
 
 /* What a request asks for; AUTO (0 too): the manager chooses. As in controller/rostrum.thrift. */
-typedef enum { RS_LINK_AUTO = 1, RS_LINK_REPUBLIC = 2, RS_LINK_RDCM = 3, RS_LINK_WAN = 4 } rs_link_protocol;
+typedef enum {
+    RS_MANAGER_AUTO = 1,
+    RS_MANAGER_REPUBLIC = 2,
+    RS_MANAGER_RDCM = 3,
+    RS_MANAGER_WAN = 4
+} rs_manager_protocol;
 
-#define RS_LINK_STANDBYS_MAX 3u
-#define RS_LINK_PROTOCOLS_MAX 4u
-#define RS_LINK_ENGINES_MAX 16u /* of groups */
+#define RS_MANAGER_STANDBYS_MAX 3u
+#define RS_MANAGER_PROTOCOLS_MAX 4u
+#define RS_MANAGER_ENGINES_MAX 16u /* of groups */
 
-#define RS_LINK_READ 1u
-#define RS_LINK_WRITE 2u
+#define RS_MANAGER_READ 1u
+#define RS_MANAGER_WRITE 2u
 
-typedef struct rs_link rs_link;
+typedef struct rs_manager_client rs_manager_client;
 
-typedef enum { RS_LINK_ACCEPTED = 1, RS_LINK_DENIED = 2, RS_LINK_QUEUED = 3 } rs_link_decision;
+typedef enum { RS_MANAGER_ACCEPTED = 1, RS_MANAGER_DENIED = 2, RS_MANAGER_QUEUED = 3 } rs_manager_decision;
 
 /* Where a server's agent is reached on the packet network. */
 typedef struct {
@@ -48,14 +54,14 @@ typedef struct {
     uint32_t address; /* IPv4, host order */
     uint16_t control_port;
     uint32_t rack; /* the same for servers at one switch; 0 = not known */
-} rs_link_server;
+} rs_manager_server;
 
-/* Answer to a request. What is behind `reason` holds only with RS_LINK_ACCEPTED, and then all of it was checked: the
+/* Answer to a request. What is behind `reason` holds only with RS_MANAGER_ACCEPTED, and then all of it was checked: the
  * group is a multicast address, ports and sizes are in range, every receiver has an address. */
 typedef struct {
     const char *request_id;
     const char *response_id;
-    rs_link_decision decision;
+    rs_manager_decision decision;
     const char *reason; /* "" if there is nothing to say */
     uint64_t accepted_size;
     rs_path_kind kind;
@@ -66,16 +72,16 @@ typedef struct {
     rs_time lease;           /* 0 = not said */
     rs_time light_bound;     /* 0 = never report */
     rs_protocol protocol;
-    const rs_link_server *receivers;
+    const rs_manager_server *receivers;
     uint32_t receiver_count; /* may be 0: the owner knows the addresses otherwise */
     const char *const *dark; /* receivers whose first packet need not be waited for */
     uint32_t dark_count;
-} rs_link_response;
+} rs_manager_response;
 
 /* This server's place in a ring of the backup overlay; NULL = none. */
 typedef struct {
     const char *predecessor, *successor, *parent;
-} rs_link_ring;
+} rs_manager_ring;
 
 /* What this server must know of the backup overlay of an RDCM path. `servers`: addresses of those named. Versions are
  * those of the path, which response id and group tell apart from other paths of the same object. */
@@ -85,90 +91,90 @@ typedef struct {
     uint32_t group; /* IPv4, host order */
     rs_object_id object;
     const char *sender;
-    rs_link_ring leaf, proxy;
+    rs_manager_ring leaf, proxy;
     const char *const *children;
     uint32_t child_count;
-    const rs_link_server *servers;
+    const rs_manager_server *servers;
     uint32_t server_count;
-} rs_link_view;
+} rs_manager_view;
 
 /* What the manager wants looked at (struct ProbeOrder of controller/rostrum.thrift); all of it was checked. */
 typedef enum {
-    RS_LINK_PROBE_FACTS = 1,
-    RS_LINK_PROBE_LISTEN,
-    RS_LINK_PROBE_SEND,
-    RS_LINK_PROBE_REACH
-} rs_link_probe_kind;
+    RS_MANAGER_PROBE_FACTS = 1,
+    RS_MANAGER_PROBE_LISTEN,
+    RS_MANAGER_PROBE_SEND,
+    RS_MANAGER_PROBE_REACH
+} rs_manager_probe_kind;
 
 typedef struct {
     const char *id;
-    rs_link_probe_kind kind;
+    rs_manager_probe_kind kind;
     rs_time time;
     uint32_t group; /* IPv4, host order */
     uint16_t port;
     uint32_t packets;
     uint32_t mtu;
-    const rs_link_server *servers;
+    const rs_manager_server *servers;
     uint32_t server_count;
-} rs_link_probe;
+} rs_manager_probe;
 
 /* Sends to several sites (structs of the same names in controller/rostrum.thrift); addresses and names were checked. */
 typedef struct {
     const char *leg_id, *site;
-    const rs_link_server *relay; /* NULL: the own site */
+    const rs_manager_server *relay; /* NULL: the own site */
     const char *const *receivers;
     uint32_t receiver_count;
     bool relay_dials;
     const char *reason;
-} rs_link_leg;
+} rs_manager_leg;
 
 typedef struct {
     const char *request_id;
-    const rs_link_leg *legs;
+    const rs_manager_leg *legs;
     uint32_t leg_count; /* 0: not yet, or (`ever`) never */
     bool ever;
     const char *reason;
-} rs_link_split_answer;
+} rs_manager_split_answer;
 
 typedef struct {
     const char *leg_id;
     rs_object_id object;
-    rs_link_server origin; /* address 0: it is not known, and the origin connects */
+    rs_manager_server origin; /* address 0: it is not known, and the origin connects */
     const char *const *receivers;
     uint32_t receiver_count;
     bool dials, keeps;
-} rs_link_relay_order;
+} rs_manager_relay_order;
 
 /* Objects at agents (structs of the same names in controller/rostrum.thrift); addresses, ports and names were checked.
  */
-#define RS_LINK_HELD_MAX 256u   /* of one call */
-#define RS_LINK_HOLDERS_MAX 32u /* of one answer */
+#define RS_MANAGER_HELD_MAX 256u   /* of one call */
+#define RS_MANAGER_HOLDERS_MAX 32u /* of one answer */
 
 typedef struct {
     rs_object_id id;
     uint64_t size;
     const char *digest, *name; /* name NULL: it has none */
     bool gone;
-} rs_link_held;
+} rs_manager_held;
 
 typedef struct {
     rs_object_id id;
-    const rs_link_server *holders; /* control_port: where they give pieces */
+    const rs_manager_server *holders; /* control_port: where they give pieces */
     uint32_t holder_count;
     rs_time sent_within; /* 0: nobody was told to send it */
     const char *reason;
-} rs_link_holders;
+} rs_manager_holders;
 
 typedef struct {
     rs_object_id id;
     const char *const *receivers;
     uint32_t receiver_count;
-} rs_link_serve;
+} rs_manager_serve;
 
 /* Message groups (structs of the same names in controller/rostrum.thrift). */
 typedef struct {
     const char *protocol, *order, *options;
-} rs_link_group_options;
+} rs_manager_group_options;
 
 typedef struct {
     int32_t id;
@@ -176,7 +182,7 @@ typedef struct {
     uint32_t address; /* IPv4, host order */
     uint16_t port;
     uint64_t boot_id; /* of its agent; 0: the manager does not know it yet */
-} rs_link_group_peer;
+} rs_manager_group_peer;
 
 typedef struct {
     uint32_t id;
@@ -194,10 +200,10 @@ typedef struct {
     bool says_listens; /* else a member listens at all of them, or, without a name, as it did */
     const int32_t *listens;
     uint32_t listen_count;
-    rs_link_group_options options;
+    rs_manager_group_options options;
     const int32_t *members, *senders, *gone; /* ids of peers */
     uint32_t member_count, sender_count, gone_count;
-} rs_link_group_view;
+} rs_manager_group_view;
 
 typedef struct {
     uint32_t region;
@@ -209,9 +215,14 @@ typedef struct {
     const char *protocol, *options;
     const int32_t *nodes, *gone; /* ids of peers; full, and none: it is of no interest any more */
     uint32_t node_count, gone_count;
-} rs_link_group_region;
+} rs_manager_group_region;
 
-typedef enum { RS_LINK_GROUP_JOIN, RS_LINK_GROUP_LEAVE, RS_LINK_GROUP_USE, RS_LINK_GROUP_UNUSE } rs_link_group_call;
+typedef enum {
+    RS_MANAGER_GROUP_JOIN,
+    RS_MANAGER_GROUP_LEAVE,
+    RS_MANAGER_GROUP_USE,
+    RS_MANAGER_GROUP_UNUSE
+} rs_manager_group_call;
 
 typedef struct {
     const char *server;
@@ -221,7 +232,7 @@ typedef struct {
     uint64_t patched_fragments;
     int64_t first_light_ns; /* wall clock, ns since the epoch; 0 = not yet */
     int64_t complete_ns;
-} rs_link_receiver_report;
+} rs_manager_receiver_report;
 
 /* How a relay's part goes: from it, or to the sender. */
 typedef struct {
@@ -229,9 +240,9 @@ typedef struct {
     const char *state; /* "waiting", "passing", "done", "failed" */
     const char *cause;
     uint64_t bytes; /* of the object, that are at the relay */
-    const rs_link_receiver_report *receivers;
+    const rs_manager_receiver_report *receivers;
     uint32_t receiver_count;
-} rs_link_relay_report;
+} rs_manager_relay_report;
 
 /* A path the agent holds, told in hello. */
 typedef struct {
@@ -243,12 +254,12 @@ typedef struct {
     uint32_t receiver_count;
     uint64_t accepted_size;
     rs_protocol protocol;
-} rs_link_live_path;
+} rs_manager_live_path;
 
 /* Any callback may be NULL but `watch`. */
 typedef struct {
     void *context;
-    /* Watch `fd` for `wants` (RS_LINK_READ | RS_LINK_WRITE), and no other descriptor of this link. fd = -1: none;
+    /* Watch `fd` for `wants` (RS_MANAGER_READ | RS_MANAGER_WRITE), and no other descriptor of this link. fd = -1: none;
      * called before a watched descriptor is closed. Level-triggered. */
     void (*watch)(void *context, int fd, unsigned wants);
     /* Up: words name the manager. Down: words say why and since when. Only changes are told, the first failure to
@@ -256,52 +267,52 @@ typedef struct {
     void (*on_state)(void *context, bool up, const char *words);
     /* The manager of this connection answers nothing (it is stopped, or cut off), or does again. */
     void (*on_silent)(void *context, bool silent, const char *words);
-    void (*on_response)(void *context, const rs_link_response *response);
+    void (*on_response)(void *context, const rs_manager_response *response);
     void (*on_moved)(void *context, const char *response_id, rs_path_kind kind, const char *reason);
     void (*on_failed)(void *context, const char *response_id, const char *reason);
     /* Every receivers' rack has light, by the word of its switches (asked for by `wants_light`). */
     void (*on_light)(void *context, const char *response_id);
-    void (*on_probe)(void *context, const rs_link_probe *probe);
-    void (*on_view)(void *context, const rs_link_view *view);
+    void (*on_probe)(void *context, const rs_manager_probe *probe);
+    void (*on_view)(void *context, const rs_manager_view *view);
     /* Peers come before views that name them. */
-    void (*on_group_peer)(void *context, const rs_link_group_peer *peer);
-    void (*on_group_region)(void *context, const rs_link_group_region *view); /* before groups that name it */
-    void (*on_group_view)(void *context, const rs_link_group_view *view);
+    void (*on_group_peer)(void *context, const rs_manager_group_peer *peer);
+    void (*on_group_region)(void *context, const rs_manager_group_region *view); /* before groups that name it */
+    void (*on_group_view)(void *context, const rs_manager_group_view *view);
     void (*on_group_refused)(void *context, const char *group, const char *reason);
     /* The network has several sites, and this server is in that one; told on each connection. */
     void (*on_site)(void *context, const char *name);
-    void (*on_legs)(void *context, const rs_link_split_answer *answer);
-    void (*on_relay)(void *context, const rs_link_relay_order *order);
-    void (*on_relayed)(void *context, const rs_link_relay_report *report);
-    void (*on_tell_objects)(void *context); /* on each connection to a manager that wants rs_link_holds */
-    void (*on_holders)(void *context, const rs_link_holders *answer);
-    void (*on_serve)(void *context, const rs_link_serve *order);
+    void (*on_legs)(void *context, const rs_manager_split_answer *answer);
+    void (*on_relay)(void *context, const rs_manager_relay_order *order);
+    void (*on_relayed)(void *context, const rs_manager_relay_report *report);
+    void (*on_tell_objects)(void *context); /* on each connection to a manager that wants rs_manager_holds */
+    void (*on_holders)(void *context, const rs_manager_holders *answer);
+    void (*on_serve)(void *context, const rs_manager_serve *order);
     /* The manager refuses this agent; the link closes and tries again later. */
     void (*on_goodbye)(void *context, const char *reason);
-    /* All that the manager had said of this agent's paths when rs_link_confirm was called has been told. */
+    /* All that the manager had said of this agent's paths when rs_manager_confirm was called has been told. */
     void (*on_checked)(void *context);
     /* The index-th path held, false when there are no more. Its pointers need to hold until the next call. */
-    bool (*live_path)(void *context, uint32_t index, rs_link_live_path *out);
-} rs_link_callbacks;
+    bool (*live_path)(void *context, uint32_t index, rs_manager_live_path *out);
+} rs_manager_callbacks;
 
 typedef struct {
     uint32_t address; /* IPv4, host order */
     uint16_t port;
-} rs_link_endpoint;
+} rs_manager_endpoint;
 
 /* Zero in a time means its default, given in brackets. */
 typedef struct {
     const char *manager_address; /* IPv4, dotted */
     uint16_t manager_port;       /* [9090] */
     /* Other managers of the same network, one of which leads: tried in turn when this one is not there. */
-    rs_link_endpoint standbys[RS_LINK_STANDBYS_MAX];
+    rs_manager_endpoint standbys[RS_MANAGER_STANDBYS_MAX];
     uint32_t standby_count;
     const char *server; /* this server's name in the topology */
     uint64_t boot_id;   /* higher at each start of the agent (the manager keeps the newest); seeds the jitter too */
     uint16_t control_port;
     bool wants_light;
     bool knows_sites, relay;                            /* on_site and its like are there; it is there to be a relay */
-    bool tells_objects, serves;                         /* rs_link_holds is called, on_serve is there */
+    bool tells_objects, serves;                         /* rs_manager_holds is called, on_serve is there */
     uint16_t piece_port;                                /* of those told; 0: nobody can fetch them */
     const struct rs_group_engine *const *group_engines; /* those it has; must stay */
     uint32_t group_engine_count;
@@ -316,7 +327,7 @@ typedef struct {
     rs_time request_hold; /* how long unanswered requests wait for a connection at most [a day] */
     rs_time
         stall_timeout; /* a peer that takes no output, or stops inside a frame, this long loses the connection [5 s] */
-} rs_link_options;
+} rs_manager_options;
 
 typedef struct {
     const char *request_id;
@@ -327,9 +338,9 @@ typedef struct {
     uint32_t receiver_count;
     uint32_t wait_ms;     /* 0 = the manager's default */
     uint32_t deadline_ms; /* 0 = none */
-    rs_link_protocol protocol;
+    rs_manager_protocol protocol;
     bool splits; /* a path to some of the receivers will do: the others are asked for by themselves */
-} rs_link_request_params;
+} rs_manager_request_params;
 
 typedef struct {
     const char *request_id;
@@ -340,15 +351,15 @@ typedef struct {
     uint64_t sent_packets;
     uint64_t redundant_packets;
     uint64_t patched_packets;
-    const rs_link_receiver_report *receivers;
+    const rs_manager_receiver_report *receivers;
     uint32_t receiver_count;
-} rs_link_report_params;
+} rs_manager_report_params;
 
 typedef struct {
     const char *server;
     const char *cause; /* "" = connected */
     rs_time took;
-} rs_link_reached;
+} rs_manager_reached;
 
 typedef struct {
     const char *id;
@@ -360,72 +371,73 @@ typedef struct {
     int64_t rate_bps;
     int64_t wall_clock_ns;
     uint32_t group_small, group_full, unicast_small, unicast_full;
-    const rs_link_reached *reached;
+    const rs_manager_reached *reached;
     uint32_t reached_count;
-} rs_link_probe_report;
+} rs_manager_probe_report;
 
 typedef struct {
     uint64_t connects, disconnects, frames_in, frames_out, bytes_in, bytes_out, keepalives, requests_repeated,
         kept_dropped;
     uint32_t requests_pending, kept;
-} rs_link_stats;
+} rs_manager_stats;
 
 /* NULL if memory is short or an option is invalid; `words` (of `words_size` bytes) then says which. Nothing is
- * connected before rs_link_start. */
-rs_link *rs_link_new(const rs_link_options *options, const rs_link_callbacks *callbacks, char *words,
-                     size_t words_size);
+ * connected before rs_manager_start. */
+rs_manager_client *rs_manager_new(const rs_manager_options *options, const rs_manager_callbacks *callbacks, char *words,
+                                  size_t words_size);
 /* Closes without a word to the manager; `watch(-1)` is called if a descriptor was watched. */
-void rs_link_free(rs_link *link);
+void rs_manager_free(rs_manager_client *link);
 
-void rs_link_start(rs_link *link, rs_time now);
-/* `ready`: RS_LINK_READ | RS_LINK_WRITE; an error or hang-up on the descriptor counts as both. */
-void rs_link_on_ready(rs_link *link, rs_time now, unsigned ready);
-void rs_link_timeout(rs_link *link, rs_time now);
-rs_time rs_link_deadline(const rs_link *link); /* RS_NEVER before rs_link_start */
-bool rs_link_up(const rs_link *link);
+void rs_manager_start(rs_manager_client *link, rs_time now);
+/* `ready`: RS_MANAGER_READ | RS_MANAGER_WRITE; an error or hang-up on the descriptor counts as both. */
+void rs_manager_on_ready(rs_manager_client *link, rs_time now, unsigned ready);
+void rs_manager_timeout(rs_manager_client *link, rs_time now);
+rs_time rs_manager_deadline(const rs_manager_client *link); /* RS_NEVER before rs_manager_start */
+bool rs_manager_up(const rs_manager_client *link);
 /* It is up, and the manager is not silent. */
-bool rs_link_answers(const rs_link *link);
+bool rs_manager_answers(const rs_manager_client *link);
 /* Asks the manager to answer, at once or when it is connected; then on_checked is called. */
-void rs_link_confirm(rs_link *link, rs_time now);
+void rs_manager_confirm(rs_manager_client *link, rs_time now);
 /* State in words, for people: "connected to manager ..." or "manager 10.255.0.1:9090 unreachable for 3.2 s: Connection
  * refused". */
-void rs_link_describe(const rs_link *link, rs_time now, char *words, size_t words_size);
-rs_link_stats rs_link_stats_get(const rs_link *link);
+void rs_manager_describe(const rs_manager_client *link, rs_time now, char *words, size_t words_size);
+rs_manager_stats rs_manager_stats_get(const rs_manager_client *link);
 
 /* The calls of Table II. RS_OK = sent or kept. RS_ERR_INVALID: an argument is out of range; RS_ERR_LIMIT: too many
  * requests or too large; RS_ERR_STATE: the link is down (no_light, passing reports), or was not started; RS_ERR_EXISTS:
- * that request is pending. rs_link_request says it in `words` too (may be NULL). */
-rs_status rs_link_request(rs_link *link, rs_time now, const rs_link_request_params *request, char *words,
-                          size_t words_size);
-rs_status rs_link_release(rs_link *link, rs_time now, const char *request_id, const char *response_id);
-rs_status rs_link_cancel(rs_link *link, rs_time now, const char *request_id);
-rs_status rs_link_no_light(rs_link *link, rs_time now, const char *response_id, const char *const *receivers,
-                           uint32_t receiver_count);
-rs_status rs_link_report(rs_link *link, rs_time now, const rs_link_report_params *report);
+ * that request is pending. rs_manager_request says it in `words` too (may be NULL). */
+rs_status rs_manager_request(rs_manager_client *link, rs_time now, const rs_manager_request_params *request,
+                             char *words, size_t words_size);
+rs_status rs_manager_release(rs_manager_client *link, rs_time now, const char *request_id, const char *response_id);
+rs_status rs_manager_cancel(rs_manager_client *link, rs_time now, const char *request_id);
+rs_status rs_manager_no_light(rs_manager_client *link, rs_time now, const char *response_id,
+                              const char *const *receivers, uint32_t receiver_count);
+rs_status rs_manager_report(rs_manager_client *link, rs_time now, const rs_manager_report_params *report);
 /* What happened to a successor in a ring (enum FailureKind of controller/rostrum.thrift). */
 typedef enum {
-    RS_LINK_RECEIVER_FAILED = 1,
-    RS_LINK_TREE_LINK_FAILED = 2, /* one above it */
-    RS_LINK_TREE_LINK_WORKS = 3   /* and that is over */
-} rs_link_failure_kind;
+    RS_MANAGER_RECEIVER_FAILED = 1,
+    RS_MANAGER_TREE_LINK_FAILED = 2, /* one above it */
+    RS_MANAGER_TREE_LINK_WORKS = 3   /* and that is over */
+} rs_manager_failure_kind;
 
 /* RDCM: the view is in use; something happened to a successor in a ring. */
-rs_status rs_link_view_used(rs_link *link, rs_time now, const char *response_id, uint64_t version);
-rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, uint64_t version,
-                          rs_link_failure_kind kind, rs_ring_kind ring, const char *server);
-/* RS_LINK_GROUP_JOIN and _USE: `options` NULL: as the group is. `held` NULL: nothing of it is held here (its id,
+rs_status rs_manager_view_used(rs_manager_client *link, rs_time now, const char *response_id, uint64_t version);
+rs_status rs_manager_failure(rs_manager_client *link, rs_time now, const char *response_id, uint64_t version,
+                             rs_manager_failure_kind kind, rs_ring_kind ring, const char *server);
+/* RS_MANAGER_GROUP_JOIN and _USE: `options` NULL: as the group is. `held` NULL: nothing of it is held here (its id,
  * version and address are told otherwise). Sent if the link is up, else RS_ERR_STATE: tell again when it is. */
-rs_status rs_link_group(rs_link *link, rs_time now, rs_link_group_call call, const char *group,
-                        const rs_link_group_options *options, const rs_link_group_view *held);
+rs_status rs_manager_group(rs_manager_client *link, rs_time now, rs_manager_group_call call, const char *group,
+                           const rs_manager_group_options *options, const rs_manager_group_view *held);
 /* To receivers in several sites: answered by on_legs. Sent if the link is up, else RS_ERR_STATE: ask again then. */
-rs_status rs_link_split(rs_link *link, rs_time now, const char *request_id, const rs_object_id *object,
-                        const char *const *receivers, uint32_t receiver_count, const char *const *avoid,
-                        uint32_t avoid_count);
-rs_status rs_link_relayed(rs_link *link, rs_time now, const rs_link_relay_report *report);
+rs_status rs_manager_split(rs_manager_client *link, rs_time now, const char *request_id, const rs_object_id *object,
+                           const char *const *receivers, uint32_t receiver_count, const char *const *avoid,
+                           uint32_t avoid_count);
+rs_status rs_manager_relayed(rs_manager_client *link, rs_time now, const rs_manager_relay_report *report);
 /* After on_tell_objects. Objects that came or went; `anew`: what was told before is void. The second is answered by
  * on_holders. Both: sent if the link is up, else RS_ERR_STATE. */
-rs_status rs_link_holds(rs_link *link, rs_time now, const rs_link_held *held, uint32_t count, bool anew);
-rs_status rs_link_fetch(rs_link *link, rs_time now, const rs_object_id *id, bool together);
-rs_status rs_link_probe_report_send(rs_link *link, rs_time now, const rs_link_probe_report *report);
+rs_status rs_manager_holds(rs_manager_client *link, rs_time now, const rs_manager_held *held, uint32_t count,
+                           bool anew);
+rs_status rs_manager_fetch(rs_manager_client *link, rs_time now, const rs_object_id *id, bool together);
+rs_status rs_manager_probe_report_send(rs_manager_client *link, rs_time now, const rs_manager_probe_report *report);
 
 #endif

@@ -1,4 +1,4 @@
-#include "daemon/manager/link.h"
+#include "daemon/manager/client.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,37 +9,37 @@
 
 #include "daemon/manager/codec.h"
 #include "daemon/manager/frames.h"
-#include "daemon/manager/kept.h"
+#include "daemon/manager/pending.h"
 #include "thrift_schema.h"
 
 enum { READS_PER_TURN = 16, UNANSWERED_MAX = 3 };
 #define MS ((rs_time)1000000)
 #define TELL_PAUSE (1000 * MS)
 
-#define RS_LINK_WORDS 320
+#define RS_MANAGER_WORDS 320
 
 typedef enum {
-    RS_LINK_STOPPED,    /* before rs_link_start */
-    RS_LINK_WAITING,    /* for the next attempt to connect */
-    RS_LINK_CONNECTING, /* the socket's connection */
-    RS_LINK_SECURING,   /* TLS's handshake */
-    RS_LINK_GREETING,   /* hello is out, the welcome not in */
-    RS_LINK_UP
-} rs_link_state;
+    RS_MANAGER_STOPPED,    /* before rs_manager_start */
+    RS_MANAGER_WAITING,    /* for the next attempt to connect */
+    RS_MANAGER_CONNECTING, /* the socket's connection */
+    RS_MANAGER_SECURING,   /* TLS's handshake */
+    RS_MANAGER_GREETING,   /* hello is out, the welcome not in */
+    RS_MANAGER_UP
+} rs_manager_state;
 
-struct rs_link {
-    rs_link_options options;
-    rs_link_callbacks callbacks;
+struct rs_manager_client {
+    rs_manager_options options;
+    rs_manager_callbacks callbacks;
     char *server;
     char manager[32]; /* address:port of the one connected to or tried, for words */
-    struct sockaddr_in managers[1 + RS_LINK_STANDBYS_MAX];
+    struct sockaddr_in managers[1 + RS_MANAGER_STANDBYS_MAX];
     uint32_t manager_count, manager_index;
     rs_tls_identity *identity; /* NULL: no TLS */
     rs_frames frames;
-    rs_link_state state;
+    rs_manager_state state;
     rs_time state_since;
     rs_time down_since;   /* start, or the end of the last time it was up */
-    rs_time next_attempt; /* in RS_LINK_WAITING */
+    rs_time next_attempt; /* in RS_MANAGER_WAITING */
     rs_time backoff;
     rs_time lease; /* shortest heard on this connection */
     rs_time keepalive_at;
@@ -47,25 +47,25 @@ struct rs_link {
     rs_time asked_at;    /* of the first of these; RS_NEVER: none */
     bool silent;         /* it went unanswered for too long */
     uint32_t alive_due;  /* answers to keepalives of this connection that are still to come */
-    bool checking;       /* rs_link_confirm: when the last of them has come */
+    bool checking;       /* rs_manager_confirm: when the last of them has come */
     uint64_t jitter;
     bool told_down; /* on_state(false) was called for this outage */
     bool broken;    /* the connection is of no use: close it at the next turn; `cause` says why */
-    char cause[RS_LINK_WORDS];
+    char cause[RS_MANAGER_WORDS];
     bool tls_cause; /* it is TLS's, and stays until somebody mends it */
-    char told_cause[RS_LINK_WORDS];
+    char told_cause[RS_MANAGER_WORDS];
     rs_time told_at; /* on_state(false), for the last time */
     int watched_fd;
     unsigned watched_wants;
-    rs_link_pending_list pending;
-    rs_link_kept kept;
-    rs_link_stats stats;
+    rs_manager_pending_list pending;
+    rs_manager_deferred kept;
+    rs_manager_stats stats;
 };
 
 /* ---- words ---- */
 
 /* The connection is of no use for the reason given; the first reason stays. Closed at the next turn. */
-__attribute__((format(printf, 2, 3))) static void break_link(rs_link *link, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void break_link(rs_manager_client *link, const char *format, ...) {
     if (link->broken)
         return;
     va_list arguments;
@@ -76,7 +76,7 @@ __attribute__((format(printf, 2, 3))) static void break_link(rs_link *link, cons
 }
 
 /* The connection failed: by TLS, which says more, or as `error` (-errno) has it. */
-static void break_by(rs_link *link, int error) {
+static void break_by(rs_manager_client *link, int error) {
     const char *words = rs_frames_words(&link->frames);
     if (!link->broken)
         link->tls_cause = words[0] != '\0';
@@ -87,17 +87,17 @@ static double seconds(rs_time time) {
     return (double)time / 1e9;
 }
 
-static const char *by_tls(const rs_link *link) {
+static const char *by_tls(const rs_manager_client *link) {
     return link->frames.tls ? " by TLS" : "";
 }
 
-void rs_link_describe(const rs_link *link, rs_time now, char *words, size_t words_size) {
-    if (link->state == RS_LINK_STOPPED)
+void rs_manager_describe(const rs_manager_client *link, rs_time now, char *words, size_t words_size) {
+    if (link->state == RS_MANAGER_STOPPED)
         snprintf(words, words_size, "not connected to manager %s yet", link->manager);
     else if (link->silent)
         snprintf(words, words_size, "manager %s is connected%s and has not answered for %.1f s", link->manager,
                  by_tls(link), seconds(now - link->asked_at));
-    else if (link->state == RS_LINK_UP)
+    else if (link->state == RS_MANAGER_UP)
         snprintf(words, words_size, "connected to manager %s%s for %.1f s", link->manager, by_tls(link),
                  seconds(now - link->state_since));
     else if (link->cause[0])
@@ -114,13 +114,14 @@ static rs_time or_default(rs_time time, rs_time otherwise) {
     return time > 0 ? time : otherwise;
 }
 
-static const char *options_wrong(const rs_link_options *o, const rs_link_callbacks *c, struct sockaddr_in *address) {
+static const char *options_wrong(const rs_manager_options *o, const rs_manager_callbacks *c,
+                                 struct sockaddr_in *address) {
     if (!o->manager_address || inet_pton(AF_INET, o->manager_address, &address->sin_addr) != 1)
         return "the manager's address must be an IPv4 address";
-    if (!o->server || !o->server[0] || strlen(o->server) > RS_LINK_NAME_MAX ||
-        !rs_thrift_text_ok((const uint8_t *)o->server, strlen(o->server), RS_LINK_NAME_MAX))
+    if (!o->server || !o->server[0] || strlen(o->server) > RS_MANAGER_NAME_MAX ||
+        !rs_thrift_text_ok((const uint8_t *)o->server, strlen(o->server), RS_MANAGER_NAME_MAX))
         return "the server's name must have 1 ... 255 bytes of UTF-8";
-    if (o->standby_count > RS_LINK_STANDBYS_MAX)
+    if (o->standby_count > RS_MANAGER_STANDBYS_MAX)
         return "that are too many managers";
     if (o->tls.certificate && (!o->tls.key || !o->tls.authority))
         return "TLS needs a certificate, its key and a CA";
@@ -130,15 +131,15 @@ static const char *options_wrong(const rs_link_options *o, const rs_link_callbac
 }
 
 /* The manager to try now. */
-static void choose_manager(rs_link *link, uint32_t index) {
+static void choose_manager(rs_manager_client *link, uint32_t index) {
     link->manager_index = index;
     char text[INET_ADDRSTRLEN];
     inet_ntop(AF_INET, &link->managers[index].sin_addr, text, sizeof text);
     snprintf(link->manager, sizeof link->manager, "%s:%u", text, ntohs(link->managers[index].sin_port));
 }
 
-static void know_managers(rs_link *link, struct sockaddr_in first) {
-    const rs_link_options *o = &link->options;
+static void know_managers(rs_manager_client *link, struct sockaddr_in first) {
+    const rs_manager_options *o = &link->options;
     first.sin_port = htons(o->manager_port);
     link->managers[0] = first;
     for (uint32_t i = 0; i < o->standby_count; i++)
@@ -148,11 +149,11 @@ static void know_managers(rs_link *link, struct sockaddr_in first) {
     choose_manager(link, 0);
 }
 
-rs_link *rs_link_new(const rs_link_options *options, const rs_link_callbacks *callbacks, char *words,
-                     size_t words_size) {
+rs_manager_client *rs_manager_new(const rs_manager_options *options, const rs_manager_callbacks *callbacks, char *words,
+                                  size_t words_size) {
     struct sockaddr_in address = {.sin_family = AF_INET};
     const char *wrong = options_wrong(options, callbacks, &address);
-    rs_link *link = wrong ? NULL : calloc(1, sizeof *link);
+    rs_manager_client *link = wrong ? NULL : calloc(1, sizeof *link);
     char *server = link ? strdup(options->server) : NULL;
     char tls_words[RS_TLS_WORDS] = "out of memory";
     if (server && options->tls.certificate)
@@ -164,7 +165,7 @@ rs_link *rs_link_new(const rs_link_options *options, const rs_link_callbacks *ca
         return NULL;
     }
     link->options = *options;
-    rs_link_options *o = &link->options;
+    rs_manager_options *o = &link->options;
     o->manager_port = options->manager_port ? options->manager_port : 9090;
     o->connect_timeout = or_default(o->connect_timeout, 2000 * MS);
     o->answer_timeout = or_default(o->answer_timeout, 1000 * MS);
@@ -185,7 +186,7 @@ rs_link *rs_link_new(const rs_link_options *options, const rs_link_callbacks *ca
     return link;
 }
 
-static void watch(rs_link *link, int fd, unsigned wants) {
+static void watch(rs_manager_client *link, int fd, unsigned wants) {
     if (fd == link->watched_fd && wants == link->watched_wants)
         return;
     link->watched_fd = fd;
@@ -193,51 +194,51 @@ static void watch(rs_link *link, int fd, unsigned wants) {
     link->callbacks.watch(link->callbacks.context, fd, wants);
 }
 
-void rs_link_free(rs_link *link) {
+void rs_manager_free(rs_manager_client *link) {
     if (!link)
         return;
     watch(link, -1, 0);
     rs_frames_close(&link->frames);
     rs_tls_identity_free(link->identity);
     rs_pending_clear(&link->pending);
-    rs_kept_clear(&link->kept);
+    rs_deferred_clear(&link->kept);
     free(link->server);
     free(link);
 }
 
-static void set_state(rs_link *link, rs_link_state state, rs_time now) {
+static void set_state(rs_manager_client *link, rs_manager_state state, rs_time now) {
     link->state = state;
     link->state_since = now;
 }
 
 /* ---- output ---- */
 
-static void want(rs_link *link) {
+static void want(rs_manager_client *link) {
     rs_frames *f = &link->frames;
     if (f->fd < 0)
         watch(link, -1, 0);
-    else if (link->state == RS_LINK_CONNECTING)
-        watch(link, f->fd, RS_LINK_WRITE);
+    else if (link->state == RS_MANAGER_CONNECTING)
+        watch(link, f->fd, RS_MANAGER_WRITE);
     else
-        watch(link, f->fd, RS_LINK_READ | (rs_frames_output(f) || rs_frames_wants_write(f) ? RS_LINK_WRITE : 0));
+        watch(link, f->fd, RS_MANAGER_READ | (rs_frames_output(f) || rs_frames_wants_write(f) ? RS_MANAGER_WRITE : 0));
 }
 
 /* There is a connection that frames go through. */
-static bool carries(const rs_link *link) {
-    return link->frames.fd >= 0 && link->state != RS_LINK_CONNECTING && link->state != RS_LINK_SECURING;
+static bool carries(const rs_manager_client *link) {
+    return link->frames.fd >= 0 && link->state != RS_MANAGER_CONNECTING && link->state != RS_MANAGER_SECURING;
 }
 
 /* Into the output buffer; breaks the link when that is full. */
-static void put(rs_link *link, rs_time now, const rs_link_frame *frame) {
+static void put(rs_manager_client *link, rs_time now, const rs_manager_frame *frame) {
     int error = rs_frames_put(&link->frames, now, frame->bytes, frame->length);
     if (error == -ENOBUFS)
-        break_link(link, "it takes nothing: %u MiB wait to be sent for %.1f s", RS_LINK_OUTPUT_MAX >> 20,
+        break_link(link, "it takes nothing: %u MiB wait to be sent for %.1f s", RS_MANAGER_OUTPUT_MAX >> 20,
                    seconds(now - link->frames.out_progress));
     else if (error)
         break_by(link, error);
 }
 
-static void flush(rs_link *link, rs_time now) {
+static void flush(rs_manager_client *link, rs_time now) {
     if (link->broken || !carries(link))
         return;
     int error = rs_frames_flush(&link->frames, now);
@@ -248,10 +249,11 @@ static void flush(rs_link *link, rs_time now) {
 
 /* ---- connecting ---- */
 
-static void say_hello(rs_link *link, rs_time now) {
-    set_state(link, RS_LINK_GREETING, now);
-    rs_link_frame hello;
-    rs_status status = rs_link_encode_hello(&link->options, link->callbacks.live_path, link->callbacks.context, &hello);
+static void say_hello(rs_manager_client *link, rs_time now) {
+    set_state(link, RS_MANAGER_GREETING, now);
+    rs_manager_frame hello;
+    rs_status status =
+        rs_manager_encode_hello(&link->options, link->callbacks.live_path, link->callbacks.context, &hello);
     if (status != RS_OK) {
         break_link(link, "hello could not be encoded: %s",
                    status == RS_ERR_LIMIT ? "it would be too long" : "out of memory");
@@ -262,9 +264,9 @@ static void say_hello(rs_link *link, rs_time now) {
     flush(link, now);
 }
 
-static void attempt(rs_link *link, rs_time now) {
+static void attempt(rs_manager_client *link, rs_time now) {
     char words[RS_TLS_WORDS];
-    set_state(link, RS_LINK_CONNECTING, now);
+    set_state(link, RS_MANAGER_CONNECTING, now);
     if (link->identity && !rs_tls_identity_refresh(link->identity, words)) {
         link->tls_cause = true;
         break_link(link, "%s", words);
@@ -278,7 +280,7 @@ static void attempt(rs_link *link, rs_time now) {
         want(link);
 }
 
-static void securing_ready(rs_link *link, rs_time now) {
+static void securing_ready(rs_manager_client *link, rs_time now) {
     int error = rs_frames_secure(&link->frames, link->identity, &link->managers[link->manager_index]);
     if (error == 0)
         say_hello(link, now);
@@ -286,14 +288,14 @@ static void securing_ready(rs_link *link, rs_time now) {
         break_by(link, error);
 }
 
-static void connecting_ready(rs_link *link, rs_time now) {
+static void connecting_ready(rs_manager_client *link, rs_time now) {
     int error = rs_frames_connected(&link->frames);
     if (error == -EINPROGRESS)
         return;
     if (error) {
         break_by(link, error);
     } else if (link->identity) {
-        set_state(link, RS_LINK_SECURING, now);
+        set_state(link, RS_MANAGER_SECURING, now);
         securing_ready(link, now);
     } else {
         say_hello(link, now);
@@ -301,7 +303,7 @@ static void connecting_ready(rs_link *link, rs_time now) {
 }
 
 /* Between half and one and a half of the backoff, so that many agents do not come back in step. */
-static rs_time jittered(rs_link *link) {
+static rs_time jittered(rs_manager_client *link) {
     link->jitter ^= link->jitter << 13;
     link->jitter ^= link->jitter >> 7;
     link->jitter ^= link->jitter << 17;
@@ -309,35 +311,35 @@ static rs_time jittered(rs_link *link) {
 }
 
 /* What TLS has to say is told although the outage was: it does not pass by itself. Not too often, if it alternates. */
-static bool worth_telling(const rs_link *link, rs_time now) {
+static bool worth_telling(const rs_manager_client *link, rs_time now) {
     return !link->told_down ||
            (link->tls_cause && strcmp(link->cause, link->told_cause) != 0 && now - link->told_at >= TELL_PAUSE);
 }
 
-static void tell_down(rs_link *link, rs_time now) {
+static void tell_down(rs_manager_client *link, rs_time now) {
     if (!worth_telling(link, now))
         return;
     link->told_down = true;
     link->told_at = now;
     memcpy(link->told_cause, link->cause, sizeof link->told_cause);
-    char words[RS_LINK_WORDS + 64];
-    rs_link_describe(link, now, words, sizeof words);
+    char words[RS_MANAGER_WORDS + 64];
+    rs_manager_describe(link, now, words, sizeof words);
     if (link->callbacks.on_state)
         link->callbacks.on_state(link->callbacks.context, false, words);
 }
 
 /* Whether anything is heard, by the time that the first unanswered keepalive has waited. */
-static void note_silence(rs_link *link, rs_time now, bool silent) {
+static void note_silence(rs_manager_client *link, rs_time now, bool silent) {
     if (!silent)
         link->unanswered = 0;
     if (link->silent == silent) {
         link->asked_at = silent ? link->asked_at : RS_NEVER;
         return;
     }
-    char words[RS_LINK_WORDS + 64];
+    char words[RS_MANAGER_WORDS + 64];
     link->silent = silent;
     if (silent)
-        rs_link_describe(link, now, words, sizeof words);
+        rs_manager_describe(link, now, words, sizeof words);
     else
         snprintf(words, sizeof words, "manager %s answers again, after %.1f s", link->manager,
                  seconds(now - link->asked_at));
@@ -347,8 +349,8 @@ static void note_silence(rs_link *link, rs_time now, bool silent) {
 }
 
 /* Closes a broken connection and plans the next attempt. */
-static void close_broken(rs_link *link, rs_time now) {
-    bool was_up = link->state == RS_LINK_UP;
+static void close_broken(rs_manager_client *link, rs_time now) {
+    bool was_up = link->state == RS_MANAGER_UP;
     watch(link, -1, 0);
     rs_frames_close(&link->frames);
     link->broken = link->silent = false;
@@ -358,7 +360,7 @@ static void close_broken(rs_link *link, rs_time now) {
         link->stats.disconnects++;
         rs_pending_hold(&link->pending, now);
     }
-    set_state(link, RS_LINK_WAITING, now);
+    set_state(link, RS_MANAGER_WAITING, now);
     if (link->tls_cause) /* the next handshake will hardly do better, and costs both ends */
         link->backoff = link->options.backoff_max;
     link->next_attempt = now + jittered(link);
@@ -371,9 +373,9 @@ static void close_broken(rs_link *link, rs_time now) {
 }
 
 /* Repeats what the last connection may not have carried: releases first, they make room for the requests. */
-static void repeat(rs_link *link, rs_time now) {
+static void repeat(rs_manager_client *link, rs_time now) {
     for (uint32_t i = 0; i < link->kept.count && !link->broken; i++) {
-        rs_link_kept_call *call = rs_kept_at(&link->kept, i);
+        rs_manager_deferred_call *call = rs_deferred_at(&link->kept, i);
         put(link, now, &call->frame);
         call->sent_at = now;
     }
@@ -384,10 +386,10 @@ static void repeat(rs_link *link, rs_time now) {
     }
 }
 
-static void welcomed(rs_link *link, rs_time now, const char *manager) {
-    if (link->state == RS_LINK_UP)
+static void welcomed(rs_manager_client *link, rs_time now, const char *manager) {
+    if (link->state == RS_MANAGER_UP)
         return;
-    set_state(link, RS_LINK_UP, now);
+    set_state(link, RS_MANAGER_UP, now);
     link->stats.connects++;
     link->told_down = false;
     link->cause[0] = '\0';
@@ -399,7 +401,7 @@ static void welcomed(rs_link *link, rs_time now, const char *manager) {
     repeat(link, now);
     if (link->checking)
         link->keepalive_at = now;
-    char words[RS_LINK_NAME_MAX + 64];
+    char words[RS_MANAGER_NAME_MAX + 64];
     snprintf(words, sizeof words, "connected to manager %s%s (%s)", link->manager, by_tls(link), manager);
     if (link->callbacks.on_state)
         link->callbacks.on_state(link->callbacks.context, true, words);
@@ -407,25 +409,25 @@ static void welcomed(rs_link *link, rs_time now, const char *manager) {
 
 /* ---- calls from the manager ---- */
 
-static bool holds_path(const rs_link *link, const char *response_id) {
-    rs_link_live_path path;
+static bool holds_path(const rs_manager_client *link, const char *response_id) {
+    rs_manager_live_path path;
     for (uint32_t i = 0; link->callbacks.live_path && link->callbacks.live_path(link->callbacks.context, i, &path); i++)
         if (strcmp(path.response_id, response_id) == 0)
             return true;
     return false;
 }
 
-static void handle_response(rs_link *link, rs_time now, const rs_link_message *message) {
-    const rs_link_response *response = &message->response;
-    bool granted = response->decision == RS_LINK_ACCEPTED || message->unusable;
-    bool known = response->decision == RS_LINK_QUEUED ? rs_pending_has(&link->pending, response->request_id)
-                                                      : rs_pending_remove(&link->pending, response->request_id);
+static void handle_response(rs_manager_client *link, rs_time now, const rs_manager_message *message) {
+    const rs_manager_response *response = &message->response;
+    bool granted = response->decision == RS_MANAGER_ACCEPTED || message->unusable;
+    bool known = response->decision == RS_MANAGER_QUEUED ? rs_pending_has(&link->pending, response->request_id)
+                                                         : rs_pending_remove(&link->pending, response->request_id);
     /* A path nobody waits for would live as long as the keepalives: give it back, unless the response came twice. */
     if (granted && (message->unusable || !known) && !holds_path(link, response->response_id))
-        rs_link_release(link, now, response->request_id, response->response_id);
+        rs_manager_release(link, now, response->request_id, response->response_id);
     if (!known)
         return;
-    if (response->decision == RS_LINK_ACCEPTED && response->lease > 0 && response->lease < link->lease) {
+    if (response->decision == RS_MANAGER_ACCEPTED && response->lease > 0 && response->lease < link->lease) {
         link->lease = response->lease;
         if (now + link->lease / 4 < link->keepalive_at)
             link->keepalive_at = now + link->lease / 4;
@@ -435,14 +437,14 @@ static void handle_response(rs_link *link, rs_time now, const rs_link_message *m
 }
 
 typedef struct {
-    rs_link *link;
+    rs_manager_client *link;
     rs_time now;
 } turn;
 
-static void handle(void *context, const rs_link_message *message) {
-    rs_link *link = ((turn *)context)->link;
+static void handle(void *context, const rs_manager_message *message) {
+    rs_manager_client *link = ((turn *)context)->link;
     rs_time now = ((turn *)context)->now;
-    const rs_link_callbacks *c = &link->callbacks;
+    const rs_manager_callbacks *c = &link->callbacks;
     if (message->call == RS_THRIFT_AGENT_GOODBYE) {
         link->backoff = link->options.backoff_max;
         break_link(link, "it refused this agent: %s", message->reason);
@@ -450,7 +452,7 @@ static void handle(void *context, const rs_link_message *message) {
             c->on_goodbye(c->context, message->reason);
     } else if (message->call == RS_THRIFT_AGENT_WELCOME) {
         welcomed(link, now, message->id);
-    } else if (link->state != RS_LINK_UP) {
+    } else if (link->state != RS_MANAGER_UP) {
         break_link(link, "it spoke before its welcome");
     } else if (message->call == RS_THRIFT_AGENT_RESPONSE) {
         handle_response(link, now, message);
@@ -510,10 +512,10 @@ static void handle(void *context, const rs_link_message *message) {
 }
 
 /* Handles the frames that are in, all of them: the socket may never become readable for them again. */
-static void handle_frames(rs_link *link, rs_time now) {
+static void handle_frames(rs_manager_client *link, rs_time now) {
     const uint8_t *frame;
     size_t length;
-    char words[RS_LINK_WORDS / 2];
+    char words[RS_MANAGER_WORDS / 2];
     turn t = {link, now};
     while (!link->broken) {
         int got = rs_frames_next(&link->frames, &frame, &length);
@@ -521,12 +523,12 @@ static void handle_frames(rs_link *link, rs_time now) {
             return;
         if (got < 0)
             break_link(link, "it sent a frame of no or more than 2 MiB length; is it a manager's Thrift port?");
-        else if (!rs_link_decode(frame, length, handle, &t, words, sizeof words))
+        else if (!rs_manager_decode(frame, length, handle, &t, words, sizeof words))
             break_link(link, "it sent a malformed call: %s", words);
     }
 }
 
-static void read_in(rs_link *link, rs_time now) {
+static void read_in(rs_manager_client *link, rs_time now) {
     for (unsigned reads = 0; reads < READS_PER_TURN && !link->broken; reads++) {
         int got = rs_frames_fill(&link->frames, now);
         if (got > 0)
@@ -543,19 +545,20 @@ static void read_in(rs_link *link, rs_time now) {
 
 /* ---- turns ---- */
 
-static void fail_expired(rs_link *link, rs_time now) {
+static void fail_expired(rs_manager_client *link, rs_time now) {
     char *id;
     while ((id = rs_pending_expire(&link->pending, now, link->options.request_hold))) {
-        char words[RS_LINK_WORDS + 64];
-        rs_link_describe(link, now, words, sizeof words);
-        rs_link_response response = {.request_id = id, .response_id = "", .decision = RS_LINK_DENIED, .reason = words};
+        char words[RS_MANAGER_WORDS + 64];
+        rs_manager_describe(link, now, words, sizeof words);
+        rs_manager_response response = {
+            .request_id = id, .response_id = "", .decision = RS_MANAGER_DENIED, .reason = words};
         if (link->callbacks.on_response)
             link->callbacks.on_response(link->callbacks.context, &response);
         free(id);
     }
 }
 
-static void keepalive(rs_link *link, rs_time now) {
+static void keepalive(rs_manager_client *link, rs_time now) {
     /* Its socket may be there while it is not; a manager that has standbys answers. */
     if (link->manager_count > 1 && link->unanswered >= UNANSWERED_MAX) {
         break_link(link, "it answered none of %u keepalives", link->unanswered);
@@ -563,23 +566,23 @@ static void keepalive(rs_link *link, rs_time now) {
     }
     link->unanswered++;
     link->asked_at = link->asked_at == RS_NEVER ? now : link->asked_at;
-    rs_link_frame frame;
-    if (rs_link_encode_keepalive(&frame) == RS_OK) {
+    rs_manager_frame frame;
+    if (rs_manager_encode_keepalive(&frame) == RS_OK) {
         put(link, now, &frame);
         free(frame.bytes);
         link->stats.keepalives++;
         link->alive_due++;
     }
     link->keepalive_at = now + link->lease / 4;
-    rs_kept_prune(&link->kept, now - link->options.stall_timeout);
+    rs_deferred_prune(&link->kept, now - link->options.stall_timeout);
 }
 
-static rs_time silence_deadline(const rs_link *link) {
+static rs_time silence_deadline(const rs_manager_client *link) {
     return link->asked_at == RS_NEVER || link->silent ? RS_NEVER : link->asked_at + link->options.answer_timeout;
 }
 
 /* When the peer's stalling ends the connection. */
-static rs_time stall_deadline(const rs_link *link) {
+static rs_time stall_deadline(const rs_manager_client *link) {
     rs_time first = RS_NEVER;
     if (!carries(link))
         return first;
@@ -590,23 +593,23 @@ static rs_time stall_deadline(const rs_link *link) {
     return first;
 }
 
-static rs_time state_deadline(const rs_link *link) {
+static rs_time state_deadline(const rs_manager_client *link) {
     switch (link->state) {
-    case RS_LINK_WAITING:
+    case RS_MANAGER_WAITING:
         return link->next_attempt;
-    case RS_LINK_CONNECTING:
-    case RS_LINK_SECURING:
-    case RS_LINK_GREETING:
+    case RS_MANAGER_CONNECTING:
+    case RS_MANAGER_SECURING:
+    case RS_MANAGER_GREETING:
         return link->state_since + link->options.connect_timeout;
-    case RS_LINK_UP:
+    case RS_MANAGER_UP:
         return silence_deadline(link) < link->keepalive_at ? silence_deadline(link) : link->keepalive_at;
-    case RS_LINK_STOPPED:
+    case RS_MANAGER_STOPPED:
         break;
     }
     return RS_NEVER;
 }
 
-rs_time rs_link_deadline(const rs_link *link) {
+rs_time rs_manager_deadline(const rs_manager_client *link) {
     if (link->broken)
         return 0;
     rs_time deadline = state_deadline(link);
@@ -616,32 +619,32 @@ rs_time rs_link_deadline(const rs_link *link) {
     return held < deadline ? held : deadline;
 }
 
-static void state_timeout(rs_link *link, rs_time now) {
-    if (link->state == RS_LINK_WAITING)
+static void state_timeout(rs_manager_client *link, rs_time now) {
+    if (link->state == RS_MANAGER_WAITING)
         attempt(link, now);
-    else if (link->state == RS_LINK_UP && silence_deadline(link) <= now)
+    else if (link->state == RS_MANAGER_UP && silence_deadline(link) <= now)
         note_silence(link, now, true);
-    else if (link->state == RS_LINK_UP)
+    else if (link->state == RS_MANAGER_UP)
         keepalive(link, now);
     else
         break_link(link,
-                   link->state == RS_LINK_CONNECTING ? "no answer to the connection attempt in %.1f s"
-                   : link->state == RS_LINK_SECURING
+                   link->state == RS_MANAGER_CONNECTING ? "no answer to the connection attempt in %.1f s"
+                   : link->state == RS_MANAGER_SECURING
                        ? "TLS's handshake was not done in %.1f s; does it listen with --thrift-tls?"
                        : "it took the connection but sent no welcome in %.1f s",
                    seconds(link->options.connect_timeout));
 }
 
 /* Every entry from the event loop ends here. */
-static void settle(rs_link *link, rs_time now) {
+static void settle(rs_manager_client *link, rs_time now) {
     flush(link, now);
     if (link->broken)
         close_broken(link, now);
     want(link);
 }
 
-void rs_link_timeout(rs_link *link, rs_time now) {
-    if (link->state == RS_LINK_STOPPED)
+void rs_manager_timeout(rs_manager_client *link, rs_time now) {
+    if (link->state == RS_MANAGER_STOPPED)
         return;
     if (!link->broken && stall_deadline(link) <= now)
         break_link(link,
@@ -655,48 +658,48 @@ void rs_link_timeout(rs_link *link, rs_time now) {
     settle(link, now);
 }
 
-void rs_link_on_ready(rs_link *link, rs_time now, unsigned ready) {
+void rs_manager_on_ready(rs_manager_client *link, rs_time now, unsigned ready) {
     if (link->frames.fd < 0 || link->broken) {
         settle(link, now);
         return;
     }
-    if (link->state == RS_LINK_CONNECTING)
+    if (link->state == RS_MANAGER_CONNECTING)
         connecting_ready(link, now);
-    else if (link->state == RS_LINK_SECURING)
+    else if (link->state == RS_MANAGER_SECURING)
         securing_ready(link, now);
-    else if (ready & RS_LINK_READ || rs_frames_wants_write(&link->frames))
+    else if (ready & RS_MANAGER_READ || rs_frames_wants_write(&link->frames))
         read_in(link, now);
     settle(link, now);
 }
 
-void rs_link_start(rs_link *link, rs_time now) {
-    if (link->state != RS_LINK_STOPPED)
+void rs_manager_start(rs_manager_client *link, rs_time now) {
+    if (link->state != RS_MANAGER_STOPPED)
         return;
     link->down_since = now;
     attempt(link, now);
     settle(link, now);
 }
 
-void rs_link_confirm(rs_link *link, rs_time now) {
-    if (link->state == RS_LINK_STOPPED)
+void rs_manager_confirm(rs_manager_client *link, rs_time now) {
+    if (link->state == RS_MANAGER_STOPPED)
         return;
     link->checking = true;
-    if (rs_link_up(link)) {
+    if (rs_manager_up(link)) {
         keepalive(link, now);
         settle(link, now);
     }
 }
 
-bool rs_link_up(const rs_link *link) {
-    return link->state == RS_LINK_UP && !link->broken;
+bool rs_manager_up(const rs_manager_client *link) {
+    return link->state == RS_MANAGER_UP && !link->broken;
 }
 
-bool rs_link_answers(const rs_link *link) {
-    return rs_link_up(link) && !link->silent;
+bool rs_manager_answers(const rs_manager_client *link) {
+    return rs_manager_up(link) && !link->silent;
 }
 
-rs_link_stats rs_link_stats_get(const rs_link *link) {
-    rs_link_stats stats = link->stats;
+rs_manager_stats rs_manager_stats_get(const rs_manager_client *link) {
+    rs_manager_stats stats = link->stats;
     stats.frames_in = link->frames.frames_in;
     stats.frames_out = link->frames.frames_out;
     stats.bytes_in = link->frames.bytes_in;
@@ -710,12 +713,12 @@ rs_link_stats rs_link_stats_get(const rs_link *link) {
 /* ---- the calls of Table II ---- */
 
 /* Sends now if up, and keeps the call for the next connection in either case. Takes the frame over. */
-static void keep(rs_link *link, rs_time now, rs_link_frame frame) {
-    bool up = link->state == RS_LINK_UP && !link->broken;
+static void keep(rs_manager_client *link, rs_time now, rs_manager_frame frame) {
+    bool up = link->state == RS_MANAGER_UP && !link->broken;
     if (up)
         put(link, now, &frame);
-    rs_kept_prune(&link->kept, now - link->options.stall_timeout);
-    rs_kept_add(&link->kept, frame, up && !link->broken ? now : RS_NEVER);
+    rs_deferred_prune(&link->kept, now - link->options.stall_timeout);
+    rs_deferred_add(&link->kept, frame, up && !link->broken ? now : RS_NEVER);
     flush(link, now);
 }
 
@@ -732,20 +735,20 @@ static const char *status_words(rs_status status) {
     }
 }
 
-rs_status rs_link_request(rs_link *link, rs_time now, const rs_link_request_params *request, char *words,
-                          size_t words_size) {
-    bool up = rs_link_up(link);
+rs_status rs_manager_request(rs_manager_client *link, rs_time now, const rs_manager_request_params *request,
+                             char *words, size_t words_size) {
+    bool up = rs_manager_up(link);
     char scratch[1];
     if (!words) {
         words = scratch;
         words_size = sizeof scratch;
     }
-    if (link->state == RS_LINK_STOPPED) {
-        rs_link_describe(link, now, words, words_size);
+    if (link->state == RS_MANAGER_STOPPED) {
+        rs_manager_describe(link, now, words, words_size);
         return RS_ERR_STATE;
     }
-    rs_link_frame frame;
-    rs_status status = rs_link_encode_request(link->server, request, &frame);
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_request(link->server, request, &frame);
     if (status == RS_OK) {
         status = rs_pending_add(&link->pending, request->request_id, frame, up ? RS_NEVER : now);
         if (status != RS_OK)
@@ -762,17 +765,17 @@ rs_status rs_link_request(rs_link *link, rs_time now, const rs_link_request_para
     return RS_OK;
 }
 
-rs_status rs_link_release(rs_link *link, rs_time now, const char *request_id, const char *response_id) {
-    rs_link_frame frame;
-    rs_status status = rs_link_encode_release(request_id, response_id, &frame);
+rs_status rs_manager_release(rs_manager_client *link, rs_time now, const char *request_id, const char *response_id) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_release(request_id, response_id, &frame);
     if (status == RS_OK)
         keep(link, now, frame);
     return status;
 }
 
-rs_status rs_link_cancel(rs_link *link, rs_time now, const char *request_id) {
-    rs_link_frame frame;
-    rs_status status = rs_link_encode_cancel(request_id, &frame);
+rs_status rs_manager_cancel(rs_manager_client *link, rs_time now, const char *request_id) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_cancel(request_id, &frame);
     if (status != RS_OK)
         return status;
     rs_pending_remove(&link->pending, request_id);
@@ -781,8 +784,8 @@ rs_status rs_link_cancel(rs_link *link, rs_time now, const char *request_id) {
 }
 
 /* Sends a frame that is not worth keeping, if the link is up. Takes it over. */
-static rs_status pass(rs_link *link, rs_time now, rs_link_frame frame) {
-    bool up = rs_link_up(link);
+static rs_status pass(rs_manager_client *link, rs_time now, rs_manager_frame frame) {
+    bool up = rs_manager_up(link);
     if (up) {
         put(link, now, &frame);
         flush(link, now);
@@ -791,16 +794,16 @@ static rs_status pass(rs_link *link, rs_time now, rs_link_frame frame) {
     return up ? RS_OK : RS_ERR_STATE;
 }
 
-rs_status rs_link_no_light(rs_link *link, rs_time now, const char *response_id, const char *const *receivers,
-                           uint32_t receiver_count) {
-    rs_link_frame frame;
-    rs_status status = rs_link_encode_no_light(response_id, receivers, receiver_count, &frame);
+rs_status rs_manager_no_light(rs_manager_client *link, rs_time now, const char *response_id,
+                              const char *const *receivers, uint32_t receiver_count) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_no_light(response_id, receivers, receiver_count, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 
-rs_status rs_link_report(rs_link *link, rs_time now, const rs_link_report_params *report) {
-    rs_link_frame frame;
-    rs_status status = rs_link_encode_report(report, &frame);
+rs_status rs_manager_report(rs_manager_client *link, rs_time now, const rs_manager_report_params *report) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_report(report, &frame);
     if (status != RS_OK)
         return status;
     if (strcmp(report->phase, "done") != 0 && strcmp(report->phase, "failed") != 0)
@@ -809,54 +812,56 @@ rs_status rs_link_report(rs_link *link, rs_time now, const rs_link_report_params
     return RS_OK;
 }
 
-rs_status rs_link_view_used(rs_link *link, rs_time now, const char *response_id, uint64_t version) {
-    rs_link_frame frame;
-    rs_status status = rs_link_encode_view_used(response_id, version, &frame);
+rs_status rs_manager_view_used(rs_manager_client *link, rs_time now, const char *response_id, uint64_t version) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_view_used(response_id, version, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 
-rs_status rs_link_failure(rs_link *link, rs_time now, const char *response_id, uint64_t version,
-                          rs_link_failure_kind kind, rs_ring_kind ring, const char *server) {
-    rs_link_frame frame;
-    rs_status status = rs_link_encode_failure(response_id, version, kind, ring, server, &frame);
+rs_status rs_manager_failure(rs_manager_client *link, rs_time now, const char *response_id, uint64_t version,
+                             rs_manager_failure_kind kind, rs_ring_kind ring, const char *server) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_failure(response_id, version, kind, ring, server, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 
-rs_status rs_link_group(rs_link *link, rs_time now, rs_link_group_call call, const char *group,
-                        const rs_link_group_options *options, const rs_link_group_view *held) {
-    rs_link_frame frame;
-    rs_status status = rs_link_encode_group(call, group, options, held, &frame);
+rs_status rs_manager_group(rs_manager_client *link, rs_time now, rs_manager_group_call call, const char *group,
+                           const rs_manager_group_options *options, const rs_manager_group_view *held) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_group(call, group, options, held, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 
-rs_status rs_link_split(rs_link *link, rs_time now, const char *request_id, const rs_object_id *object,
-                        const char *const *receivers, uint32_t receiver_count, const char *const *avoid,
-                        uint32_t avoid_count) {
-    rs_link_frame frame;
-    rs_status status = rs_link_encode_split(request_id, object, receivers, receiver_count, avoid, avoid_count, &frame);
+rs_status rs_manager_split(rs_manager_client *link, rs_time now, const char *request_id, const rs_object_id *object,
+                           const char *const *receivers, uint32_t receiver_count, const char *const *avoid,
+                           uint32_t avoid_count) {
+    rs_manager_frame frame;
+    rs_status status =
+        rs_manager_encode_split(request_id, object, receivers, receiver_count, avoid, avoid_count, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 
-rs_status rs_link_relayed(rs_link *link, rs_time now, const rs_link_relay_report *report) {
-    rs_link_frame frame;
-    rs_status status = rs_link_encode_relayed(report, &frame);
+rs_status rs_manager_relayed(rs_manager_client *link, rs_time now, const rs_manager_relay_report *report) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_relayed(report, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 
-rs_status rs_link_holds(rs_link *link, rs_time now, const rs_link_held *held, uint32_t count, bool anew) {
-    rs_link_frame frame;
-    rs_status status = rs_link_encode_holds(held, count, anew, &frame);
+rs_status rs_manager_holds(rs_manager_client *link, rs_time now, const rs_manager_held *held, uint32_t count,
+                           bool anew) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_holds(held, count, anew, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 
-rs_status rs_link_fetch(rs_link *link, rs_time now, const rs_object_id *id, bool together) {
-    rs_link_frame frame;
-    rs_status status = rs_link_encode_fetch(id, together, &frame);
+rs_status rs_manager_fetch(rs_manager_client *link, rs_time now, const rs_object_id *id, bool together) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_fetch(id, together, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 
-rs_status rs_link_probe_report_send(rs_link *link, rs_time now, const rs_link_probe_report *report) {
-    rs_link_frame frame;
-    rs_status status = rs_link_encode_probe_report(report, &frame);
+rs_status rs_manager_probe_report_send(rs_manager_client *link, rs_time now, const rs_manager_probe_report *report) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_probe_report(report, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }

@@ -1,7 +1,7 @@
 /* Repairs received (Ricochet, Sec. 4.2.8): one that misses a single packet gives it; one that misses more is kept, each
  * of its packets that comes is taken out of it, and two that differ in one packet give that packet. A kept repair is
  * the XOR of the packets it still misses, nothing else. */
-#include "core/ricochet/kept.h"
+#include "core/ricochet/pending_repairs.h"
 
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #define COMPARED_MOST 64u /* kept repairs that a new one is compared with */
 #define COMBINED_MOST 8u  /* times that a repair is combined with another */
 
-rs_status rs_ricochet_kept_init(rs_ricochet *own) {
+rs_status rs_ricochet_pending_init(rs_ricochet *own) {
     rs_list *lists[] = {&own->kept_order, &own->kept_ready, &own->kept_free};
     for (uint32_t i = 0; i < 3; i++)
         rs_list_init(lists[i]);
@@ -23,25 +23,25 @@ rs_status rs_ricochet_kept_init(rs_ricochet *own) {
     return own->kept && own->scratch ? RS_OK : RS_ERR_MEMORY;
 }
 
-void rs_ricochet_kept_free(rs_ricochet *own) {
+void rs_ricochet_pending_free(rs_ricochet *own) {
     for (uint32_t i = 0; i < own->kept_used; i++)
         rs_memory_give(&own->node->allocator, own->kept[i].bytes);
     rs_memory_give(&own->node->allocator, own->kept);
     rs_memory_give(&own->node->allocator, own->scratch);
 }
 
-static void unlink_all(rs_ricochet_kept *kept) {
+static void unlink_all(rs_ricochet_pending *kept) {
     for (uint32_t i = 0; i < kept->count; i++)
         rs_list_remove(&kept->link[i].in_missing);
     kept->count = 0;
 }
 
-static void discard(rs_ricochet *own, rs_ricochet_kept *kept) {
+static void discard(rs_ricochet *own, rs_ricochet_pending *kept) {
     unlink_all(kept);
     rs_list_append(&own->kept_free, &kept->order);
 }
 
-static void link_at(rs_ricochet *own, rs_ricochet_kept *kept, uint32_t at, uint32_t missing) {
+static void link_at(rs_ricochet *own, rs_ricochet_pending *kept, uint32_t at, uint32_t missing) {
     rs_ricochet_link *link = &kept->link[at];
     link->kept = kept;
     link->missing = missing;
@@ -50,10 +50,10 @@ static void link_at(rs_ricochet *own, rs_ricochet_kept *kept, uint32_t at, uint3
 }
 
 /* One that is free, or the oldest. */
-static rs_ricochet_kept *new_kept(rs_ricochet *own) {
-    rs_ricochet_kept *kept = NULL;
+static rs_ricochet_pending *new_kept(rs_ricochet *own) {
+    rs_ricochet_pending *kept = NULL;
     if (!rs_list_empty(&own->kept_free))
-        kept = RS_HOLDER(rs_ricochet_kept, order, own->kept_free.next);
+        kept = RS_HOLDER(rs_ricochet_pending, order, own->kept_free.next);
     else if (own->kept_used < own->config.kept_repairs) {
         uint8_t *bytes = rs_memory_take(&own->node->allocator, own->node->config.packet_bytes);
         if (bytes) {
@@ -63,7 +63,7 @@ static rs_ricochet_kept *new_kept(rs_ricochet *own) {
         }
     }
     if (!kept && !rs_list_empty(&own->kept_order)) {
-        kept = RS_HOLDER(rs_ricochet_kept, order, own->kept_order.next);
+        kept = RS_HOLDER(rs_ricochet_pending, order, own->kept_order.next);
         unlink_all(kept);
     }
     if (kept)
@@ -72,17 +72,17 @@ static rs_ricochet_kept *new_kept(rs_ricochet *own) {
 }
 
 /* With one packet left it can be decoded, with none it is of no more use. */
-static void look_at(rs_ricochet *own, rs_ricochet_kept *kept) {
+static void look_at(rs_ricochet *own, rs_ricochet_pending *kept) {
     if (kept->count == 0)
         discard(own, kept);
     else
         rs_list_append(kept->count == 1 ? &own->kept_ready : &own->kept_order, &kept->order);
 }
 
-void rs_ricochet_kept_found(rs_ricochet *own, rs_gm_missing *missing, const uint8_t *body, uint32_t length) {
+void rs_ricochet_pending_found(rs_ricochet *own, rs_gm_missing *missing, const uint8_t *body, uint32_t length) {
     uint32_t number = (uint32_t)(missing - own->node->missing);
     while (!rs_list_empty(&missing->waiting)) {
-        rs_ricochet_kept *kept = RS_HOLDER(rs_ricochet_link, in_missing, missing->waiting.next)->kept;
+        rs_ricochet_pending *kept = RS_HOLDER(rs_ricochet_link, in_missing, missing->waiting.next)->kept;
         rs_gm_xor_grow(kept->bytes, &kept->length, body, length);
         uint32_t left[RS_RICOCHET_R_MAX], count = 0;
         for (uint32_t i = 0; i < kept->count; i++) {
@@ -97,13 +97,14 @@ void rs_ricochet_kept_found(rs_ricochet *own, rs_gm_missing *missing, const uint
     }
 }
 
-void rs_ricochet_kept_lost(rs_ricochet *own, rs_gm_missing *missing) {
+void rs_ricochet_pending_lost(rs_ricochet *own, rs_gm_missing *missing) {
     while (!rs_list_empty(&missing->waiting))
         discard(own, RS_HOLDER(rs_ricochet_link, in_missing, missing->waiting.next)->kept);
 }
 
 /* The packets that only one of the two misses, by number; returns how many. */
-static uint32_t difference(const rs_ricochet_kept *a, const rs_ricochet_kept *b, uint32_t out[2 * RS_RICOCHET_R_MAX]) {
+static uint32_t difference(const rs_ricochet_pending *a, const rs_ricochet_pending *b,
+                           uint32_t out[2 * RS_RICOCHET_R_MAX]) {
     uint32_t count = 0, i = 0, k = 0;
     while (i < a->count || k < b->count) {
         if (k == b->count || (i < a->count && a->link[i].missing < b->link[k].missing))
@@ -119,13 +120,13 @@ static uint32_t difference(const rs_ricochet_kept *a, const rs_ricochet_kept *b,
 }
 
 /* The kept repair with which this one has most in common: combined, the fewest packets are left. */
-static rs_ricochet_kept *closest(const rs_ricochet *own, const rs_ricochet_kept *kept, uint32_t *fewest) {
+static rs_ricochet_pending *closest(const rs_ricochet *own, const rs_ricochet_pending *kept, uint32_t *fewest) {
     uint32_t left[2 * RS_RICOCHET_R_MAX], compared = 0;
-    rs_ricochet_kept *best = NULL;
+    rs_ricochet_pending *best = NULL;
     for (uint32_t i = 0; i < kept->count; i++) {
         const rs_list *list = &own->node->missing[kept->link[i].missing].waiting;
         for (const rs_list *at = list->next; at != list && compared < COMPARED_MOST; at = at->next) {
-            rs_ricochet_kept *other = RS_HOLDER(rs_ricochet_link, in_missing, at)->kept;
+            rs_ricochet_pending *other = RS_HOLDER(rs_ricochet_link, in_missing, at)->kept;
             if (other == kept)
                 continue;
             compared++;
@@ -141,10 +142,10 @@ static rs_ricochet_kept *closest(const rs_ricochet *own, const rs_ricochet_kept 
 
 /* The new repair becomes what is left of it and another as long as that is less: nothing is lost by it, the other
  * stays. With one packet left it can be decoded. */
-static void combine(rs_ricochet *own, rs_ricochet_kept *kept) {
+static void combine(rs_ricochet *own, rs_ricochet_pending *kept) {
     for (uint32_t i = 0; i < COMBINED_MOST && kept->count > 1; i++) {
         uint32_t fewest = kept->count, left[2 * RS_RICOCHET_R_MAX];
-        rs_ricochet_kept *other = closest(own, kept, &fewest);
+        rs_ricochet_pending *other = closest(own, kept, &fewest);
         if (!other)
             return;
         difference(kept, other, left);
@@ -246,9 +247,9 @@ static bool decode(rs_ricochet *own, rs_time now, uint32_t number, const uint8_t
     return true;
 }
 
-void rs_ricochet_kept_work(rs_ricochet *own, rs_time now) {
+void rs_ricochet_pending_work(rs_ricochet *own, rs_time now) {
     while (!rs_list_empty(&own->kept_ready)) {
-        rs_ricochet_kept *kept = RS_HOLDER(rs_ricochet_kept, order, own->kept_ready.next);
+        rs_ricochet_pending *kept = RS_HOLDER(rs_ricochet_pending, order, own->kept_ready.next);
         uint32_t number = kept->link[0].missing;
         discard(own, kept); /* its bytes stay as they are: what arrives below does not keep repairs */
         decode(own, now, number, kept->bytes, kept->length);
@@ -257,7 +258,7 @@ void rs_ricochet_kept_work(rs_ricochet *own, rs_time now) {
 
 static void keep(rs_ricochet *own, const rs_ricochet_repair *repair, const member *members, const uint32_t *numbers,
                  uint32_t missing) {
-    rs_ricochet_kept *kept = new_kept(own);
+    rs_ricochet_pending *kept = new_kept(own);
     if (!kept)
         return;
     memcpy(kept->bytes, repair->body, repair->length);
@@ -300,7 +301,7 @@ bool rs_ricochet_receive_repair(rs_ricochet *own, rs_time now, rs_peer from, con
         own->stats.useless++;
     else
         keep(own, &repair, members, numbers, missing);
-    rs_ricochet_kept_work(own, now);
+    rs_ricochet_pending_work(own, now);
     return true;
 }
 
@@ -308,7 +309,7 @@ bool rs_ricochet_comes_with_another(const rs_ricochet *own, const rs_gm_missing 
     const rs_gm_missing *all = own->node->missing;
     uint32_t looked_at = 0, number = (uint32_t)(missing - all);
     for (const rs_list *at = missing->waiting.next; at != &missing->waiting && looked_at < LOOKED_AT; at = at->next) {
-        const rs_ricochet_kept *kept = RS_HOLDER(rs_ricochet_link, in_missing, at)->kept;
+        const rs_ricochet_pending *kept = RS_HOLDER(rs_ricochet_link, in_missing, at)->kept;
         looked_at++;
         if (kept->count == 2 && all[kept->link[kept->link[0].missing == number].missing].asking == RS_GM_ASKED)
             return true;
