@@ -61,9 +61,9 @@ class Trial:
 @click.command()
 @click.option("--receivers", "-n", default=48, show_default=True, type=click.IntRange(6, 200), help="Of the many.")
 @click.option("--few", default=6, show_default=True, type=click.IntRange(1, 32), help="Of the few.")
-@click.option("--rate", default="50M", show_default=True,
+@click.option("--rate", default="20M", show_default=True,
               help="Of servers' links; low, so that this machine is not the limit.")  # fmt: skip
-@click.option("--size", type=Size(least=100_000), default="25M", show_default=True, help="Of the object.")
+@click.option("--size", type=Size(least=100_000), default="10M", show_default=True, help="Of the object.")
 @click.option("--repeats", default=3, show_default=True, type=click.IntRange(1, 100), help="Of each number, in turn.")
 @click.option("--kill/--no-kill", default=True, show_default=True,
               help="One more transfer to the many, while some go.")  # fmt: skip

@@ -1,7 +1,7 @@
 #include "core/rate/sent_times.h"
 
 void rs_sent_times_start(rs_sent_times *m, rs_time now, rs_time least, rs_time every) {
-    *m = (rs_sent_times){.least = least, .due = now};
+    *m = (rs_sent_times){.least = least, .due = now, .answered = UINT64_MAX};
     rs_sent_times_every(m, every);
 }
 
@@ -28,11 +28,22 @@ rs_time rs_sent_times_next_report(const rs_sent_times *m) {
     return m->count ? nth(m, m->count - 1)->at + m->least : INT64_MIN;
 }
 
+static bool answers_are_late(const rs_sent_times *m, rs_time now) {
+    uint64_t kept = m->count < RS_SENT_TIMES ? m->count : RS_SENT_TIMES, n = m->count;
+    if (kept == 0 || m->answered == UINT64_MAX || now - nth(m, n - 1)->at >= RS_SENT_TIMES_MOST)
+        return false;
+    while (n > m->count - kept && nth(m, n - 1)->pos > m->answered)
+        n--;
+    return n < m->count && now - nth(m, n)->at > m->patience;
+}
+
 bool rs_sent_times_add(rs_sent_times *m, rs_time now, uint64_t pos, bool last) {
     if (now < m->due && !(last && now >= rs_sent_times_next_report(m)))
         return false;
     if (m->count && !last && pos - nth(m, m->count - 1)->pos < m->apart &&
         now - nth(m, m->count - 1)->at < RS_SENT_TIMES_MOST)
+        return false;
+    if (answers_are_late(m, now))
         return false;
     m->ring[m->count++ % RS_SENT_TIMES] = (rs_sent_time){pos, now};
     m->due = now + m->every;

@@ -56,6 +56,10 @@ static void find(rs_sending *x, rs_time now) {
         x->window_pos = r->seen_pos + window;
         x->window_of = r;
     }
+    /* A collector that is silent is told by what it leaves unanswered. */
+    bool direct = x->window_of && !rs_tree_in_use(x);
+    x->sent_times.answered = direct ? x->window_of->seen_pos : UINT64_MAX;
+    x->sent_times.patience = direct ? 2 * x->window_of->rate.model.min_rtt + 4 * x->sent_times.every : 0;
 }
 
 /* The slowest has moved on, or another is the slowest now: data packets may go again. */

@@ -42,10 +42,44 @@ static void time__is_known_between_marks_and_forgotten_later(void **state) {
         assert_int_equal(rs_sent_times_time(&m, pos), pos * 100);
 }
 
+/* Two of three answered at once, the third only after 50 ms: meanwhile one more is asked for, and then none. */
+static void answers__that_are_late_are_not_added_to(void **state) {
+    (void)state;
+    rs_sent_times m;
+    int asked = 0;
+    rs_sent_times_start(&m, 0, 0, MS);
+    m.patience = 3 * MS;
+    m.answered = 0;
+    for (uint64_t ms = 1; ms < 50; ms++)
+        asked += rs_sent_times_add(&m, (rs_time)ms * MS, ms, false);
+    assert_in_range(asked, 3, 4);
+    m.answered = 4;
+    assert_true(rs_sent_times_add(&m, 50 * MS, 50, false));
+    m.answered = 5;
+    assert_true(rs_sent_times_add(&m, 60 * MS + RS_SENT_TIMES_MOST, 60, false)); /* the answer itself may be lost */
+}
+
+/* Reports are a share of what is sent, whatever the rate. */
+static void reports__are_so_many_packets_apart(void **state) {
+    (void)state;
+    rs_sent_times m;
+    int asked = 0;
+    rs_sent_times_start(&m, 0, 0, MS);
+    m.apart = 40;
+    for (uint64_t pos = 0; pos < 400; pos++)
+        asked += rs_sent_times_add(&m, (rs_time)pos * MS, pos, false);
+    assert_int_equal(asked, 10);
+    assert_int_equal(rs_sent_times_interval(&m, MS / 100), MS);
+    assert_int_equal(rs_sent_times_interval(&m, MS), 40 * MS);
+    assert_int_equal(rs_sent_times_interval(&m, 10 * MS), RS_SENT_TIMES_MOST);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reports__are_asked_for_by_the_clock),
         cmocka_unit_test(last_packet__asks_unless_one_just_did),
+        cmocka_unit_test(answers__that_are_late_are_not_added_to),
+        cmocka_unit_test(reports__are_so_many_packets_apart),
         cmocka_unit_test(time__is_known_between_marks_and_forgotten_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
