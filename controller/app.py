@@ -235,6 +235,7 @@ class App:
         log.info(line("manager stops", paths=sum(p.granted for p in self.runtime.manager.core.paths.values())))
         self.runtime.close()
         self.rest.events.close()
+        self.rest.board.close()
         await self.thrift.close()
         await self.http.close()
         await self.devices.close()

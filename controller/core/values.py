@@ -175,7 +175,9 @@ class LivePath:
 
 @dataclass(frozen=True)
 class ReceiverReport:
-    """One receiver's outcome as the sender's agent sees it; wall-clock ns, 0 = not yet."""
+    """One receiver's outcome as the sender's agent sees it; wall-clock ns, 0 = not yet. `bytes`: of the object, that it
+    has; None = its agent does not tell.
+    """
 
     server: str
     state: str
@@ -184,6 +186,7 @@ class ReceiverReport:
     patched_fragments: int
     first_light_ns: int
     complete_ns: int
+    bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ COMMANDS = {
     ),
     "paths": Subcommand("rostrum.controller.commands.paths", "paths", "Multicast paths: list, request, release."),
     "groups": Subcommand("rostrum.controller.commands.groups", "groups", "Message groups: list, make, delete."),
+    "top": Subcommand("rostrum.controller.commands.top", "top", "What goes on now, live in the terminal."),
     "circuits": Subcommand("rostrum.controller.commands.paths", "circuits", "Show the optical circuits."),
     "links": Subcommand("rostrum.controller.commands.links", "links", "Links: what is heard on them; drain, undrain."),
     "preflight": Subcommand(

@@ -127,6 +127,10 @@ class Darkness:
                 until = max(self._until(one) for one in held.values())
                 yield Suspect(server, kind, tuple(sorted(held)), best, until)
 
+    def dark_servers(self, now: int) -> set[str]:
+        """Those that are expected to be dark on some kind of path, by anybody's word."""
+        return {name for (name, _), of in self._servers.items() if any(self._until(one) > now for one in of.values())}
+
     def _until(self, one: DarkServer) -> int:
         return one.at + self._held(one.times)
 

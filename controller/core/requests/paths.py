@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
@@ -165,6 +165,11 @@ class PathTable(dict[str, Path]):
     def live_of(self, origin: str) -> list[Path]:
         """Its paths that wait or are granted."""
         return list(self._live.get(origin, {}).values())
+
+    def live(self) -> Iterator[Path]:
+        """All that wait or are granted, by origin."""
+        for held in self._live.values():
+            yield from held.values()
 
     @property
     def ended(self) -> int:

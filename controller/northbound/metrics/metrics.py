@@ -50,11 +50,13 @@ class Metrics(Collector):
         version: str,
         started: int,
         certificates: Callable[[], Mapping[str, float]] = dict,
+        console: Callable[[], Iterable[Metric]] = tuple,
     ) -> None:
-        """`certificates`: as diagnosis.Evidence has them, now."""
+        """`certificates`: as diagnosis.Evidence has them, now. `console`: its own."""
         self._runtime, self._meters, self._rest, self._thrift = runtime, meters, rest, thrift
         self._refused, self._version, self._started = refused, version, started
         self._certificates = certificates
+        self._console = console
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -75,6 +77,7 @@ class Metrics(Collector):
         yield from self._answers()
         yield from groups_metrics.collect(core)
         yield from rdcm.collect(core)
+        yield from self._console()
 
     def _manager(self, core: Core) -> Iterator[Metric]:
         facts = {"version": self._version, "topology": core.topology.name, "scheduler": core.scheduler.name}

@@ -12,6 +12,7 @@ import re
 import secrets
 import ssl
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -136,11 +137,16 @@ class Access:
         door = scope.get(DOOR, GUARDED)
         if door.caller:
             return Caller(door.caller.name, door.caller.tenant, door.caller.role)
-        if self.options.tokens and stamp(self.options.tokens) != self._seen:
-            self.reload()
+        known_by_token = self.by_token(scope)
         shown = scope.get("state", {}).get(PEER)
         if shown and isinstance(known := self._certified(certificates.identity(shown)), Caller):
             return known
+        return known_by_token
+
+    def by_token(self, scope: Scope) -> Caller | None:
+        """Whose token was sent, whether or not this door asks for one; None = none, or nobody's."""
+        if self.options.tokens and stamp(self.options.tokens) != self._seen:
+            self.reload()
         values = [value for name, value in scope["headers"] if name == b"authorization"]
         if len(values) == 1 and values[0][:7].lower() == b"bearer ":
             return self._callers.get("sha256:" + hashlib.sha256(values[0][7:].strip()).hexdigest())
@@ -179,8 +185,10 @@ class Access:
         refusal.headers["WWW-Authenticate"] = "Bearer"
         return refusal
 
-    def around(self, app: ASGIApp) -> ASGIApp:
-        """ASGI middleware: asks who calls, refuses who may not, writes the audit log."""
+    def around(self, app: ASGIApp, open_to_all: Collection[str] = ()) -> ASGIApp:
+        """ASGI middleware: asks who calls, refuses who may not, writes the audit log. `open_to_all`: paths that whoever
+        reaches a door may read.
+        """
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -200,9 +208,9 @@ class Access:
                 await send(message)
 
             refusal: Response | None = None
-            if caller is None:
+            if caller is None and (writes or scope["path"] not in open_to_all):
                 refusal = self._refusal(scope)
-            elif writes and caller.role != "write":
+            elif caller and writes and caller.role != "write":
                 words = f"{caller.name} may only read; a token with role write is needed for {scope['method']}"
                 refusal = problems.answer(403, words)
             try:

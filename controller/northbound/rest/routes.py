@@ -1,4 +1,5 @@
-"""REST for people and tools. The OpenAPI document is served at /openapi.json, a page to try it at /docs."""
+"""REST for people and tools. The OpenAPI document is served at /openapi.json, a page to try it at /docs, the
+console at /console."""
 
 from __future__ import annotations
 
@@ -21,6 +22,8 @@ from rostrum.controller.core.state import Core
 from rostrum.controller.core.text import shown
 from rostrum.controller.core.values import REST, PathRequest, Protocol, State, Wanted
 from rostrum.controller.keyvalue import line
+from rostrum.controller.northbound.console import pages
+from rostrum.controller.northbound.console.board import Board
 from rostrum.controller.northbound.metrics.meters import Meters
 from rostrum.controller.northbound.metrics.metrics import Metrics
 from rostrum.controller.northbound.metrics.stats import Latency
@@ -79,6 +82,7 @@ class Rest:
         self.meter = RestMeter()
         self.meters = Meters(self.core, self.wall)
         runtime.subscribers.setdefault(act.Log, []).append(self.meters.hear)
+        self.board = Board(lambda: self.core, runtime.clock, self.started, self.wall)
         self.metrics = Metrics(
             runtime,
             self.meters,
@@ -88,6 +92,7 @@ class Rest:
             VERSION,
             self.started,
             certificates,
+            self.board.collect,
         )
         self.events = Events(self.core)
         for kind in (act.PathChanged, act.GroupsChanged):
@@ -172,11 +177,16 @@ class Rest:
 def create(rest: Rest) -> FastAPI:
     """The ASGI application."""
     app = FastAPI(
-        title="rostrum manager", version=VERSION, description=DESCRIPTION, separate_input_output_schemas=False
+        title="rostrum manager",
+        version=VERSION,
+        description=DESCRIPTION,
+        separate_input_output_schemas=False,
+        docs_url=None,  # these would have a browser load their scripts from elsewhere: see console/pages.py
+        redoc_url=None,
     )
     problems.install(app)
     app.add_middleware(BodyLimit)
-    app.add_middleware(rest.access.around)
+    app.add_middleware(rest.access.around, open_to_all=pages.OPEN_TO_ALL)
     app.add_middleware(rest.meter.around)
     _paths(app, rest)
     _network(app, rest)
@@ -185,6 +195,7 @@ def create(rest: Rest) -> FastAPI:
     objects_rest.install(app, rest)
     diagnostics.install(app, rest)
     rdcm_rest.install(app, rest)
+    pages.install(app, rest)
     return app
 
 

@@ -48,7 +48,7 @@ async def test_tokens__who_may_what(tmp_path: Path, caplog: pytest.LogCaptureFix
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
             for wrong in ({}, bearer("x"), bearer("x y"), bearer("é" * 300), {"Authorization": f"Basic {writer}"}):
                 headers = {key: value.encode() for key, value in wrong.items()}
-                for place in ("/v1/health", "/metrics", "/openapi.json", "/docs", "/nowhere"):
+                for place in ("/v1/health", "/metrics", "/openapi.json", "/v1/overview", "/v1/caller", "/nowhere"):
                     answer = await http.get(place, headers=headers)
                     assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
                     assert answer.headers["content-type"] == "application/problem+json"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.controller.fakes import Running, running
 
-STREAMS = ("/v1/events",)  # never ends; its own tests read it
+STREAMS = ("/v1/events", "/v1/overview/events")  # never end; their own tests read them
 TEXT = st.text(max_size=12)
 ODD = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), TEXT, st.lists(TEXT, max_size=2))
 SERVERS = st.sampled_from(["h1", "h2", "h3", "h5", "h8", "h99"])
