@@ -14,7 +14,7 @@ File = click.Path(path_type=Path, dir_okay=False)
 
 
 @dataclass(frozen=True)
-class CareOptions:
+class SecurityOptions:
     """As the options below say. `thrift_tls`, `openflow_tls`: certificate and key of the manager, and the CA that signs
     those of agents and switches. `p4runtime_tls`: the CA that signs those of switches, and ours for them.
     """
@@ -33,7 +33,7 @@ _OPTIONS = (
         type=File,
         help="Agents must name themselves with a token of this file (rostrum manager token SERVER makes them).",
     ),
-    click.option("--quotas", type=File, help="What tenants may hold at a time; read anew on SIGHUP."),
+    click.option("--quotas", type=File, help="What tenants may hold at a time; read again on SIGHUP."),
     click.option(
         "--thrift-tls",
         type=(File, File, File),
@@ -63,8 +63,8 @@ _OPTIONS = (
 )
 
 
-def care_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command these options; it gets them as `care`."""
+def security_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command these options; it gets them as `security`."""
 
     @wraps(command)
     def wrapped(
@@ -76,7 +76,10 @@ def care_options(command: Callable[..., None]) -> Callable[..., None]:
         log_format: str,
         **others: Any,
     ) -> None:
-        command(care=CareOptions(agent_tokens, quotas, thrift_tls, openflow_tls, p4runtime_tls, log_format), **others)
+        command(
+            security=SecurityOptions(agent_tokens, quotas, thrift_tls, openflow_tls, p4runtime_tls, log_format),
+            **others,
+        )
 
     for option in reversed(_OPTIONS):
         wrapped = option(wrapped)

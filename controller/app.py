@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 import uvloop
 from rostrum.controller import NOT_COMPILED, logs
-from rostrum.controller.access_options import CareOptions, care_options
+from rostrum.controller.access_options import SecurityOptions, security_options
 from rostrum.controller.config import Cluster, Config
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import schedulers
@@ -95,8 +95,8 @@ class App:
             partial(memory.may_act, 0.0) if memory else None, may_order,
         )  # fmt: skip
         self.thrift = ThriftService(
-            self.runtime, f"rostrum-manager {topology.name}", settings.boot_id, AgentGate(config.care.agent_tokens),
-            config.care.thrift_tls,
+            self.runtime, f"rostrum-manager {topology.name}", settings.boot_id, AgentGate(config.security.agent_tokens),
+            config.security.thrift_tls,
         )  # fmt: skip
         self.runtime.devices, self.runtime.agents = self.devices, self.thrift
         self.devices.request_of = self._request_of
@@ -205,9 +205,9 @@ class App:
         self.thrift.gate.reload()
         if self.thrift.tls:
             self.thrift.tls.reload()
-        if self.config.care.quotas:
+        if self.config.security.quotas:
             try:
-                self.runtime.post(ev.QuotasChanged(quota_file.read(self.config.care.quotas)))
+                self.runtime.post(ev.QuotasChanged(quota_file.read(self.config.security.quotas)))
             except AccessError as error:
                 log.error(line("quotas not read", cause=error))
 
@@ -466,7 +466,7 @@ def _ns(seconds: float) -> int:
 )
 @group_options
 @click.option("--verbose", "-v", is_flag=True, help="Log more.")
-@care_options
+@security_options
 def main(
     topology: str,
     run_dir: Path,
@@ -500,13 +500,13 @@ def main(
     member: str | None,
     leader_lease: int,
     verbose: bool,
-    care: CareOptions,
+    security: SecurityOptions,
     **groups: object,
 ) -> None:
     """The manager of a data center: takes requests for multicast paths from agents (Thrift) and people (REST), and sets
     switches and optical circuit switches for them. Logs to stderr; stops orderly at SIGTERM, and paths in use live on.
     """
-    logs.to_stderr(verbose, care.log_format)
+    logs.to_stderr(verbose, security.log_format)
     try:
         loaded = loader.load(topology)
         schedulers.create(scheduler)
@@ -529,21 +529,21 @@ def main(
         light_confirm=light_confirm,
         level=priority,
         boot_id=time.time_ns() // 1_000_000,
-        quotas=_quotas(care),
+        quotas=_quotas(security),
         **group_settings(groups),
     )
     access = AccessOptions(rest_tokens, rest_tls, rest_client_ca, rest_open)
     cluster = Cluster(etcd, etcd_tls, member, leader_lease) if etcd else None
     config = Config(
         loaded, run_dir, settings, listen, thrift_port, rest_port, openflow_port, election_id, p4_program,
-        _journal(journal, run_dir), journal_sync, cluster, access, care,
+        _journal(journal, run_dir), journal_sync, cluster, access, security,
     )  # fmt: skip
     _serve(config)
 
 
-def _quotas(care: CareOptions) -> dict[str, Quota]:
+def _quotas(security: SecurityOptions) -> dict[str, Quota]:
     try:
-        return quota_file.read(care.quotas) if care.quotas else {}
+        return quota_file.read(security.quotas) if security.quotas else {}
     except AccessError as error:
         raise click.ClickException(str(error)) from error
 

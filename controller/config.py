@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rostrum.controller.access_options import CareOptions
+from rostrum.controller.access_options import SecurityOptions
 from rostrum.controller.core.values import Settings
 from rostrum.controller.northbound.rest.access import AccessOptions
 from rostrum.topologies.model import Topology
@@ -40,7 +40,7 @@ class Config:
     journal_sync: str = "normal"  # or "full": journal.py
     cluster: Cluster | None = None  # instead of a journal
     access: AccessOptions = field(default_factory=AccessOptions)  # to REST
-    care: CareOptions = field(default_factory=CareOptions)
+    security: SecurityOptions = field(default_factory=SecurityOptions)
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -378,7 +378,7 @@ static const option options_table[] = {
     {"start-on", "last|first|switches",
      "go to high rate when the last, or the first, receiver has light; switches: or when P4 switches saw it [last]",
      take_start_on},
-    {"repairs", "by-loss|patches", "mend losses by multicast where that costs less, or always point to point [by-loss]",
+    {"repairs", "by-loss|patches", "repair losses by multicast where that costs less, or point to point [by-loss]",
      take_repairs},
     {"silence-bound", "TIME", "give up a peer that says nothing this long [5s]", take_silence_bound},
     {"digest", "xxh3|sha256", "digest of objects added here [xxh3]", take_digest},

@@ -24,7 +24,7 @@ def _print_finding(one: dict[str, Any], indent: str = "") -> None:
 @click.command()
 @with_api
 def doctor(api: Api, as_json: bool) -> None:
-    """What is wrong with the fabric, and how to mend it: causes first, and below each what follows from it.
+    """What is wrong with the fabric, and how to fix it: causes first, and below each what follows from it.
 
     Looks at switches, OCSs, cabling (LLDP), ports, rules, light, agents, MTUs, clocks and versions. Exit status: 0 =
     healthy, 1 = warnings, 2 = errors, 3 = the manager cannot be asked. For a LAN without a manager: `rostrum doctor

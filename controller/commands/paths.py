@@ -207,7 +207,7 @@ def why_path(api: Api, as_json: bool, path: str) -> None:
 @click.argument("path")
 @with_api
 def renew_path(api: Api, as_json: bool, path: str) -> None:
-    """Begin a path's lease anew, before it is over."""
+    """Renew a path's lease before it ends."""
     one = api.call("POST", f"/v1/paths/{_segment(path)}/renew")
     print_json(one) if as_json else OUT.print(f"{one['id']} is held for {one['lease_ms'] / 1e3:g} s more")
 
@@ -384,7 +384,7 @@ def journal_check(file: Path) -> None:
 @journal_commands.command("reset")
 @_JOURNAL
 def journal_reset(file: Path) -> None:
-    """Put FILE aside, whatever is wrong with it. The next manager takes over what agents and devices tell."""
+    """Move FILE away, whatever is wrong with it. The next manager takes over what agents and devices tell."""
     from rostrum.controller.runtime import journal
 
     with _store_errors():

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 V = TypeVar("V")
 
 
-class Kept(Generic[V]):
+class Cache(Generic[V]):
     """By key, from the second time on that a key is asked for: what is asked for only once would fill memory, and
     Python's collector of cycles would look through it again and again. At most `most`; then it begins anew.
     """

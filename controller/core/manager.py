@@ -190,5 +190,5 @@ CHECKS: dict[str, Callable[[Core, int], None]] = {  # in this order when several
     "suspected receivers": failures.judge,
     "suspected links": failures.weigh,
     "unread": devices.read_again,
-    "queue": requests.look_at_queue,
+    "queue": requests.check_queue,
 }

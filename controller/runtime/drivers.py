@@ -25,7 +25,7 @@ def switches(config: Config, post: Post) -> MixedFabric:
     """A driver for each kind of switch that the topology has."""
     kinds = {switch.southbound for switch in config.topology.switches.values()}
     fabrics: dict[str, SwitchFabric] = {}
-    key = os.urandom(32)  # of discovery frames
+    key, security = os.urandom(32), config.security  # the key: of discovery frames
     if "openflow" in kinds:
         from rostrum.controller.southbound.openflow.switches import OpenFlowFabric
 
@@ -35,7 +35,7 @@ def switches(config: Config, post: Post) -> MixedFabric:
             lambda name, cause: post(ev.SwitchDown(name, cause)),
             lambda switch, port, is_up: post(ev.PortChanged(switch, port, is_up)),
             lambda sighting: post(ev.Sighted(sighting)),
-            tls.server_context(config.care.openflow_tls) if config.care.openflow_tls else None,
+            tls.server_context(security.openflow_tls) if security.openflow_tls else None,
             discovery_key=key,
             on_lost=lambda switch: post(ev.RulesLost(switch)),
         )
@@ -53,7 +53,7 @@ def switches(config: Config, post: Post) -> MixedFabric:
             election_id=config.election_id,
             pipeline=p4runtime_pipeline.load(config.p4_program),
             discovery_key=key,
-            credentials=tls.channel_credentials(config.care.p4runtime_tls) if config.care.p4runtime_tls else None,
+            credentials=tls.channel_credentials(security.p4runtime_tls) if security.p4runtime_tls else None,
         )
     if "none" in kinds:
         from rostrum.controller.southbound.plain import PlainFabric

@@ -19,8 +19,8 @@ from rostrum.controller.core.model import (
 )
 from rostrum.controller.keyvalue import line
 from rostrum.controller.logs import say
-from rostrum.controller.runtime.rule_log import RuleLines
-from rostrum.controller.runtime.rule_writer import Done, Failures, RuleOrders
+from rostrum.controller.runtime.rule_log import RuleLog
+from rostrum.controller.runtime.rule_writer import Done, Failures, RuleWriter
 from rostrum.controller.runtime.run_clock import Within
 from rostrum.controller.runtime.sequencer import Sequencer
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
@@ -69,8 +69,8 @@ class Devices:
         self.request_of: Callable[[str], str] = lambda path_id: ""  # path -> the request it is for, for the log
         self._sequencer = Sequencer()
         driver = fabric.driver if isinstance(fabric, MixedFabric) else lambda switch: fabric
-        self._rules = RuleOrders(driver, bound_s, self._may_act)
-        self._lines = RuleLines(topology.switches)
+        self._rules = RuleWriter(driver, bound_s, self._may_act)
+        self._lines = RuleLog(topology.switches)
 
     @property
     def busy(self) -> int:

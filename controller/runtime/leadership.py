@@ -81,9 +81,9 @@ async def run(config: Config, stop: asyncio.Event) -> None:
 
 def _check(config: Config) -> None:
     """Of files that only a leader uses it is better told now that they are of no use."""
-    AgentGate(config.care.agent_tokens)
-    if config.care.thrift_tls:
-        thrift_tls.read(config.care.thrift_tls)
+    AgentGate(config.security.agent_tokens)
+    if config.security.thrift_tls:
+        thrift_tls.read(config.security.thrift_tls)
 
 
 async def _stand_by(config: Config, election: Election, fabric: MixedFabric, stop: asyncio.Event) -> bool:

@@ -12,7 +12,7 @@ from rostrum.topologies.model import Switch
 KNOWN_MAX = 1 << 12
 
 
-class RuleLines:
+class RuleLog:
     """Of one topology's switches."""
 
     def __init__(self, switches: Mapping[str, Switch]) -> None:

@@ -15,10 +15,10 @@ from rostrum.controller.runtime.rule_batches import Batch, Done, Failures, Order
 from rostrum.controller.runtime.run_clock import CLOCK
 from rostrum.controller.southbound.api import SwitchFabric
 
-__all__ = ["Done", "Failures", "RuleOrders"]
+__all__ = ["Done", "Failures", "RuleWriter"]
 
 
-class RuleOrders:
+class RuleWriter:
     """`bound_s`: a switch that does not finish an order within this has failed it. `may_act`: asked when a switch is
     about to be asked for something.
     """

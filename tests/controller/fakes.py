@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from rostrum.controller.access_options import CareOptions
+from rostrum.controller.access_options import SecurityOptions
 from rostrum.controller.app import App
 from rostrum.controller.config import Config
 from rostrum.controller.core.model import (
@@ -229,12 +229,20 @@ class Running:
         topology: Topology | None,
         network: Network | None,
         journal: Path | None = None,
-        care: CareOptions | None = None,
+        security: SecurityOptions | None = None,
     ) -> None:
         self.topology = topology or hybrid()
         self.network = network or Network(self.topology)
         config = Config(
-            self.topology, run, settings, ("127.0.0.1",), 0, 0, 0, journal=journal, care=care or CareOptions()
+            self.topology,
+            run,
+            settings,
+            ("127.0.0.1",),
+            0,
+            0,
+            0,
+            journal=journal,
+            security=security or SecurityOptions(),
         )
         self.fabrics: list[FakeFabric] = []
         self.ocs: dict[str, FakeOcs] = {}
@@ -281,10 +289,10 @@ async def running(
     topology: Topology | None = None,
     network: Network | None = None,
     journal: Path | None = None,
-    care: CareOptions | None = None,
+    security: SecurityOptions | None = None,
 ) -> AsyncIterator[Running]:
     """A manager whose devices are all connected."""
-    made = Running(run, settings or Settings(boot_id=12345), topology, network, journal, care)
+    made = Running(run, settings or Settings(boot_id=12345), topology, network, journal, security)
     await made.app.start()
     try:
         core = made.app.runtime.manager.core

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from rostrum.controller.core.cache import Kept
+from rostrum.controller.core.cache import Cache
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.values import Settings
 from rostrum.topologies.model import Topology
@@ -21,7 +21,7 @@ from tests.controller.fakes import running, until
 CALLS = ("step", "restore", "take_actions", "take_records", "drop_records")
 READ = ["/metrics", "/v1/circuits?fresh=true", "/v1/doctor", "/v1/events", "/openapi.json"]
 DERIVED = {"nodes", "planned"}  # of a path: two forms of its tree, one made of the other when somebody asks
-ONCE = (str, bytes, int, float, type(None), Enum, type, types.FunctionType, Topology, Kept)  # no state, or a cache
+ONCE = (str, bytes, int, float, type(None), Enum, type, types.FunctionType, Topology, Cache)  # no state, or a cache
 
 
 def state(of: Any, seen: dict[int, Any]) -> Any:

@@ -37,8 +37,9 @@ from tests.controller.network import Network
 PRODUCT = next(iter(controller.__path__))
 REQUESTS = (["h3", "h5"], ["h4", "h6"], ["h5", "h7"])  # what only one of them meets is not theirs
 HELLO, ERROR, ECHO, FEATURES, FLOW_MOD, DESCRIBE, BARRIER, ROLE = 0, 1, 2, 5, 14, 18, 20, 24
-PORTS = 13  # of descriptions
-HAND_OVERS = {"Runtime.post", "Core.emit", "RuleOrders._start", "add_multicast_flow", "Connection.send"}
+FLOWS, GROUPS, PORTS = 1, 7, 13  # of descriptions
+BAD_MULTIPART = struct.pack("!HH", 1, 2)
+HAND_OVERS = {"Runtime.post", "Core.emit", "RuleWriter._start", "Connection.send"}
 
 
 @dataclass
@@ -76,7 +77,7 @@ class Follower:
             self.walk.ordered += isinstance(given["action"], act.InstallRules)
         elif code.co_qualname == "problems" and name.endswith("validation.py"):
             self.walk.validated += 1
-        if code.co_qualname in HAND_OVERS:
+        if code.co_qualname in HAND_OVERS or name.endswith("openflow/messages.py"):
             self.hand_over(frame, code.co_qualname, given)
 
     def hand_over(self, frame: FrameType, where: str, given: dict[str, Any]) -> None:
@@ -134,9 +135,9 @@ async def switch(one: Switch, port: int) -> None:
             ports = b"".join(
                 struct.pack("!I4x6s2x16s8I", number, bytes(6), b"", *(0,) * 8) for number in one.neighbours
             )
-            writer.write(
-                message(DESCRIBE + 1, xid, struct.pack("!HHI", what, 0, 0) + (ports if what == PORTS else b""))
-            )
+            told = struct.pack("!HHI", what, 0, 0) + (ports if what == PORTS else b"")
+            known = what in (FLOWS, GROUPS, PORTS)
+            writer.write(message(DESCRIBE + 1, xid, told) if known else message(ERROR, xid, BAD_MULTIPART))
 
 
 async def follow(run: Path) -> list[Walk]:

@@ -48,7 +48,7 @@ COMMANDS = {
         "rostrum.controller.commands.diagnostics", "preflight", "Try a path before anything is sent on it."
     ),
     "doctor": Subcommand(
-        "rostrum.controller.commands.diagnostics", "doctor", "What is wrong with the fabric, and how to mend it."
+        "rostrum.controller.commands.diagnostics", "doctor", "What is wrong with the fabric, and how to fix it."
     ),
     "manager": Subcommand("rostrum.controller.commands.paths", "manager", "The manager: run it, ask it."),
     "topology": Subcommand("rostrum.topologies.__main__", "main", "Topology files: check them, write new ones."),

@@ -115,7 +115,7 @@ class _FileOrFolder(click.File):
 )
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
               help="Of the protocol: of wan congestion=own|friendly|fixed:200M, coding=none|repairs|proactive:10, "
-              "slow=apart|wait.")  # fmt: skip
+              "slow=demote|wait.")  # fmt: skip
 @click.option("--keep", is_flag=True, help="Leave the object on the sending server too.")
 @click.option("--replace", is_flag=True, help="Delete an object of that id on the sending server first.")
 @JSON

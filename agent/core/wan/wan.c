@@ -54,7 +54,7 @@ static bool take_coding(const char *value, rs_wan_config *c) {
 
 static bool take_slow(const char *value, rs_wan_config *c) {
     c->wait = strcmp(value, "wait") == 0;
-    return c->wait || strcmp(value, "apart") == 0;
+    return c->wait || strcmp(value, "demote") == 0;
 }
 
 static bool ask(const char *text, void *asked, char *words, size_t size) {
@@ -63,7 +63,7 @@ static bool ask(const char *text, void *asked, char *words, size_t size) {
         bool (*take)(const char *value, rs_wan_config *c);
     } options[] = {{"congestion", "own, friendly or fixed:RATE (1M to 1000G)", take_congestion},
                    {"coding", "none, repairs or proactive:N (2 to 21)", take_coding},
-                   {"slow", "apart or wait", take_slow}};
+                   {"slow", "demote or wait", take_slow}};
     char one[64];
     for (size_t length; *text; text += length + (text[length] == ',')) {
         length = strcspn(text, ",");

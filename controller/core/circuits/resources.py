@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rostrum.controller.core.cache import Kept
+from rostrum.controller.core.cache import Cache
 from rostrum.controller.core.circuits import plan as circuit_plan
 from rostrum.controller.core.circuits.circuits import Circuit, CircuitState, CircuitTable, Conflict, OcsState, OcsStatus
 from rostrum.controller.core.circuits.plan import CircuitPlan
@@ -80,8 +80,8 @@ class Resources:
         self.never: dict[tuple[str, int], Obstacle | None] = {}
         self._sending = _Shares("sending", settings.paths_per_server)
         self._receiving = _Shares("receiving", settings.paths_per_server)
-        self.cascades: Kept[tuple[Cascade | None]] = Kept(CASCADES_MAX)  # found before: plan.py
-        self.rack_trees: RackTrees = Kept(RACK_TREES_MAX)
+        self.cascades: Cache[tuple[Cascade | None]] = Cache(CASCADES_MAX)  # found before: plan.py
+        self.rack_trees: RackTrees = Cache(RACK_TREES_MAX)
         self._ends: dict[tuple[str, tuple[str, ...]], Ends] = {}  # who waits is planned for again
         self._serial = 0
 

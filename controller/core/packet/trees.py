@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from rostrum.controller.core.cache import Kept
+from rostrum.controller.core.cache import Cache
 from rostrum.controller.core.packet.fabric import Ends, Fabric, Link, Place, Port
 from rostrum.controller.core.packet.steiner import SteinerTree, Unreachable
 from rostrum.topologies.model import Topology
@@ -58,7 +58,7 @@ class NoTree(Exception):
         self.unreached = unreached
 
 
-RackTrees = Kept[RackTree]  # by sender and other racks' ToRs; of a fabric where all links are up
+RackTrees = Cache[RackTree]  # by sender and other racks' ToRs; of a fabric where all links are up
 RACK_TREES_MAX = 4096
 
 

@@ -7,7 +7,7 @@ kind of them, for example "path" (key: the path's id) or "circuit". It has
     dump        (core, key) -> what is to be remembered under `key` now, or None: the record is gone
     restore     (core, records, now): at a start, all the part's records at once, before the first event
 
-and is listed in `survival.PARTS`; parts are restored in that order, so a part may rely on those before it. Whenever
+and is listed in `parts.PARTS`; parts are restored in that order, so a part may rely on those before it. Whenever
 what `dump` would say of a key has changed, in whatever handler that was, the handler calls
 
     core.durable.mark("path", path.id)

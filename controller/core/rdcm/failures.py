@@ -14,7 +14,7 @@ from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import MS, FailureKind, RingKind
 
-CONFIRM_NS = 3000 * MS  # a receiver whose agent is heard must be accused for so long to count as gone
+CONFIRM_NS = 3000 * MS  # a receiver whose agent is heard must be suspected for so long to count as gone
 STREAM_NS = 6000 * MS  # of a stream, any receiver that has not left: it is waited for up to its bound on silence, 5 s
 FORGET_NS = 1000 * MS  # an accusation that is not repeated within this is over: something came from there
 HOLD_NS = 40 * MS  # a word about links waits so long for others that speak against it
@@ -129,9 +129,9 @@ def _link(core: Core, path: Path, backup: Backup, ring: Ring, server: str, origi
 
 
 def _suspect_receiver(core: Core, path: Path, backup: Backup, origin: str, server: str, now: int) -> None:
-    """Who is gone, or so busy that it looks like it? A receiver with a living agent gets time, and needs to be accused
-    again after that: to go on without one that is only slow costs it the object. One whose agent is silent, too, may be
-    stopped: of an object it asks for all when it goes on, a stream would leave it behind.
+    """Who is gone, or so busy that it looks like it? A receiver with a living agent gets time, and needs to be
+    suspected again after that: to go on without one that is only slow costs it the object. One whose agent is silent,
+    too, may be stopped: of an object it asks for all when it goes on, a stream would leave it behind.
     """
     accusers = backup.suspected_receivers.setdefault(server, {})
     first, last = accusers.get(origin, (now, now))
@@ -150,13 +150,13 @@ def _gone(core: Core, path: Path, server: str, now: int) -> bool:
     return agent is None or not agent.connected or (silent and not path.request.streams)
 
 
-def _cut_off(backup: Backup, accuser: str, accused: str) -> bool:
-    """A receiver that reaches nobody accuses its successors, and is accused itself, by others than those."""
-    return bool(backup.suspected_receivers.get(accuser, {}).keys() - {accused})
+def _cut_off(backup: Backup, accuser: str, suspected: str) -> bool:
+    """A receiver that reaches nobody accuses its successors, and is suspected itself, by others than those."""
+    return bool(backup.suspected_receivers.get(accuser, {}).keys() - {suspected})
 
 
 def judge(core: Core, now: int) -> None:
-    """Receivers that were accused while their agents were heard: some agents are silent by now, some words are old."""
+    """Receivers that were suspected while their agents were heard: some agents are silent by now, some reports old."""
     for path in core.paths.values():
         backup = path.backup
         if not backup or not backup.suspected_receivers or not path.granted:

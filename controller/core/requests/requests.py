@@ -125,7 +125,7 @@ def _before_its_turn(core: Core, path: Path) -> bool:
     return before is not None and before.granted and before.kind is PathKind.CIRCUIT
 
 
-def look_at_queue(core: Core, now: int) -> None:
+def check_queue(core: Core, now: int) -> None:
     """For some that wait a time has come."""
     run_queue(core, now, news=False)
 

@@ -195,7 +195,7 @@ def _probing(app: FastAPI, rest: Rest) -> None:
 
     @app.get("/v1/doctor", tags=["network"], responses=problems.responses(503))
     async def examine() -> DoctorView:
-        """What is wrong with the fabric and how to mend it: devices, cabling, ports, rules, light, agents, versions.
+        """What is wrong with the fabric and how to fix it: devices, cabling, ports, rules, light, agents, versions.
         Asks switches, OCSs and agents now; takes some 3 s."""
         if doctor is None:
             raise Refused(503, "this manager has no agents to ask")

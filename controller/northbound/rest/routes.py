@@ -249,7 +249,7 @@ def _paths(app: FastAPI, rest: Rest) -> None:
 
     @app.post("/v1/paths/{path_id}/renew", tags=["paths"], responses=problems.responses(404, 409))
     async def renew_path(path_id: str) -> schemas.PathView:
-        """Begins the path's lease anew."""
+        """Renews the path's lease."""
         path = rest.find(path_id)
         if path.request.lease_ms is None:
             raise Refused(409, f"{path.id} has no lease: it is held until it is released", path.id)

@@ -17,7 +17,7 @@ import httpx
 import pytest
 import uvloop
 from click.testing import CliRunner
-from rostrum.controller.access_options import CareOptions
+from rostrum.controller.access_options import SecurityOptions
 from rostrum.controller.app import main
 from rostrum.controller.certificates import Identity
 from rostrum.controller.northbound.rest.access import AccessError
@@ -37,8 +37,8 @@ def ours(tmp_path: Path) -> Authority:
 
 @contextlib.asynccontextmanager
 async def guarded(run: Path, ours: Authority) -> AsyncIterator[Running]:
-    care = CareOptions(thrift_tls=(*ours.sign("manager"), run / "ours-ours.pem"))
-    async with running(run, care=care) as manager:
+    security = SecurityOptions(thrift_tls=(*ours.sign("manager"), run / "ours-ours.pem"))
+    async with running(run, security=security) as manager:
         yield manager
 
 

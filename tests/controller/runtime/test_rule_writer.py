@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from rostrum.controller.core.model import MulticastRule, SouthboundError
-from rostrum.controller.runtime.rule_writer import Failures, RuleOrders
+from rostrum.controller.runtime.rule_writer import Failures, RuleWriter
 
 from tests.controller.fakes import until
 
@@ -50,7 +50,7 @@ def rule(group: int, in_port: int = 1, switch: str = "tor1", out: int = 2) -> Mu
 class Talk:
     def __init__(self, bound_s: float = 5.0) -> None:
         self.switches = Switches()
-        self.orders = RuleOrders(lambda switch: self.switches, bound_s)  # type: ignore[arg-type,return-value]
+        self.orders = RuleWriter(lambda switch: self.switches, bound_s)  # type: ignore[arg-type,return-value]
         self.done: dict[int, Failures] = {}
 
     def order(self, number: int, *rules: MulticastRule, removal: bool = False) -> None:
