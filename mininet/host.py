@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rostrum.client import Agent, Event, ReadObject, RostrumError, SendHandle, SendResult, TimedOut
-from rostrum.client.agent import Source
 from rostrum.client.groups import Group
+from rostrum.client.objects import Source
 from rostrum.lab import figures
 from rostrum.lab.namespace import LabError
 from rostrum.lab.records import Rows, samples

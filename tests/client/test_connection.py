@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from rostrum.client import Agent, RostrumError, Unavailable, wire
-from rostrum.client.agent import copy_file
+from rostrum.client.objects import copy_file
 
 from tests.client.conftest import APP, Server
 

@@ -1,8 +1,9 @@
 """Client of the rostrum agent: one object to many servers, messages to groups."""
 
-from .agent import Agent, CreatedFile, ReadObject, SendHandle, Subscription
+from .agent import Agent, SendHandle, Subscription
 from .groups import Group, Message
 from .names import COMMAND_APP_ID, agent_socket, data_id_of
+from .objects import CreatedFile, ReadObject
 from .streams import StreamReader, StreamWriter
 from .sync import SyncedReceiver, SyncResult, sync_folder, take_folder
 from .values import (

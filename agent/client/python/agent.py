@@ -10,142 +10,31 @@ with Agent() as agent, agent.read(7, wait=30) as data:     # on h3 and h5, same 
 from __future__ import annotations
 
 import contextlib
-import io
-import mmap
+import dataclasses
 import os
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from . import wire
 from .connection import Call, Connection
 from .groups import Group
-from .names import agent_socket, app_id_of, data_id_of, is_number
+from .names import ObjectNames, agent_socket, app_id_of, data_id_of, is_number, servers_of
+from .objects import CreatedFile, ReadObject, Source, content
 from .streams import StreamReader, StreamWriter
 from .values import Code, Event, GroupStatus, RostrumError, SendResult, Status, TimedOut
 
 ANSWER_BOUND_S = 60.0  # for what the agent answers at once
 READ_WAIT_S = 60.0
 JOIN_BOUND_S = 75.0  # the agent waits for a manager that is away for 60 s
-COPY_STEP = 1 << 26
 
-Bytes = bytes  # where a method of that name hides it
-Buffer = bytes | bytearray | memoryview
 Result = TypeVar("Result")
-
-
-class CreatedFile:
-    """A writable file in the agent's store, not an object yet: write into it, then `Agent.add` it, or send it.
-
-    Leaving the `with` block before that drops it."""
-
-    def __init__(self, connection: Connection, fd: int, handle: int, size: int) -> None:
-        self._connection = connection
-        self.fd, self.handle, self.size = fd, handle, size
-        self.added = False
-
-    def write(self, data: Buffer, offset: int = 0) -> None:
-        """Writes all of `data` at `offset`."""
-        view = memoryview(data).cast("B")
-        while view:
-            done = os.pwrite(self.fd, view[:COPY_STEP], offset)
-            view, offset = view[done:], offset + done
-
-    def mmap(self) -> mmap.mmap:
-        """The file as writable memory (not for an empty one)."""
-        return mmap.mmap(self.fd, self.size)
-
-    def fileno(self) -> int:
-        return self.fd
-
-    def close(self) -> None:
-        """Closes the descriptor; a file that was not added goes back to the store."""
-        if self.fd < 0:
-            return
-        os.close(self.fd)
-        self.fd = -1
-        if not self.added:
-            self._connection.ask(wire.DROP, struct.pack("<Q", self.handle), "drop", ANSWER_BOUND_S)
-
-    def __enter__(self) -> CreatedFile:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        try:
-            self.close()
-        except RostrumError:
-            if kind is None:
-                raise
-
-
-Source = CreatedFile | Buffer | str | os.PathLike[str] | BinaryIO | int
-
-
-class ReadObject:
-    """An object to read: whole, digest-checked, and there until this is closed, even if it is deleted meanwhile."""
-
-    def __init__(self, data_id: int, fd: int, size: int, digest: str) -> None:
-        self.data_id, self.fd, self.size, self.digest = data_id, fd, size, digest
-
-    def mmap(self) -> mmap.mmap:
-        """The object as read-only memory, without a copy (not for an empty one)."""
-        return mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ)
-
-    def bytes(self) -> Bytes:
-        """A copy of it all."""
-        return b"".join(self.chunks())
-
-    def chunks(self, size: int = 1 << 20) -> Iterator[Bytes]:
-        """A copy of it piece by piece."""
-        at = 0
-        while at < self.size:
-            piece = os.pread(self.fd, min(size, self.size - at), at)
-            if not piece:
-                raise RostrumError(f"object {self.data_id} is shorter than it was ({at} of {self.size} bytes)", Code.IO)
-            yield piece
-            at += len(piece)
-
-    def copy_to(self, path: str | os.PathLike[str]) -> None:
-        """Writes it to `path`, which appears only when it is complete."""
-        target = Path(path)
-        if target.exists() and not target.is_file():  # a device or a pipe: nothing to rename
-            with target.open("wb", buffering=0) as out:
-                copy_file(self.fd, out.fileno(), self.size)
-            return
-        part = target.with_name(f".{target.name}.{os.getpid()}.part")
-        try:
-            with part.open("wb") as out:
-                copy_file(self.fd, out.fileno(), self.size)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
-
-    def file(self) -> BinaryIO:
-        """A file object of its own on the object, at position 0."""
-        try:
-            return io.FileIO(os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC))
-        except PermissionError:  # not of the objects' group: the descriptor is what this program may use
-            os.lseek(self.fd, 0, os.SEEK_SET)
-            return io.FileIO(os.dup(self.fd))
-
-    def fileno(self) -> int:
-        return self.fd
-
-    def close(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
-
-    def __enter__(self) -> ReadObject:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+Progress = Callable[[int, int], None]
 
 
 class SendHandle:
@@ -175,7 +64,8 @@ class SendHandle:
         try:
             answer = self._call.result(timeout)
         except TimedOut:
-            raise
+            words = f"{self._call.what} is not over after {timeout:g} s; it goes on: wait again, or cancel it"
+            raise TimedOut(words) from None
         except RostrumError:
             if self._file is not None:  # if it did not become the object
                 with contextlib.suppress(RostrumError):
@@ -183,7 +73,7 @@ class SendHandle:
             raise
         self._connection.forget(self._tag)
         result: SendResult = answer.value
-        return _with_receivers(result, self._call.rows)
+        return with_receivers(result, self._call.rows, self._connection.names)
 
     @property
     def done(self) -> bool:
@@ -191,7 +81,7 @@ class SendHandle:
 
     def cancel(self) -> None:
         """Stops it; `wait` then gives the result."""
-        what = f"cancel of object {self.data_id}"
+        what = f"cancel of {self._connection.names.name(self.data_id)}"
         self._connection.ask(wire.CANCEL, struct.pack("<Q", self.data_id), what, ANSWER_BOUND_S)
 
 
@@ -280,12 +170,16 @@ class Agent:
             raise RostrumError(f"no object has {size} bytes", Code.INVALID)
         answer = self._connection.ask(wire.CREATE, struct.pack("<Q", size), f"create of {size} bytes", ANSWER_BOUND_S)
         handle, given = answer.value
-        return CreatedFile(self._connection, _fd_of(answer), handle, given)
+        return CreatedFile(fd_of(answer), handle, given, self._drop)
+
+    def _drop(self, handle: int) -> None:
+        self._connection.ask(wire.DROP, struct.pack("<Q", handle), "drop", ANSWER_BOUND_S)
 
     def add(self, data_id: int | str, source: Source) -> None:
         """Makes `source` the object `data_id` of this application.
 
-        Bytes, a path and a file object (from its position on) are copied into the store. A CreatedFile, or a
+        Bytes, arrays and all that supports the buffer protocol, a path and a file object (from its position on) are
+        copied into the store. A CreatedFile, or a
         descriptor of a tmpfs file or memfd, is handed over without a copy, and must not change as long as the object
         exists.
 
@@ -293,12 +187,12 @@ class Agent:
             AlreadyThere: that object exists here.
             NoRoom: quota or memory.
         """
-        number = data_id_of(data_id)
+        number = self._connection.names.number(data_id)
 
         def add(fd: int, _: int | None) -> None:
             # The digest is taken before the answer: a large object takes its time.
             bound = ANSWER_BOUND_S + os.fstat(fd).st_size / 50e6
-            self._connection.ask(wire.ADD, struct.pack("<Q", number), f"add of object {number}", bound, fd=fd)
+            self._connection.ask(wire.ADD, struct.pack("<Q", number), f"add of {data_id}", bound, fd=fd)
 
         self._hand_over(source, add)
         self._name(data_id)
@@ -308,13 +202,13 @@ class Agent:
         if isinstance(data_id, str) and not is_number(data_id):
             with contextlib.suppress(RostrumError):
                 body = struct.pack("<Q", data_id_of(data_id)) + wire.text(data_id)
-                self._connection.ask(wire.NAME, body, f"name of object {data_id}", ANSWER_BOUND_S)
+                self._connection.ask(wire.NAME, body, f"name of {data_id}", ANSWER_BOUND_S)
 
     def pin(self, data_id: int | str, on: bool = True) -> None:
         """The object stays when the agent makes room (rostrumd --evict); or, not `on`, may go again."""
-        number = data_id_of(data_id)
+        number = self._connection.names.number(data_id)
         body = struct.pack("<QI", number, wire.PIN_ON if on else 0)
-        self._connection.ask(wire.PIN, body, f"pin of object {number}", ANSWER_BOUND_S)
+        self._connection.ask(wire.PIN, body, f"pin of {data_id}", ANSWER_BOUND_S)
 
     def _hand_over(self, source: Source, use: Callable[[int, int | None], Result]) -> Result:
         """What `use` makes of a descriptor that the agent can take over, and the handle of a created file: of a copy of
@@ -327,33 +221,18 @@ class Agent:
             return result
         if isinstance(source, int):
             return use(source, None)
-        if isinstance(source, Buffer):
-            view = memoryview(source).cast("B")
-            return self._copied(len(view), lambda created: created.write(view), use)
-        if isinstance(source, str | os.PathLike):
-            with open(source, "rb") as file:
-                return self._hand_over(file, use)
-        try:
-            fd, at = source.fileno(), source.tell()
-            size = max(0, os.fstat(fd).st_size - at)
-        except (OSError, AttributeError):  # a pipe, or a file that is none: its length is known when it is read
-            return self._hand_over(source.read(), use)
-        return self._copied(size, lambda created: copy_file(fd, created.fd, size, at), use)
-
-    def _copied(
-        self, size: int, write: Callable[[CreatedFile], None], use: Callable[[int, int | None], Result]
-    ) -> Result:
-        with self.create(size) as created:
+        with content(source) as (size, write), self.create(size) as created:
             write(created)
             return self._hand_over(created, use)
 
     def send(
         self,
         data_id: int | str,
-        receivers: Sequence[str],
+        receivers: str | Iterable[str],
         wait: float | None = None,
         deadline: float | None = None,
         on_event: Callable[[Event], None] | None = None,
+        on_progress: Progress | None = None,
         stragglers: str | None = None,
         protocol: str = "auto",
         source: Source | None = None,
@@ -369,6 +248,7 @@ class Agent:
             on_event: called with each event, in a thread of the connection's for callbacks, before `wait` returns. What
                 it raises goes to `threading.excepthook` and ends nothing else; while it is slow, at most 4096
                 events wait for it.
+            on_progress: called alike, with (bytes sent at least once, size).
             stragglers: what becomes of a receiver less than half as fast as half of the others: "wait" for it,
                 "demote" it to unicast or "evict" it; None = as the agent was told.
             protocol: "rdcm" (receivers mend each other's losses), "republic" (the sender does), "wan" (the same, for
@@ -378,16 +258,12 @@ class Agent:
         Raises:
             ValueError: no such policy or protocol.
         """
-        if protocol not in wire.SEND_PROTOCOLS:
-            raise ValueError(f"no protocol {protocol!r}: it is one of auto, republic, rdcm, wan")
-        if stragglers not in wire.SEND_STRAGGLERS:
-            raise ValueError(f"no policy for stragglers {stragglers!r}: it is one of wait, demote, evict")
-        number = data_id_of(data_id)
-        flags = wire.SEND_EVENTS | wire.SEND_STRAGGLERS[stragglers] | wire.SEND_PROTOCOLS[protocol]
-        body = wire.send_body(number, list(receivers), flags, _ms(wait), _ms(deadline), options)
+        number = self._connection.names.number(data_id)
+        tell = with_progress(on_event, on_progress)
+        body = send_request(number, receivers, wait, deadline, stragglers, protocol, options)
 
         def start(fd: int | None, file: int | None) -> SendHandle:
-            tag, call = self._connection.start(wire.SEND, body, f"send of object {number}", fd, on_event)
+            tag, call = self._connection.start(wire.SEND, body, f"send of {data_id}", fd, tell)
             return SendHandle(self._connection, tag, call, number, file)
 
         self._name(data_id)
@@ -396,7 +272,7 @@ class Agent:
     def stream_send(
         self,
         data_id: int | str,
-        receivers: Sequence[str],
+        receivers: str | Iterable[str],
         wait: float | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> StreamWriter:
@@ -410,9 +286,9 @@ class Agent:
                 it raises goes to `threading.excepthook` and ends nothing else; while it is slow, at most 4096
                 events wait for it.
         """
-        number = data_id_of(data_id)
-        body = wire.send_body(number, list(receivers), wire.SEND_EVENTS | wire.SEND_PROTOCOLS["rdcm"], _ms(wait), 0)
-        return StreamWriter(self._connection, number, body, _with_receivers, on_event)
+        number = self._connection.names.number(data_id)
+        body = send_request(number, receivers, wait, None, None, "rdcm", "")
+        return StreamWriter(self._connection, number, body, with_receivers, on_event)
 
     def stream_receive(self, data_id: int | str, wait: float | None = READ_WAIT_S) -> StreamReader:
         """A stream that comes to this server, or will begin within `wait` seconds (0 or None: it must have begun).
@@ -420,40 +296,67 @@ class Agent:
         Read without long pauses: a program that takes nothing for two of the agent's silence bounds (10 s) while
         something waits fails here, and the others go on.
         """
-        return StreamReader(self._connection, data_id_of(data_id), _ms(wait))
+        return StreamReader(self._connection, self._connection.names.number(data_id), milliseconds(wait))
 
-    def read(self, data_id: int | str, wait: float | None = READ_WAIT_S) -> ReadObject:
-        """The object, as soon as it is whole here. Waits at most `wait` seconds (0 or None: not at all).
+    def read(
+        self, data_id: int | str, wait: float | None = READ_WAIT_S, on_progress: Progress | None = None
+    ) -> ReadObject:
+        """The object, as soon as it is whole here. Waits at most `wait` seconds (0 or None: not at all). `on_progress`
+        is called with (bytes that came, size), in a thread of the connection's for callbacks.
 
         Raises:
             NotFound, Busy: it is not here (whole), without waiting.
             TimedOut: it did not come in time; the words say how far it is.
         """
-        number = data_id_of(data_id)
-        body = struct.pack("<QI", number, _ms(wait))
-        answer = self._connection.ask(wire.READ, body, f"read of object {number}", (wait or 0) + ANSWER_BOUND_S)
+        number = self._connection.names.number(data_id)
+        body = struct.pack("<QI", number, milliseconds(wait))
+        with self._telling(number, on_progress):
+            answer = self._connection.ask(wire.READ, body, f"read of {data_id}", (wait or 0) + ANSWER_BOUND_S)
         size, digest = answer.value
-        return ReadObject(number, _fd_of(answer), size, digest)
+        return ReadObject(number, fd_of(answer), size, digest, data_id)
 
-    def fetch(self, data_id: int | str, holders: Sequence[str] = (), wait: float | None = READ_WAIT_S) -> ReadObject:
+    def fetch(
+        self,
+        data_id: int | str,
+        holders: str | Iterable[str] = (),
+        wait: float | None = READ_WAIT_S,
+        on_progress: Progress | None = None,
+    ) -> ReadObject:
         """An object that other servers have, as soon as it is whole here: from all of them at once, piece by piece.
 
         Args:
             holders: who has it: "h1", or "h1@10.0.1.1" if this agent has had nothing to do with h1 yet. None: the
                 manager is asked, and where the part of it came from that is on this server's disk.
             wait: seconds; then it goes on, and `read` waits for it.
+            on_progress: as of `read`.
 
         Raises:
             RostrumError: FAILED, with what each holder said; UNKNOWN: where a holder is; INVALID.
             TimedOut: it did not come in time.
         """
-        number = data_id_of(data_id)
-        body = wire.fetch_body(number, list(holders), _ms(wait))
-        answer = self._connection.ask(
-            wire.FETCH, body, f"fetch of object {number}", (wait or READ_WAIT_S) + ANSWER_BOUND_S
-        )
+        number = self._connection.names.number(data_id)
+        body = wire.fetch_body(number, servers_of(holders), milliseconds(wait))
+        bound = (wait or READ_WAIT_S) + ANSWER_BOUND_S
+        with self._telling(number, on_progress):
+            answer = self._connection.ask(wire.FETCH, body, f"fetch of {data_id}", bound)
         size, digest = answer.value
-        return ReadObject(number, _fd_of(answer), size, digest)
+        return ReadObject(number, fd_of(answer), size, digest, data_id)
+
+    @contextlib.contextmanager
+    def _telling(self, number: int, on_progress: Progress | None) -> Iterator[None]:
+        """Calls it with what comes of an object meanwhile."""
+        if on_progress is None:
+            yield
+            return
+        body, tell = struct.pack("<Q", number), with_progress(None, on_progress)
+        tag, call = self._connection.start(wire.SUBSCRIBE, body, f"object {number}", on_event=tell)
+        call.result(ANSWER_BOUND_S)
+        try:
+            yield
+        finally:
+            self._connection.forget(tag)
+            with contextlib.suppress(RostrumError):
+                self._connection.ask(wire.UNSUBSCRIBE, struct.pack("<Q", tag), "unsubscribe", ANSWER_BOUND_S)
 
     def delete(self, data_id: int | str) -> None:
         """Removes an object from this server. Readers that have it keep it.
@@ -461,18 +364,18 @@ class Agent:
         Raises:
             NotFound, Busy: it is not here, or a transfer is using it.
         """
-        number = data_id_of(data_id)
-        self._connection.ask(wire.DELETE, struct.pack("<Q", number), f"delete of object {number}", ANSWER_BOUND_S)
+        number = self._connection.names.number(data_id)
+        self._connection.ask(wire.DELETE, struct.pack("<Q", number), f"delete of {data_id}", ANSWER_BOUND_S)
 
     def cancel(self, data_id: int | str) -> None:
         """Stops the sending of an object, whichever process of the application started it."""
-        number = data_id_of(data_id)
-        self._connection.ask(wire.CANCEL, struct.pack("<Q", number), f"cancel of object {number}", ANSWER_BOUND_S)
+        number = self._connection.names.number(data_id)
+        self._connection.ask(wire.CANCEL, struct.pack("<Q", number), f"cancel of {data_id}", ANSWER_BOUND_S)
 
     def subscribe(self, data_id: int | str) -> Subscription:
         """News of the object's transfers from now on."""
-        number = data_id_of(data_id)
-        tag, call = self._connection.start(wire.SUBSCRIBE, struct.pack("<Q", number), f"object {number}")
+        number = self._connection.names.number(data_id)
+        tag, call = self._connection.start(wire.SUBSCRIBE, struct.pack("<Q", number), f"object {data_id}")
         call.result(ANSWER_BOUND_S)
         return Subscription(self._connection, tag, call)
 
@@ -498,12 +401,12 @@ class Agent:
         body = wire.join_body(group, subscribe, protocol or "", order, options)
         answer = self._connection.ask(wire.JOIN, body, f"joining {group}", JOIN_BOUND_S)
         has_protocol, has_order, message_bytes = answer.value
-        return Group(group, has_protocol, has_order, message_bytes, _fd_of(answer))
+        return Group(group, has_protocol, has_order, message_bytes, fd_of(answer))
 
     def status(self) -> Status:
         """The agent, its transfers and objects, now."""
         answer, rows = self._connection.collect(wire.STATUS, b"", "status", ANSWER_BOUND_S)
-        return _with_rows(answer.value, rows)
+        return with_rows(answer.value, rows)
 
     def close(self) -> None:
         """Unregisters. Sends go on; created files that were not added go back."""
@@ -518,24 +421,25 @@ class Agent:
         self.close()
 
 
-def copy_file(source: int, target: int, size: int, offset: int = 0) -> None:
-    """Copies `size` bytes from `offset` of one file to the beginning of another, in the kernel.
+def send_request(
+    number: int,
+    receivers: str | Iterable[str],
+    wait: float | None,
+    deadline: float | None,
+    stragglers: str | None,
+    protocol: str,
+    options: str,
+) -> bytes:
+    """Fields of SEND. Raises ValueError: no such policy or protocol."""
+    if protocol not in wire.SEND_PROTOCOLS:
+        raise ValueError(f"no protocol {protocol!r}: it is one of auto, republic, rdcm, wan")
+    if stragglers not in wire.SEND_STRAGGLERS:
+        raise ValueError(f"no policy for stragglers {stragglers!r}: it is one of wait, demote, evict")
+    flags = wire.SEND_EVENTS | wire.SEND_STRAGGLERS[stragglers] | wire.SEND_PROTOCOLS[protocol]
+    return wire.send_body(number, servers_of(receivers), flags, milliseconds(wait), milliseconds(deadline), options)
 
-    Raises:
-        RostrumError: the source is shorter.
-    """
-    end = offset + size
-    os.lseek(target, 0, os.SEEK_SET)
-    while offset < end:
-        done = os.sendfile(target, source, offset, min(COPY_STEP, end - offset))
-        if done == 0:
-            raise RostrumError(
-                f"the file became shorter while it was copied ({end - offset} bytes are missing)", Code.IO
-            )
-        offset += done
 
-
-def _fd_of(answer: wire.Answer) -> int:
+def fd_of(answer: wire.Answer) -> int:
     if not answer.fds:
         raise RostrumError(
             "the agent's file descriptor did not arrive (is this process at its limit of open files?)", Code.IO
@@ -545,7 +449,7 @@ def _fd_of(answer: wire.Answer) -> int:
     return answer.fds[0]
 
 
-def _ms(seconds: float | None) -> int:
+def milliseconds(seconds: float | None) -> int:
     if seconds is None:
         return 0
     if not 0 <= seconds < 4_294_967:
@@ -553,11 +457,28 @@ def _ms(seconds: float | None) -> int:
     return max(1, round(seconds * 1000)) if seconds else 0
 
 
-def _with_receivers(result: SendResult, rows: list[Any]) -> SendResult:
-    return SendResult(**{**result.__dict__, "receivers": tuple(rows)})
+def with_receivers(result: SendResult, rows: list[Any], names: ObjectNames) -> SendResult:
+    """The result with its receivers, and with the objects' names in their words."""
+    told = tuple(dataclasses.replace(row, cause=names.words(row.cause)) for row in rows)
+    return dataclasses.replace(result, receivers=told, cause=names.words(result.cause))
 
 
-def _with_rows(status: Status, rows: list[Any]) -> Status:
+def with_progress(
+    on_event: Callable[[Event], None] | None, on_progress: Progress | None
+) -> Callable[[Event], None] | None:
+    if on_progress is None:
+        return on_event
+
+    def tell(event: Event) -> None:
+        if event.kind == "progress":
+            on_progress(event.bytes, event.size)
+        if on_event is not None:
+            on_event(event)
+
+    return tell
+
+
+def with_rows(status: Status, rows: list[Any]) -> Status:
     transfers = tuple(row for row in rows if hasattr(row, "phase"))
     objects = tuple(row for row in rows if hasattr(row, "digest"))
     groups = tuple(row for row in rows if isinstance(row, GroupStatus))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import wire
+from .names import ObjectNames
 from .values import Code, Event, RostrumError, TimedOut, Unavailable, error_of
 
 LAST_WORDS_BOUND_S = 1.0
@@ -22,8 +23,14 @@ EVENTS_MAX = 4096  # kept for one call until somebody takes them; the oldest go 
 class Call:
     """A request under way. Its rows and events come in until the final answer does."""
 
-    def __init__(self, lock: threading.Lock, what: str, on_event: Callable[[Event], None] | None) -> None:
-        self.what = what
+    def __init__(
+        self,
+        lock: threading.Lock,
+        what: str,
+        on_event: Callable[[Event], None] | None,
+        words: Callable[[str], str] = str,
+    ) -> None:
+        self.what, self._words = what, words
         self.on_event = on_event
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
         self.rows: list[Any] = []
@@ -35,7 +42,8 @@ class Call:
     def settle(self, answer: wire.Answer) -> None:
         """The final answer; under the lock."""
         if answer.type == wire.ERROR:
-            self.error = error_of(*answer.value)
+            code, text = answer.value
+            self.error = error_of(code, self._words(text))
         else:
             self.answer = answer
 
@@ -51,7 +59,7 @@ class Call:
         """
         with self.changed:
             if not self.changed.wait_for(lambda: self.finished, timeout):
-                raise TimedOut(f"the agent did not answer {self.what} within {timeout:g} s")
+                raise TimedOut(f"{self.what}: no answer of the agent within {timeout:g} s")
             if self.error:
                 raise self.error
             assert self.answer is not None
@@ -149,6 +157,7 @@ class Connection:
         self._calls: dict[int, Call] = {}
         self._next_tag = 0
         self._closed: RostrumError | None = None
+        self.names = ObjectNames()
         self._caller = _Caller()
         self._thread = threading.Thread(target=self._receive, name="rostrum-agent", daemon=True)
         self._thread.start()
@@ -170,7 +179,7 @@ class Connection:
                 raise self._closed
             self._next_tag += 1
             tag = self._next_tag
-            call = Call(self._lock, what, on_event)
+            call = Call(self._lock, what, on_event, self.names.words)
             self._calls[tag] = call
         try:
             message = wire.request(kind, tag, body)

@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from .objects import Buffer, flat
 from .values import Code, RostrumError, TimedOut, Unavailable, error_of
 
 _HEAD = struct.Struct("<IBBH")
@@ -40,8 +41,6 @@ REASONS = (
     "parts of a large message were lost",
     "its sender was started anew",
 )
-
-Buffer = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True)
@@ -92,36 +91,46 @@ class Group:
         count = 0
         with self._sending:
             for data in messages:
-                if len(data) > self.message_bytes:
-                    raise RostrumError(f"{len(data)} bytes are too long; {self.name} takes {self.message_bytes}",
-                                       Code.INVALID)  # fmt: skip
-                self._out += _HEAD.pack(len(data), _PUBLISH, 0, 0)
-                self._out += data
+                full = self.append(data)
                 count += 1
-                if len(self._out) >= _KEPT:
+                if full:
                     self._flush()
             self._flush()
         return count
 
+    def append(self, data: Buffer) -> bool:
+        """Puts one message to those that a flush sends; whether that is due."""
+        view = flat(data)
+        if len(view) > self.message_bytes:
+            words = f"{len(view)} bytes are too long; {self.name} takes {self.message_bytes}"
+            raise RostrumError(words, Code.INVALID)
+        self._out += _HEAD.pack(len(view), _PUBLISH, 0, 0)
+        self._out += view
+        return len(self._out) >= _KEPT
+
     def _flush(self) -> None:
-        deadline = time.monotonic() + SEND_BOUND_S
+        deadline, left = time.monotonic() + SEND_BOUND_S, len(self._out)
+        while not self.flush_some():
+            if len(self._out) < left:
+                deadline, left = time.monotonic() + SEND_BOUND_S, len(self._out)
+            if not self._ready(selectors.EVENT_WRITE, deadline - time.monotonic()):
+                raise TimedOut("the agent had no room for 10 s: the network or receivers take no more")
+
+    def flush_some(self) -> bool:
+        """Sends what the agent has room for; whether that was all."""
         sent = 0
         try:
             with memoryview(self._out) as view:
                 while sent < len(view):
-                    try:
-                        sent += self._socket.send(view[sent:])
-                        deadline = time.monotonic() + SEND_BOUND_S
-                    except BlockingIOError:
-                        if not self._ready(selectors.EVENT_WRITE, deadline - time.monotonic()):
-                            raise TimedOut(
-                                "the agent had no room for 10 s: the network or receivers take no more"
-                            ) from None
+                    sent += self._socket.send(view[sent:])
+        except BlockingIOError:
+            pass
         except OSError as error:
             raise Unavailable(f"the agent takes no more messages of {self.name} (it ended, or the group was deleted): "
                               f"{error.strerror or error}") from error  # fmt: skip
         finally:
             del self._out[:sent]
+        return not self._out
 
     # -- taking --------------------------------------------------------------------------------------------------
 
@@ -133,6 +142,13 @@ class Group:
             RostrumError: there will be no more; the words say why.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
+        while (message := self.poll()) is None:
+            if not self._ready(selectors.EVENT_READ, None if deadline is None else deadline - time.monotonic()):
+                raise TimedOut(f"no message of {self.name} came in time")
+        return message
+
+    def poll(self) -> Message | None:
+        """The next message if it is here already. Raises RostrumError: there will be no more."""
         while True:
             while (message := self._take()) is None and not self._ended and self._whole():
                 pass
@@ -140,7 +156,8 @@ class Group:
                 return message
             if self._ended:
                 raise self._ended
-            self._read(deadline)
+            if not self._read():
+                return None
 
     def __iter__(self) -> Iterator[Message]:
         """Messages until the group or the agent ends, or it is closed."""
@@ -187,25 +204,25 @@ class Group:
             self._ended = RostrumError("the agent sent a malformed frame", Code.PROTOCOL)
         return None
 
-    def _read(self, deadline: float | None) -> None:
+    def _read(self) -> bool:
+        """Whether something came, or is known to be the end."""
         if self._at:
             del self._in[: self._at]
             self._at = 0
         if len(self._in) >= _HEAD.size and _HEAD.unpack_from(self._in)[0] > self.message_bytes + _READ:
             self._ended = RostrumError("the agent sent a malformed frame", Code.PROTOCOL)
-            return
+            return True
         try:
             data = self._socket.recv(_READ)
         except BlockingIOError:
-            if not self._ready(selectors.EVENT_READ, None if deadline is None else deadline - time.monotonic()):
-                raise TimedOut(f"no message of {self.name} came in time") from None
-            return
+            return False
         except OSError as error:
             self._ended = Unavailable(f"{self.name}: {error.strerror or error}")
-            return
+            return True
         if not data:
             self._ended = Unavailable("the agent went away")
         self._in += data
+        return True
 
     def _ready(self, event: int, timeout: float | None) -> bool:
         if timeout is not None and timeout <= 0:

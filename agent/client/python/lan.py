@@ -22,7 +22,8 @@ from uuid import NAMESPACE_URL, uuid5
 
 from rostrum.topologies.places import build_folder
 
-from .agent import Agent, CreatedFile, copy_file
+from .agent import Agent
+from .objects import CreatedFile, copy_file
 from .values import Busy, Code, NotFound, RostrumError, SendResult, StoredObject
 
 #: Application id of files on a LAN: each object of it ends with a trailer that names its file.

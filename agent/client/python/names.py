@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -19,6 +21,8 @@ SYSTEM_SOCKET = Path("/run/rostrum/agent.sock")
 DEFAULT_LAB = "lab"  # what `rostrum lab up` calls it
 NAMED_MAX = 16  # servers in an error's words
 DATA_ID_MAX = 2**64 - 1
+NAMES_MAX = 4096
+_NUMBER = re.compile(r"(?<![\w/])(?:[0-9a-f-]{36}/)?(\d{1,20})(?!\w)")
 
 
 def _answers(path: Path) -> bool:
@@ -123,3 +127,38 @@ def app_id_of(text: str | UUID | bytes | None) -> UUID:
         return UUID(bytes=text) if isinstance(text, bytes) else UUID(text)
     except ValueError as error:
         raise RostrumError(f"{text!r} is not an application id (a UUID)", Code.INVALID) from error
+
+
+def servers_of(names: str | Iterable[str]) -> list[str]:
+    """A list of servers; text is one, or several with commas between them.
+
+    Raises:
+        RostrumError: it has something else.
+    """
+    found = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    if not all(isinstance(name, str) and name for name in found):
+        raise RostrumError(f"servers are named by text, such as ['h3', 'h5'], not {names!r:.60}", Code.INVALID)
+    return found
+
+
+class ObjectNames:
+    """Names that were turned into numbers: what the agent says of a number is told with its name again."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+
+    def number(self, name: int | str) -> int:
+        """The dataID, as of `data_id_of`; a name is remembered (the last NAMES_MAX of them)."""
+        number = data_id_of(name)
+        if isinstance(name, str) and not name.isdigit():
+            self._names[number] = name
+            if len(self._names) > NAMES_MAX:
+                del self._names[next(iter(self._names))]
+        return number
+
+    def name(self, number: int) -> str:
+        return self._names.get(number, str(number))
+
+    def words(self, text: str) -> str:
+        """The agent's words, with names instead of application and number."""
+        return _NUMBER.sub(lambda found: self._names.get(int(found[1]), found[0]), text) if self._names else text

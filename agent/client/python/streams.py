@@ -20,14 +20,14 @@ from types import TracebackType
 
 from . import wire
 from .connection import Call, Connection
+from .names import ObjectNames
+from .objects import Buffer, flat
 from .values import Code, Event, RostrumError, SendResult, Unavailable
 
 ANSWER_BOUND_S = 60.0
 LAST_WORDS_BOUND_S = 10.0  # between the end of a stream's bytes and the agent's word on it
 SOCKET_BYTES = 512 << 10
 READ_BYTES = 256 << 10
-
-Buffer = bytes | bytearray | memoryview
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -44,8 +44,9 @@ def _begin(
 ) -> tuple[int, Call, socket.socket]:
     """Hands one end of a pair to the agent, with the request; the tag, the call, and our end."""
     ours, theirs = pair()
+    what = f"stream {connection.names.name(data_id)}"
     try:
-        tag, call = connection.start(request, body, f"stream {data_id}", fd=theirs.fileno(), on_event=on_event)
+        tag, call = connection.start(request, body, what, fd=theirs.fileno(), on_event=on_event)
     except BaseException:
         ours.close()
         raise
@@ -65,7 +66,7 @@ class StreamWriter:
         connection: Connection,
         data_id: int,
         body: bytes,
-        with_receivers: Callable[[SendResult, list[object]], SendResult],
+        with_receivers: Callable[[SendResult, list[object], ObjectNames], SendResult],
         on_event: Callable[[Event], None] | None,
     ) -> None:
         self.data_id, self.bytes_written = data_id, 0
@@ -78,7 +79,7 @@ class StreamWriter:
         Raises:
             RostrumError: it failed; the words say why.
         """
-        view = memoryview(data).cast("B")
+        view = flat(data)
         try:
             self._socket.sendall(view)
         except OSError as error:
@@ -99,7 +100,7 @@ class StreamWriter:
         """
         body = struct.pack("<QQ", self.data_id, self.bytes_written)
         try:
-            self._connection.ask(wire.STREAM_END, body, f"the end of stream {self.data_id}", ANSWER_BOUND_S)
+            self._connection.ask(wire.STREAM_END, body, f"the end of {self._call.what}", ANSWER_BOUND_S)
         except RostrumError:
             if not self._call.finished:
                 raise  # else the stream itself says why
@@ -109,11 +110,11 @@ class StreamWriter:
         """What it came to. Raises as `finish` does."""
         answer = self._call.result(timeout)
         result: SendResult = answer.value
-        return self._with_receivers(result, self._call.rows)
+        return self._with_receivers(result, self._call.rows, self._connection.names)
 
     def cancel(self) -> None:
         """Stops it: it fails at all receivers."""
-        what = f"cancel of stream {self.data_id}"
+        what = f"cancel of {self._call.what}"
         self._connection.ask(wire.CANCEL, struct.pack("<Q", self.data_id), what, ANSWER_BOUND_S)
 
     def close(self) -> None:
@@ -127,7 +128,7 @@ class StreamWriter:
             result = self.wait(LAST_WORDS_BOUND_S)
         except RostrumError as known:
             return known
-        return RostrumError(f"stream {self.data_id}: {result.cause or error.strerror}", Code.FAILED)
+        return RostrumError(f"{self._call.what}: {result.cause or error.strerror}", Code.FAILED)
 
     def __enter__(self) -> StreamWriter:
         return self
@@ -166,7 +167,7 @@ class StreamReader:
     def _check_end(self, call: Call) -> None:
         answer = call.result(LAST_WORDS_BOUND_S)
         if answer.value != self.bytes_read:
-            raise Unavailable(f"stream {self.data_id}: {self.bytes_read} of {answer.value} bytes came")
+            raise Unavailable(f"{self._call.what}: {self.bytes_read} of {answer.value} bytes came")
 
     def __iter__(self) -> Iterator[bytes]:
         while data := self.read():

@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .agent import Agent, ReadObject, SendHandle
+from .agent import Agent, SendHandle
+from .objects import ReadObject
 from .trees import CHUNKED_FROM, Chunk, Entry, Tree, boundary_for, checked, chunks_of, sample_of, scan
 from .values import Busy, Code, NotFound, RostrumError, TimedOut
 
