@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
-from rostrum.topologies import checks
+from rostrum.topologies import checks, circuit_kinds
 from rostrum.topologies.completion import complete
 from rostrum.topologies.document import BYTES_MAX, Document
 from rostrum.topologies.model import (
@@ -34,7 +34,7 @@ from rostrum.topologies.problems import Place, Problem, TopologyError, did_you_m
 
 FOLDER = Path(__file__).resolve().parent
 P4RUNTIME_PORT = 9559
-MANAGEMENT_PORTS = {"glimmerglass": 10034, "polatis": 3082, "gnmi": 9339}  # of an OCS, by dialect
+MANAGEMENT_PORTS = {one.name: one.management_port for one in circuit_kinds.BUILT_IN.values()}  # of an OCS
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 RATE_MAX_BPS = 10**13
 
@@ -359,12 +359,17 @@ def _site(name: str, entry: dict[str, Any], reader: _Reader) -> Site:
 
 def _ocs(name: str, entry: dict[str, Any], far_ends: Ends, reader: _Reader) -> Ocs:
     dialect, light = entry.get("dialect", "glimmerglass"), entry.get("light", {})
+    kind = circuit_kinds.BUILT_IN["glimmerglass"]
+    try:
+        kind = circuit_kinds.kind(dialect)
+    except circuit_kinds.UnknownKind as error:
+        reader.add(("ocs", name, "dialect"), str(error))
     return Ocs(
         name=name,
         ports=entry["ports"],
-        dialect=dialect,
+        dialect=kind.name,
         address=reader.address(entry["address"], ("ocs", name, "address")),
-        management_port=entry.get("management_port", entry.get("tl1_port", MANAGEMENT_PORTS[dialect])),
+        management_port=entry.get("management_port", entry.get("tl1_port", kind.management_port)),
         user=entry.get("user", "admin"),
         password=entry.get("password", "rostrum"),
         reconfiguration_s=entry.get("reconfiguration_ms", 70) / 1000,

@@ -13,6 +13,7 @@ from typing import Any
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import agents, devices
 from rostrum.controller.core import events as ev
+from rostrum.controller.core.circuits import technology
 from rostrum.controller.core.circuits.circuits import FOREVER
 from rostrum.controller.core.groups import membership
 from rostrum.controller.core.light import first_light as light
@@ -155,7 +156,7 @@ def _silent_devices(core: Core, now: int) -> None:
             del core.circuit_ops[op]
         elif pending.until <= now:
             del core.circuit_ops[op]
-            reconfiguration = round(core.topology.ocs[circuit.ocs].reconfiguration_s * 1e9)
+            reconfiguration = technology.delay_ns(core.topology.ocs[circuit.ocs], circuit.cascade)
             waited = core.settings.configure_bound_ns + reconfiguration
             lose_circuit(core, circuit, f"{circuit.ocs} did not answer within {seconds(waited)}", now)
     while core.rule_ops:

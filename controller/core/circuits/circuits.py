@@ -144,7 +144,8 @@ class CircuitTable:
             held = self._fibres.get(fibre)
             if held is not None and held not in without:
                 raise Conflict(f"{fibre[1]} {fibre[2]} of {fibre[0]} is held already")
-        if circuit.id in self._circuits or len(set(fibres)) != len(fibres):
+        outputs = {pair.output for pair in circuit.cascade.pairs}
+        if circuit.id in self._circuits or len(outputs) != len(circuit.cascade.pairs):
             raise Conflict(f"circuit {circuit.id} is there already, or uses a fibre twice")
 
     def add(self, circuit: Circuit, rate_bps: int = 0) -> None:
@@ -257,8 +258,9 @@ def _used(one: Circuit, users: tuple[str, ...], now: int) -> Circuit:
 
 
 def _fibres(ocs: str, pairs: tuple[Pair, ...]) -> list[Fibre]:
-    found: list[Fibre] = []
+    """Each once: a switch may make copies of what comes in at one."""
+    found: dict[Fibre, None] = {}
     for pair in pairs:
-        found.append((ocs, "input", pair.input))
-        found.append((ocs, "output", pair.output))
-    return found
+        found[ocs, "input", pair.input] = None
+        found[ocs, "output", pair.output] = None
+    return list(found)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from rostrum.controller.core.circuits import technology
 from rostrum.controller.core.circuits.circuits import FOREVER, Circuit, CircuitState, Foreign, OcsState
-from rostrum.controller.core.circuits.splitters import Cascade, TorPort, best_budget, branches, fit, needed
+from rostrum.controller.core.circuits.splitters import Cascade, TorPort, needed
 from rostrum.controller.core.model import Pair, PathKind
 from rostrum.controller.core.packet.fabric import Ends
 from rostrum.controller.core.packet.rules import circuit_hops
@@ -118,7 +119,7 @@ def _on_ocs(resources: Resources, ocs: Ocs, ends: Ends, now: int) -> CircuitPlan
         return Obstacle(ObstacleKind.DEVICE_DOWN, text, until=now + 2**62)
     live = _reusable(resources, ocs, ends, racks, now)
     if live:
-        reconfiguration = 0 if live.state is CircuitState.LIVE else round(ocs.reconfiguration_s * 1e9)
+        reconfiguration = 0 if live.state is CircuitState.LIVE else technology.delay_ns(ocs, live.cascade)
         return _finish(resources, ocs, ends, live.cascade, live.id, (), reconfiguration)
     asker = ends.sender.server
     uplink = _take(resources, ocs, source, "input", asker, now)
@@ -143,19 +144,14 @@ def _never(resources: Resources, ocs: Ocs, source: str, racks: Racks) -> Obstacl
     if (ocs.name, count) in resources.never:
         return resources.never[ocs.name, count]
     # Too few splitters or too little light: depends on the number of racks only.
-    everything = list(ocs.splitters.values())
+    everything, kind = list(ocs.splitters.values()), technology.of(ocs)
     stand_ins = [TorPort(tor, 0, index) for index, tor in enumerate(racks, 1)]
     obstacle = None
-    if count > 1 and branches(everything) < count:
-        have = (
-            f"its {len(everything)} splitters have {branches(everything)} branches"
-            if everything
-            else "it has no splitters"
-        )
-        text = f"{count} receiver racks cannot be reached through {ocs.name}: {have}"
+    if count > 1 and kind.reaches(ocs) < count:
+        text = f"{count} receiver racks cannot be reached through {ocs.name}: {kind.shortage(ocs)}"
         obstacle = Obstacle(ObstacleKind.NO_CIRCUIT, text, ever=True)
-    elif fit(TorPort("", 0, 0), stand_ins, everything, ocs.light) is None:
-        best = best_budget(TorPort("", 0, 0), stand_ins, everything, ocs.light)
+    elif kind.fit(ocs, TorPort("", 0, 0), stand_ins, everything) is None:
+        best = kind.best(ocs, TorPort("", 0, 0), stand_ins, everything)
         power = best.weakest.power_dbm if best else float("nan")
         stages = len(best.weakest.splitters) if best else 0
         obstacle = Obstacle(
@@ -267,7 +263,7 @@ def _with_splitters(
         made = _fit_unsuspected(resources, ocs, ends, uplink.port, ports, available, now)
         if made:
             spared = _spare(resources, ocs, evict, made, [taken.victim for taken in (uplink, *downlinks)])
-            return _finish(resources, ocs, ends, made, None, spared, round(ocs.reconfiguration_s * 1e9))
+            return _finish(resources, ocs, ends, made, None, spared, technology.delay_ns(ocs, made))
         if not reclaimable:
             return _no_splitter(resources, ocs, ends, len(ports), available, now)
         evict[reclaimable.pop(0)] = None
@@ -280,7 +276,7 @@ def _fit(
     key = (ocs.name, uplink, tuple(ports), tuple(splitter.name for splitter in available))
     found = resources.cascades.get(key)
     if found is None:
-        found = (fit(uplink, ports, available, ocs.light),)
+        found = (technology.of(ocs).fit(ocs, uplink, ports, available),)
         resources.cascades.put(key, found)
     return found[0]
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
+from rostrum.controller.core.circuits import technology
 from rostrum.controller.core.circuits.circuits import Circuit, CircuitState, Conflict, Foreign
 from rostrum.controller.core.circuits.splitters import expected_dbm
 from rostrum.controller.core.groups import membership
@@ -74,7 +75,7 @@ def _dim(core: Core, ocs: Ocs, circuit: Circuit, by_pair: dict[Pair, CrossConnec
     powers = [(pair, by_pair[pair]) for pair in circuit.cascade.pairs]
     if all(power is None or power >= floor for _, one in powers for power in (one.input_dbm, one.output_dbm)):
         return ""
-    expected = expected_dbm(circuit.cascade, ocs.splitters, ocs.light)
+    expected, kind = expected_dbm(circuit.cascade, ocs.splitters, ocs.light), technology.of(ocs)
     for pair, one in powers:
         if one.input_dbm is not None and one.input_dbm < expected[pair] - DIM_DB:
             splitter = next((s for s in ocs.splitters.values() if pair.input in s.outputs), None)
@@ -88,7 +89,7 @@ def _dim(core: Core, ocs: Ocs, circuit: Circuit, by_pair: dict[Pair, CrossConnec
             else:
                 core.resources.health.fault(ocs, pair, text, now)
             return text
-        loss = ocs.light.cross_connect_loss_db
+        loss = kind.loss_db(ocs, circuit.cascade, pair)
         if one.output_dbm is not None and one.output_dbm < expected[pair] - loss - DIM_DB:
             text = (
                 f"cross-connect {pair.input}>{pair.output} of {ocs.name} is dim: {one.output_dbm:.1f} dBm leave it, "

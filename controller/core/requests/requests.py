@@ -8,6 +8,7 @@ from ipaddress import IPv4Address
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
+from rostrum.controller.core.circuits import technology
 from rostrum.controller.core.circuits.circuits import Circuit, CircuitState, Conflict
 from rostrum.controller.core.circuits.plan import CircuitPlan
 from rostrum.controller.core.circuits.resources import PacketPlan
@@ -421,7 +422,7 @@ def connect(core: Core, paths: Sequence[Path], circuit: Circuit, now: int) -> No
     """Has the OCS make a circuit for these paths."""
     op = core.next_serial()
     circuit = core.resources.circuits.setting(circuit.id, op)
-    reconfiguration = round(core.topology.ocs[circuit.ocs].reconfiguration_s * 1e9)
+    reconfiguration = technology.delay_ns(core.topology.ocs[circuit.ocs], circuit.cascade)
     until = now + reconfiguration + core.settings.configure_bound_ns
     core.circuit_ops[op] = PendingCircuit(circuit.id, until)
     core.schedule_check("orders", until)
@@ -486,7 +487,7 @@ def _light_bound_ms(core: Core, path: Path) -> int:
         return core.settings.light_bound_ms
     if path.kind is PathKind.PACKET:
         return PACKET_LIGHT_BOUND_MS
-    return round(3e3 * core.topology.ocs[path.ocs].reconfiguration_s) + LIGHT_MARGIN_MS
+    return 3 * technology.delay_ns(core.topology.ocs[path.ocs], path.cascade) // MS + LIGHT_MARGIN_MS
 
 
 def released(core: Core, event: ev.Released, now: int) -> None:

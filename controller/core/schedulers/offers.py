@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from rostrum.controller.core.circuits import technology
 from rostrum.controller.core.circuits.plan import CircuitPlan
 from rostrum.controller.core.circuits.resources import Plan, Resources
 from rostrum.controller.core.requests.queue import Key
@@ -119,7 +120,7 @@ def small(request: PathRequest, resources: Resources, plan: CircuitPlan | Obstac
     if isinstance(plan, Obstacle):
         if plan.ever or not resources.topology.ocs:
             return ""
-        ahead_ns = round(min(one.reconfiguration_s for one in resources.topology.ocs.values()) * 1e9)
+        ahead_ns = min(technology.delay_ns(one) for one in resources.topology.ocs.values())
     elif plan.reconfiguration_ns == 0:
         return ""
     else:
