@@ -16,7 +16,8 @@ File = click.Path(path_type=Path, dir_okay=False)
 @dataclass(frozen=True)
 class SecurityOptions:
     """As the options below say. `thrift_tls`, `openflow_tls`: certificate and key of the manager, and the CA that signs
-    those of agents and switches. `p4runtime_tls`: the CA that signs those of switches, and ours for them.
+    those of agents and switches. `p4runtime_tls`: the CA that signs those of switches, and ours for them;
+    `gnmi_tls`: the same of OCSs that are driven by gNMI.
     """
 
     agent_tokens: Path | None = None
@@ -24,6 +25,7 @@ class SecurityOptions:
     thrift_tls: tuple[Path, Path, Path] | None = None
     openflow_tls: tuple[Path, Path, Path] | None = None
     p4runtime_tls: tuple[Path, Path, Path] | None = None
+    gnmi_tls: tuple[Path, Path, Path] | None = None
     log_format: str = "text"
 
 
@@ -54,6 +56,12 @@ _OPTIONS = (
         help="P4Runtime by TLS: the manager's certificate and key, and the CA that signed the switches' (PEM files).",
     ),
     click.option(
+        "--gnmi-tls",
+        type=(File, File, File),
+        metavar="CERTIFICATE KEY CA",
+        help="gNMI by TLS: the manager's certificate and key, and the CA that signed the OCSs' (PEM files).",
+    ),
+    click.option(
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",
@@ -73,13 +81,12 @@ def security_options(command: Callable[..., None]) -> Callable[..., None]:
         thrift_tls: tuple[Path, Path, Path] | None,
         openflow_tls: tuple[Path, Path, Path] | None,
         p4runtime_tls: tuple[Path, Path, Path] | None,
+        gnmi_tls: tuple[Path, Path, Path] | None,
         log_format: str,
         **others: Any,
     ) -> None:
-        command(
-            security=SecurityOptions(agent_tokens, quotas, thrift_tls, openflow_tls, p4runtime_tls, log_format),
-            **others,
-        )
+        secured = (thrift_tls, openflow_tls, p4runtime_tls, gnmi_tls)
+        command(security=SecurityOptions(agent_tokens, quotas, *secured, log_format), **others)
 
     for option in reversed(_OPTIONS):
         wrapped = option(wrapped)

@@ -19,12 +19,14 @@ SPLITTERS = "rostrum.controller.core.circuits.technology:Splitters"
 @dataclass(frozen=True)
 class CircuitKind:
     """`driver`: an `api.CircuitSwitch`, made of an OCS and the callbacks as `OcsDriver` is. `technology`: a
-    `core.circuits.technology.Technology`. Both as module:name."""
+    `core.circuits.technology.Technology`. Both as module:name. `grpc`: the driver takes gRPC's `credentials`, for TLS.
+    """
 
     name: str
     management_port: int
     driver: str
     technology: str = SPLITTERS
+    grpc: bool = False
 
 
 _TL1 = "rostrum.controller.southbound.ocs.driver:OcsDriver"
@@ -33,7 +35,7 @@ BUILT_IN = {
     for one in (
         CircuitKind("glimmerglass", 10034, _TL1),
         CircuitKind("polatis", 3082, _TL1),
-        CircuitKind("gnmi", 9339, "rostrum.controller.southbound.ocs.gnmi:GnmiDriver"),
+        CircuitKind("gnmi", 9339, "rostrum.controller.southbound.ocs.gnmi:GnmiDriver", grpc=True),
     )
 }
 

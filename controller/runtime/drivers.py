@@ -13,6 +13,7 @@ from rostrum.controller.core.model import Light
 from rostrum.controller.southbound import tls
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
 from rostrum.controller.southbound.fabric import MixedFabric
+from rostrum.topologies import circuit_kinds
 
 Post = Callable[[ev.Event], None]
 FabricFactory = Callable[
@@ -72,7 +73,7 @@ def circuit_switches(
     """A driver for each OCS, or what `factory` makes. `may_order`: asked before each command that changes something.
     `term`: in which this manager leads, for switches that can tell an older leader's orders; 0 = there is but one."""
     return {
-        name: (factory or partial(_circuit_switch, may_order, term))(
+        name: (factory or partial(_circuit_switch, config, may_order, term))(
             one,
             lambda name=name: post(ev.OcsUp(name)),  # type: ignore[misc]
             lambda cause, name=name: post(ev.OcsDown(name, cause)),  # type: ignore[misc]
@@ -83,6 +84,7 @@ def circuit_switches(
 
 
 def _circuit_switch(
+    config: Config,
     may_order: Callable[[], bool] | None,
     term: int,
     ocs: Any,
@@ -92,4 +94,6 @@ def _circuit_switch(
 ) -> CircuitSwitch:
     from rostrum.controller.southbound.ocs.devices import driver_of
 
-    return driver_of(ocs.dialect)(ocs, up, down, changed, may_order=may_order, term=term)
+    secured = config.security.gnmi_tls if circuit_kinds.kind(ocs.dialect).grpc else None
+    more = {"credentials": tls.channel_credentials(secured)} if secured else {}
+    return driver_of(ocs.dialect)(ocs, up, down, changed, may_order=may_order, term=term, **more)

@@ -61,6 +61,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--run", required=True, metavar="DIR", type=Path, help="folder for the control sockets")
     parser.add_argument("--ocs", metavar="NAME", help="only this OCS of the topology")
     parser.add_argument("--listen", metavar="ADDR:PORT", help="instead of the topology's address; port 0 = any")
+    parser.add_argument(
+        "--tls",
+        nargs=3,
+        type=Path,
+        metavar=("CERTIFICATE", "KEY", "CA"),
+        help="gNMI by TLS with clients whose certificates CA signed (PEM files); TL1 has none",
+    )
     parser.add_argument("--seed", type=int, help="of the drawn reconfiguration times")
     parser.add_argument("--reconfiguration", metavar="TIME", help="fixed:70ms | uniform:60ms:80ms | normal:70ms:5ms")
     parser.add_argument(
@@ -119,10 +126,15 @@ async def _serve(switches: list[Ocs], emulation: Emulation, options: argparse.Na
     return 0
 
 
-def _gnmi(engine: Engine) -> Any:
+def _gnmi(engine: Engine, files: list[Path] | None) -> Any:
+    """Raises OSError."""
+    import grpc
     from rostrum.lab.ocs.gnmi import GnmiServer
 
-    return GnmiServer(engine)
+    if not files:
+        return GnmiServer(engine)
+    certificate, key, authority = (file.read_bytes() for file in files)
+    return GnmiServer(engine, grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True))
 
 
 async def _start(ocs: Ocs, emulation: Emulation, options: argparse.Namespace, stack: contextlib.AsyncExitStack) -> None:
@@ -131,7 +143,7 @@ async def _start(ocs: Ocs, emulation: Emulation, options: argparse.Namespace, st
     engine = Engine(model, light)
     stack.callback(engine.close)
     dialect = DIALECTS.get(ocs.dialect)
-    server = Server(engine, dialect()) if dialect else _gnmi(engine)
+    server = Server(engine, dialect()) if dialect else _gnmi(engine, options.tls)
     name = f"{server.dialect.name} style TL1" if isinstance(server, Server) else server.name
     host, port = _address(ocs, options.listen)
     try:

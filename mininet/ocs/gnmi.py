@@ -62,8 +62,10 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
 
     name = "OCP model by gNMI"
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, credentials: Any = None) -> None:
+        """`credentials`: gRPC's, for TLS; None: plain."""
         self.engine = engine
+        self._credentials = credentials
         self.commands: deque[LogEntry] = deque(maxlen=COMMANDS_MAX)
         self.port = 0
         self._host = ""
@@ -90,7 +92,8 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
         )
         gnmi_grpc.add_gNMIServicer_to_server(self, server)
         try:
-            self.port = server.add_insecure_port(f"{host}:{port}")
+            where, secured = f"{host}:{port}", self._credentials
+            self.port = server.add_secure_port(where, secured) if secured else server.add_insecure_port(where)
         except RuntimeError as error:
             raise OSError(str(error)) from None
         if not self.port:

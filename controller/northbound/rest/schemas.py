@@ -155,7 +155,7 @@ class RuleCountersView(BaseModel):
 class PathCountersView(BaseModel):
     path: str
     group: str | None
-    switches: list[RuleCountersView] = Field(description="Only those that count per path: P4 switches")
+    switches: list[RuleCountersView] = Field(description="Those that count per path: P4 and OpenFlow switches")
     without: list[str] = Field(description="Switches of the path that do not")
 
 

@@ -118,8 +118,11 @@ class GnmiDriver(Device):
         on_change: OnCrossConnect | None = None,
         may_order: Callable[[], bool] | None = None,
         term: int = 0,
+        credentials: Any = None,
     ) -> None:
+        """`credentials`: gRPC's, for TLS; None: plain."""
         super().__init__(ocs, on_up, on_down, on_change)
+        self._credentials = credentials
         self._may_order, self._term = may_order, term
         self._metadata = (("username", ocs.user), ("password", ocs.password))
         self._settle_s = settle_s(ocs)
@@ -360,7 +363,10 @@ class GnmiDriver(Device):
             ("grpc.enable_retries", 0),
             ("grpc.use_local_subchannel_pool", 1),
         )
-        channel = grpc.aio.insecure_channel(where, options)
+        secured = self._credentials
+        channel = (
+            grpc.aio.secure_channel(where, secured, options) if secured else grpc.aio.insecure_channel(where, options)
+        )
         try:
             self._stub = gnmi_grpc.gNMIStub(channel)
             await self._learn(where)

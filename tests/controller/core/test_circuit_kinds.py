@@ -46,7 +46,7 @@ class Copies(Network):
         super().__init__(topology)
         self.made: set[Pair] = set()
 
-    def pairs(self, ocs: str) -> set[Pair]:
+    def pairs(self, ocs: str = "ocs") -> set[Pair]:
         return set(self.made)
 
     def connect(self, ocs: str, pairs: tuple[Pair, ...]) -> tuple[CrossConnect, ...]:

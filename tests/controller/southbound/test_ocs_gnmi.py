@@ -18,8 +18,11 @@ import grpc
 import pytest
 from finsy.proto import gnmi, gnmi_grpc
 from rostrum.controller.core.model import CrossConnectState, Pair, SouthboundError
+from rostrum.controller.southbound import tls
 from rostrum.controller.southbound.ocs import dialect, ocp, yang
 from rostrum.topologies.model import Ocs
+
+from tests.controller.certificates import Authority
 
 Make = Callable[..., Awaitable[Any]]
 NONSENSE = (b"", b"[" * 5000, b"{}", b'{"name":3}', b"[1]", b'"x"', b"nul", b'{"config":{"input-port-name":"in-0"}}')
@@ -74,6 +77,29 @@ async def test_client__finds_models_ports_and_connections(make_switch: Make) -> 
     assert first["ocp-ocs-optical-switch-port:ocp-ocs-port"]["state"]["group"] == "inputs"
     assert (state["input-port-name"], state["output-port-name"]) == ("in-1", "out-2")
     assert state["status"] in ("PENDING_CONNECTION", "CONNECTED")
+
+
+async def test_tls__driver_and_client_show_certificates_and_others_stay_out(
+    make_switch: Make, make_driver: Make, until: Make, tmp_path: Path
+) -> None:
+    ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
+    root = ours.folder / "ours-ours.pem"
+    certificate, key = ours.sign("ocs")
+    secured = grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())], root.read_bytes(), True)
+    switch = await make_switch("gnmi", credentials=secured)
+    mine = ours.sign("manager")
+    credentials = tls.channel_credentials((*mine, root))
+    driver, _ = await make_driver(switch.ocs, credentials=credentials)
+    assert [row.state for row in await driver.connect([Pair(1, 2)])] == [STEADY]
+    script = 'out = gc.get(path=["connections/port-connection[name=rostrum-1-2]/state"], encoding="json_ietf")'
+    files = {"path_root": str(root), "path_cert": str(mine[0]), "path_key": str(mine[1]), "insecure": False}
+    found = await client(switch, script, override="localhost", **files)
+    assert found["notification"][0]["update"][0]["val"]["status"] == "CONNECTED"
+    stranger = tls.channel_credentials((*theirs.sign("manager"), root))
+    for strange in (stranger, None):
+        refused, heard = await make_driver(switch.ocs, wait=False, credentials=strange)
+        await until(lambda one=refused: "cannot connect" in one._cause)
+        assert not heard.ups
 
 
 async def test_client__64_connects_in_one_set_and_news_as_they_change(make_switch: Make) -> None:
