@@ -37,10 +37,10 @@ from rostrum.controller.runtime import drivers
 from rostrum.controller.runtime.drivers import FabricFactory, OcsFactory
 from rostrum.controller.runtime.execution import Devices
 from rostrum.controller.runtime.journal import Journal
-from rostrum.controller.runtime.memory import raise_descriptor_limit, settle_memory
 from rostrum.controller.runtime.run_clock import CLOCK
 from rostrum.controller.runtime.runtime import Runtime
 from rostrum.controller.runtime.store import Store, StoreError
+from rostrum.controller.speed.memory import raise_descriptor_limit, settle_memory
 from rostrum.topologies import loader
 from rostrum.topologies.units import Duration, Size
 from rostrum.topologies.version import VERSION

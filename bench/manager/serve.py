@@ -30,7 +30,7 @@ from rostrum.controller.core.model import (
     UnicastRule,
 )
 from rostrum.controller.core.values import Settings
-from rostrum.controller.runtime.memory import settle_memory
+from rostrum.controller.speed.memory import settle_memory
 from rostrum.topologies import load_text
 from rostrum.topologies.generate import Hybrid, hybrid
 from rostrum.topologies.model import Ocs, Topology

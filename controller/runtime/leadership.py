@@ -27,10 +27,10 @@ from rostrum.controller.northbound.thrift import tls as thrift_tls
 from rostrum.controller.northbound.thrift.gate import AgentGate
 from rostrum.controller.runtime import drivers
 from rostrum.controller.runtime.etcd import Etcd, Tls
-from rostrum.controller.runtime.memory import settle_memory
 from rostrum.controller.runtime.shared_store import Election, Facts, SharedStore
 from rostrum.controller.runtime.store import StoreError, StoreRefused
 from rostrum.controller.southbound.fabric import MixedFabric
+from rostrum.controller.speed.memory import settle_memory
 
 log = logging.getLogger("rostrum.manager")
 

@@ -9,15 +9,12 @@ from rostrum.controller.keyvalue import Facts
 from rostrum.controller.runtime.rule_batches import Failures
 from rostrum.topologies.model import Switch
 
-KNOWN_MAX = 1 << 12
-
 
 class RuleLog:
     """Of one topology's switches."""
 
     def __init__(self, switches: Mapping[str, Switch]) -> None:
         self._kinds = {name: switch.southbound for name, switch in switches.items()}
-        self._known: dict[tuple[str, ...], tuple[str, str]] = {}  # the same racks come again and again
 
     def facts(
         self,
@@ -28,7 +25,7 @@ class RuleLog:
         failures: Failures,
         took_ns: int,
     ) -> Facts:
-        kinds, names = self._where(tuple([rule.switch for rule in rules]))
+        kinds, names = self._where([rule.switch for rule in rules])
         return (
             ("path", path_id),
             ("request", request_id),
@@ -40,13 +37,7 @@ class RuleLog:
             ("ms", took_ns / 1e6),
         )
 
-    def _where(self, switches: tuple[str, ...]) -> tuple[str, str]:
+    def _where(self, switches: Sequence[str]) -> tuple[str, str]:
         """What they speak, and which they are."""
-        found = self._known.get(switches)
-        if found is None:
-            if len(self._known) >= KNOWN_MAX:
-                self._known.clear()
-            names = sorted(set(switches))
-            kinds = sorted({self._kinds[name] for name in names})
-            found = self._known[switches] = ",".join(kinds), ",".join(names)
-        return found
+        names = sorted(set(switches))
+        return ",".join(sorted({self._kinds[name] for name in names})), ",".join(names)

@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
-from rostrum.controller.core.cache import Cache
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.values import Settings
+from rostrum.controller.speed.cache import Cache
 from rostrum.topologies.model import Topology
 
 from tests.controller.fakes import running, until

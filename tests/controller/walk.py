@@ -24,10 +24,10 @@ from typing import Any
 import httpx
 from rostrum import controller
 from rostrum.controller.app import App
-from rostrum.controller.compiled import PURE
 from rostrum.controller.config import Config
 from rostrum.controller.core import actions as act
 from rostrum.controller.core.values import Settings
+from rostrum.controller.speed.compiled import PURE
 from rostrum.topologies.loader import load
 from rostrum.topologies.model import Switch
 

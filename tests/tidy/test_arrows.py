@@ -35,7 +35,7 @@ ROOMS = {
 # Python package -> prefixes of ours it may import besides itself. Longest package first wins.
 PACKAGES = {
     "rostrum.topologies": (),
-    "rostrum.controller.core": ("rostrum.topologies",),
+    "rostrum.controller.core": ("rostrum.topologies", "rostrum.controller.speed.cache"),
     "rostrum.controller.southbound": (
         "rostrum.topologies",
         "rostrum.controller.core",

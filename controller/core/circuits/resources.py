@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rostrum.controller.core.cache import Cache
 from rostrum.controller.core.circuits import plan as circuit_plan
 from rostrum.controller.core.circuits.circuits import Circuit, CircuitState, CircuitTable, Conflict, OcsState, OcsStatus
 from rostrum.controller.core.circuits.plan import CircuitPlan
@@ -26,6 +25,7 @@ from rostrum.controller.core.packet.trees import RACK_TREES_MAX, Hop, NoTree, Ra
 from rostrum.controller.core.requests.queue import Key
 from rostrum.controller.core.text import listed
 from rostrum.controller.core.values import Obstacle, ObstacleKind, PathRequest, Settings
+from rostrum.controller.speed.cache import Cache
 from rostrum.topologies.model import Topology
 
 CASCADES_MAX: Final = 1 << 12

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from rostrum.controller.core.cache import Cache
 from rostrum.controller.core.packet.fabric import Ends, Fabric, Link, Place, Port
 from rostrum.controller.core.packet.steiner import SteinerTree, Unreachable
+from rostrum.controller.speed.cache import Cache
 from rostrum.topologies.model import Topology
 
 Hop = tuple[str, int, tuple[int, ...]]

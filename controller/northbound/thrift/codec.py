@@ -27,6 +27,7 @@ CALL: Final = 1
 ONEWAY: Final = 4
 
 _VERSION_1 = 0x8001
+_BINARY: Final = 18  # thriftpy2's; a string on the wire
 BOOL: Final = 2  # types on the wire
 I32: Final = 8
 I64: Final = 10
@@ -38,6 +39,12 @@ LIST: Final = 15
 _FIXED = {BOOL: 1, 3: 1, 4: 8, 6: 2, I32: 4, I64: 8}  # with byte, double and i16 -> bytes
 _i32 = struct.Struct(">i").unpack_from
 _header = struct.Struct(">HBBi").unpack_from
+
+
+def fields(struct_name: str) -> dict[str, tuple[int, int]]:
+    """Number and type on the wire of a struct's fields, by name, as the IDL has them."""
+    spec: dict[int, Any] = getattr(idl, struct_name).thrift_spec
+    return {str(one[1]): (number, STRING if one[0] == _BINARY else int(one[0])) for number, one in spec.items()}
 
 
 class BadMessage(Exception):

@@ -25,8 +25,6 @@ from rostrum.controller.core.values import TENANT, OverlayView, PathRequest, Pat
 from rostrum.controller.keyvalue import Sparing, line
 from rostrum.controller.northbound.metrics.stats import Latency
 from rostrum.controller.northbound.thrift import groups, values
-from rostrum.controller.northbound.thrift import request as thrift_request
-from rostrum.controller.northbound.thrift import response as thrift_response
 from rostrum.controller.northbound.thrift import tls as thrift_tls
 from rostrum.controller.northbound.thrift.codec import FRAME_MAX, BadMessage, decode, encode, idl
 from rostrum.controller.northbound.thrift.gate import AgentGate
@@ -35,6 +33,7 @@ from rostrum.controller.northbound.thrift.probes import Probes
 from rostrum.controller.northbound.thrift.sites import Sites
 from rostrum.controller.runtime.run_clock import CLOCK
 from rostrum.controller.runtime.runtime import Runtime
+from rostrum.controller.speed import thrift_request, thrift_response
 
 log = logging.getLogger("rostrum.thrift")
 

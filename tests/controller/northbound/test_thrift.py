@@ -22,8 +22,8 @@ from rostrum.controller.core.values import (
 )
 from rostrum.controller.northbound.thrift import service
 from rostrum.controller.northbound.thrift.codec import FRAME_MAX, BadMessage, decode, encode, idl
-from rostrum.controller.northbound.thrift.response import response
 from rostrum.controller.northbound.thrift.values import addresses, overlay_view
+from rostrum.controller.speed.thrift_response import response
 
 from tests.controller.fakes import FakeAgent, running, until
 from tests.controller.network import Network

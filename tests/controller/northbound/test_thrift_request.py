@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rostrum.controller.core.values import PathRequest
-from rostrum.controller.northbound.thrift import request as thrift_request
 from rostrum.controller.northbound.thrift import values as thrift_values
 from rostrum.controller.northbound.thrift.codec import BadMessage, decode, encode, idl
+from rostrum.controller.speed import thrift_request
 
 I64 = st.integers(-(2**63), 2**63 - 1)
 I32 = st.integers(-(2**31), 2**31 - 1)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from rostrum import controller
-from rostrum.controller import compiled
 from rostrum.controller.core import manager
+from rostrum.controller.speed import compiled
 
 
 @pytest.fixture

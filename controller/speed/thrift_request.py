@@ -7,7 +7,16 @@ from __future__ import annotations
 from typing import Final
 
 from rostrum.controller.core.values import TENANT, PathRequest, Protocol
-from rostrum.controller.northbound.thrift.codec import BOOL, CALL, I32, I64, LIST, ONEWAY, STRING, VALUES_MAX
+from rostrum.controller.northbound.thrift.codec import (
+    BOOL,
+    CALL,
+    I32,
+    I64,
+    ONEWAY,
+    STRING,
+    VALUES_MAX,
+    fields,
+)  # fmt: skip
 from rostrum.controller.northbound.thrift.values import APP_ID_BYTES, TEXT_MAX, wanted
 
 _HEAD: Final = b"\x80\x01\x00"  # strict binary protocol; then the kind of message
@@ -61,7 +70,7 @@ def _request(frame: bytes, origin: str, tenant: str) -> PathRequest:
         at += 3
         if kind == STRING:
             end = _end(frame, at)
-            if number == 2:
+            if number == _APP_ID:
                 app_id = frame[at + 4 : end]
             else:
                 texts[number] = _text(frame, at + 4, end)
@@ -81,26 +90,26 @@ def _request(frame: bytes, origin: str, tenant: str) -> PathRequest:
         raise _Unusual
     if len(texts) != 2 or app_id is None or len(app_id) > APP_ID_BYTES or receivers is None:
         raise _Unusual
-    if not (3 in numbers and 4 in numbers and 5 in numbers):
+    if not (_DATA_ID in numbers and _DATA_SIZE in numbers and _REMAINING_SIZE in numbers):
         raise _Unusual
-    protocol = _PROTOCOLS.get(numbers.get(10, 1))
+    protocol = _PROTOCOLS.get(numbers.get(_PROTOCOL, 1))
     if protocol is None:
         raise _Unusual
     return PathRequest(
-        request_id=texts[1],
+        request_id=texts[_REQUEST_ID],
         origin=origin,
-        sender=texts[6],
+        sender=texts[_SENDER],
         receivers=receivers,
-        data_size=numbers[4],
-        remaining_size=numbers[5],
+        data_size=numbers[_DATA_SIZE],
+        remaining_size=numbers[_REMAINING_SIZE],
         app_id=app_id,
-        data_id=numbers[3],
-        wait_ms=numbers.get(8),
-        deadline_ms=numbers.get(9),
+        data_id=numbers[_DATA_ID],
+        wait_ms=numbers.get(_WAIT_MS),
+        deadline_ms=numbers.get(_DEADLINE_MS),
         protocol=protocol,
         wanted=wanted(protocol),
         tenant=tenant,
-        splits=numbers.get(11, 0) != 0,
+        splits=numbers.get(_SPLITS, 0) != 0,
     )
 
 
@@ -155,7 +164,16 @@ def _texts(frame: bytes, at: int) -> tuple[tuple[str, ...], int]:
     return tuple(found), at
 
 
-_KIND_OF: Final = {
-    1: STRING, 2: STRING, 3: I64, 4: I64, 5: I64, 6: STRING, 7: LIST, 8: I32, 9: I32, 10: I32, 11: BOOL,
-}  # fmt: skip
+_FIELDS: Final = fields("PathRequest")
+_KIND_OF: Final = dict(_FIELDS.values())
+_REQUEST_ID: Final = _FIELDS["request_id"][0]
+_APP_ID: Final = _FIELDS["app_id"][0]
+_DATA_ID: Final = _FIELDS["data_id"][0]
+_DATA_SIZE: Final = _FIELDS["data_size"][0]
+_REMAINING_SIZE: Final = _FIELDS["remaining_size"][0]
+_SENDER: Final = _FIELDS["sender"][0]
+_WAIT_MS: Final = _FIELDS["wait_ms"][0]
+_DEADLINE_MS: Final = _FIELDS["deadline_ms"][0]
+_PROTOCOL: Final = _FIELDS["protocol"][0]
+_SPLITS: Final = _FIELDS["splits"][0]
 _PROTOCOLS: Final = {one.value: one for one in Protocol}

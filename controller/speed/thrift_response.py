@@ -9,7 +9,7 @@ from typing import Final
 
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.values import Decision, PathResponse, Protocol, ServerAddress
-from rostrum.controller.northbound.thrift.codec import I32, I64, LIST, STRING, STRUCT
+from rostrum.controller.northbound.thrift.codec import I32, I64, LIST, STRING, STRUCT, fields
 
 _METHOD: Final = b"response"
 _HEAD: Final = Struct(">Ii8sibh").pack(0x80010004, len(_METHOD), _METHOD, 0, STRUCT, 1)  # oneway, its only argument
@@ -21,6 +21,28 @@ _texts: Final = Struct(">bhbi").pack
 _length: Final = Struct(">I").pack
 _END: Final = b"\0"
 
+_FIELDS: Final = fields("PathResponse")
+_REQUEST_ID: Final = _FIELDS["request_id"][0]
+_RESPONSE_ID: Final = _FIELDS["response_id"][0]
+_DECISION: Final = _FIELDS["decision"][0]
+_REASON: Final = _FIELDS["reason"][0]
+_ACCEPTED_SIZE: Final = _FIELDS["accepted_size"][0]
+_KIND: Final = _FIELDS["kind"][0]
+_GROUP: Final = _FIELDS["group"][0]
+_DATA_PORT: Final = _FIELDS["data_port"][0]
+_RECONFIGURATION: Final = _FIELDS["reconfiguration_ns"][0]
+_RATE: Final = _FIELDS["rate_bps"][0]
+_LEASE: Final = _FIELDS["lease_ms"][0]
+_LIGHT_BOUND: Final = _FIELDS["light_bound_ms"][0]
+_RECEIVERS: Final = _FIELDS["receivers"][0]
+_PROTOCOL: Final = _FIELDS["protocol"][0]
+_DARK: Final = _FIELDS["dark"][0]
+_ADDRESS: Final = fields("ServerAddress")
+_ADDRESS_SERVER: Final = _ADDRESS["server"][0]
+_ADDRESS_ADDRESS: Final = _ADDRESS["address"][0]
+_ADDRESS_PORT: Final = _ADDRESS["control_port"][0]
+_ADDRESS_RACK: Final = _ADDRESS["rack"][0]
+
 KNOWN_MAX: Final = 1 << 17
 _known: Final[dict[str, tuple[ServerAddress, bytes]]] = {}  # servers as they were written last
 
@@ -30,29 +52,29 @@ def response(value: PathResponse, reason_max: int) -> bytes:
     accepted = value.decision is Decision.ACCEPTED
     code = 1 if accepted else 2 if value.decision is Decision.DENIED else 3
     parts = [_HEAD]
-    _put(parts, 1, value.request_id)
-    _put(parts, 2, value.response_id)
-    parts.append(_i32(I32, 3, code))
-    _put(parts, 4, value.reason[:reason_max])
+    _put(parts, _REQUEST_ID, value.request_id)
+    _put(parts, _RESPONSE_ID, value.response_id)
+    parts.append(_i32(I32, _DECISION, code))
+    _put(parts, _REASON, value.reason[:reason_max])
     if accepted:
-        parts.append(_i64(I64, 5, value.accepted_size))
-        parts.append(_i32(I32, 6, 1 if value.kind is PathKind.CIRCUIT else 2))
-        _put(parts, 7, value.group)
+        parts.append(_i64(I64, _ACCEPTED_SIZE, value.accepted_size))
+        parts.append(_i32(I32, _KIND, 1 if value.kind is PathKind.CIRCUIT else 2))
+        _put(parts, _GROUP, value.group)
         parts.append(
             _grant(
-                I32, 8, value.data_port,
-                I64, 9, value.reconfiguration_ns,
-                I64, 10, value.rate_bps,
-                I32, 11, value.lease_ms,
-                I32, 12, value.light_bound_ms,
-                LIST, 13, STRUCT, len(value.receivers),
+                I32, _DATA_PORT, value.data_port,
+                I64, _RECONFIGURATION, value.reconfiguration_ns,
+                I64, _RATE, value.rate_bps,
+                I32, _LEASE, value.lease_ms,
+                I32, _LIGHT_BOUND, value.light_bound_ms,
+                LIST, _RECEIVERS, STRUCT, len(value.receivers),
             )
         )  # fmt: skip
         for one in value.receivers:
             parts.append(_server(one))
-        parts.append(_i32(I32, 14, {Protocol.RDCM: 3, Protocol.WAN: 4}.get(value.protocol, 2)))
+        parts.append(_i32(I32, _PROTOCOL, {Protocol.RDCM: 3, Protocol.WAN: 4}.get(value.protocol, 2)))
         if value.dark:
-            parts.append(_texts(LIST, 15, STRING, len(value.dark)))
+            parts.append(_texts(LIST, _DARK, STRING, len(value.dark)))
             for name in value.dark:
                 written = name.encode("utf-8", "replace")
                 parts += (_length(len(written)), written)
@@ -75,11 +97,11 @@ def _server(one: ServerAddress) -> bytes:
     if len(_known) >= KNOWN_MAX:
         _known.clear()
     parts: list[bytes] = []
-    _put(parts, 1, one.server)
-    _put(parts, 2, one.address)
-    parts.append(_i32(I32, 3, one.control_port))
+    _put(parts, _ADDRESS_SERVER, one.server)
+    _put(parts, _ADDRESS_ADDRESS, one.address)
+    parts.append(_i32(I32, _ADDRESS_PORT, one.control_port))
     if one.rack:
-        parts.append(_i32(I32, 4, one.rack))
+        parts.append(_i32(I32, _ADDRESS_RACK, one.rack))
     parts.append(_END)
     written = b"".join(parts)
     _known[one.server] = (one, written)
