@@ -1,9 +1,12 @@
-"""Many receivers, in small: more than may report directly do so by the tree, and some of them go meanwhile."""
+"""Many receivers and many groups, in small."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from rostrum.lab.experiments import many
+from rostrum.lab.experiments import many, qsm
+from rostrum.lab.lab import Lab
 
 pytestmark = pytest.mark.lab
 
@@ -16,3 +19,13 @@ def test_reports_by_the_tree__living_receivers_are_whole() -> None:
     assert (few.receivers, few.by_tree, few.reports) == (3, False, 0)
     assert whole.by_tree and whole.reports > 0
     assert killed.by_tree and killed.killed
+
+
+def test_groups_that_overlap__all_messages_of_all_come(tmp_path: Path) -> None:
+    """The study of many groups in small: its sender and its receivers count the same."""
+    file = tmp_path / "racks.yaml"
+    file.write_text(qsm.network(4))
+    with Lab.start(file, name="t-many", or_another=True) as lab:
+        found = qsm.run_tool("rostrum", lab, [qsm.Case(n, 4, 1000, 0.5) for n in (1, 8)], 1, lambda: qsm.ours(lab, "r"))
+    assert not found["skipped"] and set(found["rate_by_groups"]) == {"1", "8"}
+    assert all(run["complete"] and run["told_lost"] == 0 and run["sent"] > 0 for run in found["runs"]), found

@@ -1,0 +1,140 @@
+/* many_groups: messages in many groups at once, with librostrum.
+ *
+ *   many_groups receive SOCKET NAME PROTOCOL GROUPS
+ *   many_groups send SOCKET NAME PROTOCOL GROUPS BYTES SECONDS
+ *
+ * Joins groups NAME-0, NAME-1 ... and says "ready"; goes on when it reads a line. The sender publishes to all of them
+ * in turn, as fast as the agent takes messages, and says what it counted, and when (CLOCK_MONOTONIC). A receiver takes
+ * what comes, and says that for each further line. The end of the input ends both. */
+#include <err.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rostrum/groups.h>
+
+static const uint8_t app[16] = "many-groups";
+
+typedef struct {
+    uint64_t messages, lost;
+    int64_t first_ns, last_ns;
+} tally;
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static rostrum_group **enter(char **words, uint32_t count) {
+    rostrum *agent;
+    rostrum_error error;
+    rostrum_group **groups = calloc(count, sizeof *groups);
+    const char *given = strchr(words[4], ',');
+    char protocol[32], name[128];
+    snprintf(protocol, sizeof protocol, "%.*s", (int)strcspn(words[4], ","), words[4]);
+    const rostrum_group_options options = {.protocol = protocol, .options = given ? given + 1 : NULL};
+    if (!groups)
+        errx(1, "no memory for %u groups", count);
+    if (rostrum_connect(words[2], app, NULL, &agent, &error))
+        errx(1, "%s", error.words);
+    for (uint32_t i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "%s-%u", words[3], i);
+        if (rostrum_subscribe(agent, name, &options, &groups[i], &error))
+            errx(1, "%s: %s", name, error.words);
+    }
+    puts("ready");
+    fflush(stdout);
+    return groups;
+}
+
+static void wait_line(void) {
+    char line;
+    if (read(STDIN_FILENO, &line, 1) <= 0)
+        exit(0);
+}
+
+static void take(rostrum_group *group, tally *t) {
+    rostrum_message message;
+    rostrum_error error;
+    rostrum_code code;
+    while ((code = rostrum_next(group, &message, 0, &error)) == ROSTRUM_OK) {
+        t->last_ns = now_ns();
+        t->first_ns = t->first_ns ? t->first_ns : t->last_ns;
+        if (message.kind == ROSTRUM_MESSAGE)
+            t->messages++;
+        else
+            t->lost += message.count;
+    }
+    if (code != ROSTRUM_ERR_TIMEOUT)
+        errx(1, "%s", error.words);
+}
+
+static void tell(const tally *t) {
+    printf("{\"messages\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"first_ns\": %" PRId64 ", \"last_ns\": %" PRId64 "}\n",
+           t->messages, t->lost, t->first_ns, t->last_ns);
+    fflush(stdout);
+}
+
+static void receive(rostrum_group **groups, uint32_t count, tally *t) {
+    int epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN}, ready[64];
+    for (uint32_t i = 0; i < count; i++) {
+        event.data.ptr = groups[i];
+        epoll_ctl(epoll, EPOLL_CTL_ADD, rostrum_group_fd(groups[i]), &event);
+        take(groups[i], t);
+    }
+    event.data.ptr = NULL;
+    epoll_ctl(epoll, EPOLL_CTL_ADD, STDIN_FILENO, &event);
+    for (bool over = false; !over;) {
+        int some = epoll_wait(epoll, ready, 64, -1);
+        for (int i = 0; i < some; i++) {
+            char lines[16];
+            if (ready[i].data.ptr)
+                take(ready[i].data.ptr, t);
+            else if (read(STDIN_FILENO, lines, sizeof lines) > 0)
+                tell(t);
+            else
+                over = true;
+        }
+    }
+}
+
+static void send_all(rostrum_group **groups, uint32_t count, char **words, tally *t) {
+    uint32_t bytes = (uint32_t)strtoul(words[6], NULL, 10);
+    int64_t end = now_ns() + (int64_t)(strtod(words[7], NULL) * 1e9);
+    char *message = calloc(1, bytes ? bytes : 1);
+    rostrum_error error;
+    if (!message)
+        errx(1, "no memory for a message");
+    t->first_ns = now_ns();
+    for (uint32_t i = 0; (t->last_ns = now_ns()) < end; i = (i + 1) % count) {
+        if (rostrum_publish(groups[i], message, bytes, 0, &error))
+            errx(1, "%s", error.words);
+        t->messages++;
+    }
+    free(message);
+}
+
+int main(int argc, char **words) {
+    bool sends = argc == 8 && !strcmp(words[1], "send");
+    uint32_t count = argc > 5 ? (uint32_t)strtoul(words[5], NULL, 10) : 0;
+    tally t = {0};
+    if (count == 0 || (!sends && (argc != 6 || strcmp(words[1], "receive") != 0))) {
+        fputs("see the head of many_groups.c\n", stderr);
+        return 2;
+    }
+    rostrum_group **groups = enter(words, count);
+    wait_line();
+    if (sends) {
+        send_all(groups, count, words, &t);
+        tell(&t);
+        wait_line(); /* the agent recovers what was lost, until all is counted */
+    } else
+        receive(groups, count, &t);
+    return 0;
+}

@@ -1,0 +1,309 @@
+"""Fig. 1 of QSM in the lab: what many overlapping groups cost, with real agents, beside JGroups on the same network.
+
+All servers are in all groups; one publishes messages to them in turn, as fast as it may, and each of the others counts
+what comes. The rate is that of the slowest receiver. JGroups has a channel and a multicast address for each group; the
+switches forward these by rules that this experiment sets. All run on the cores of this machine: rates say how many
+groups cost, not how fast a network is.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rostrum.lab.lab import Lab
+from rostrum.lab.manifest import manifest
+from rostrum.lab.namespace import Entered, LabError
+from rostrum.lab.processes import bench_programs
+from rostrum.lab.results import save
+from rostrum.topologies.generate import Hybrid, hybrid
+
+JGROUPS = "5.3.18.Final"
+COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+BUILD_S = 300.0
+READY_S = 90.0  # for all members of all groups to be there
+SETTLE_S = 4.0  # without anything more that comes: the rest does not come
+PAPER = {"rostrum": 0.97, "jgroups": 0.4}  # asked of ours; what the paper found of JGroups (-60 %)
+Record = dict[str, Any]
+
+
+class Skipped(Exception):
+    """This cannot be measured here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """`members`: the sender among them."""
+
+    groups: int
+    members: int
+    bytes: int
+    seconds: float
+
+
+Program = Callable[[Case, str, bool], list[str]]
+
+
+def measure(lab: Lab, case: Case, program: Program) -> Record:
+    """One run. Raises Skipped: its members were not ready in time."""
+    servers = list(lab.topology.servers)[: case.members]
+    with _running(lab, [(server, program(case, server, server == servers[0])) for server in servers]) as programs:
+        _until(programs, "ready", READY_S)
+        for one in programs[::-1]:
+            _line(one)
+        sent = _counted(programs[0], case.seconds + 20)
+        received = _settled(programs[1:], sent["messages"])
+    slowest = min(received, key=lambda one: one["messages"])
+    took_s = max(max(one["last_ns"] for one in received) - sent["first_ns"], 1) / 1e9
+    return {
+        "groups": case.groups,
+        "rate": slowest["messages"] / took_s,
+        "sent": sent["messages"],
+        "received_least": slowest["messages"],
+        "told_lost": sum(one["lost"] for one in received),
+        "complete": all(one["messages"] == sent["messages"] for one in received),
+        "seconds": took_s,
+    }
+
+
+def _settled(receivers: Sequence[Entered], sent: int) -> list[Record]:
+    """What they have when they have all, or when no more comes."""
+    deadline, before = time.monotonic() + SETTLE_S, -1
+    while True:
+        for one in receivers:
+            _line(one)
+        received = [_counted(one, 20.0) for one in receivers]
+        total = sum(one["messages"] for one in received)
+        if total != before:
+            before, deadline = total, time.monotonic() + SETTLE_S
+        if all(one["messages"] >= sent for one in received) or time.monotonic() > deadline:
+            return received
+        time.sleep(0.2)
+
+
+@contextmanager
+def _running(lab: Lab, programs: Sequence[tuple[str, list[str]]]) -> Iterator[list[Entered]]:
+    started: list[Entered] = []
+    try:
+        for server, argv in programs:
+            # Without buffers: what Python had read ahead would not be seen as ready to be read.
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            started.append(lab.popen(server, argv, bufsize=0, **pipes))
+        yield started
+    finally:
+        for one in started:
+            one.kill()
+        for one in started:
+            one.wait()
+
+
+def _line(program: Entered) -> None:
+    assert program.stdin is not None
+    program.stdin.write(b"\n")
+    program.stdin.flush()
+
+
+def _until(programs: Sequence[Entered], word: str, bound_s: float) -> None:
+    deadline = time.monotonic() + bound_s
+    for program in programs:
+        while _read(program, deadline) != word:
+            pass
+
+
+def _read(program: Entered, deadline: float) -> str:
+    """The next line. Raises Skipped."""
+    assert program.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(program.stdout, selectors.EVENT_READ)
+        if not selector.select(max(0.0, deadline - time.monotonic())):
+            raise Skipped("its members were not ready in time on this machine")
+    line: str = program.stdout.readline().decode().strip()
+    if not line:
+        assert program.stderr is not None
+        raise Skipped(f"a member ended: {program.stderr.read().decode()[-300:].strip()}")
+    return line
+
+
+def _counted(program: Entered, bound_s: float) -> Record:
+    counted: Record = json.loads(_read(program, time.monotonic() + bound_s))
+    return counted
+
+
+def ours(lab: Lab, name: str) -> Program:
+    def argv(case: Case, server: str, sends: bool) -> list[str]:
+        where = [str(lab.agent_socket(server)), f"{name}{case.groups}", "qsm", str(case.groups)]
+        more = [str(case.bytes), str(case.seconds)] if sends else []
+        return [str(bench_programs() / "many_groups"), "send" if sends else "receive", *where, *more]
+
+    return argv
+
+
+def jgroups(lab: Lab, place: Path) -> Program:
+    start = ["java", "-XX:+UseSerialGC", "-Xss256k", "-Xmx512m", "-XX:TieredStopAtLevel=1"]
+    start += ["-Djava.net.preferIPv4Stack=true", "-cp", f"{place / f'jgroups-{JGROUPS}.jar'}:{place}", "JGroupsMany"]
+
+    def argv(case: Case, server: str, sends: bool) -> list[str]:
+        where = [str(lab.topology.servers[server].address), str(case.groups), str(case.members)]
+        more = [str(case.bytes), str(case.seconds)] if sends else []
+        return [*start, "send" if sends else "receive", *where, *more]
+
+    return argv
+
+
+def flood_rules(lab: Lab) -> None:
+    """JGroups' addresses go everywhere: the network is a tree."""
+    for name, switch in lab.topology.switches.items():
+        ends = lab.topology.servers.keys() | lab.topology.switches.keys()
+        ports = [str(port) for port, end in switch.neighbours.items() if end.node in ends]
+        for block in (100, 101):
+            match = f"priority=60000,ip,nw_dst=239.192.{block}.0/24"
+            flow = f"{match},actions={','.join(f'output:{port}' for port in ports)}"
+            lab.execute("manager", ["ovs-ofctl", "-O", "OpenFlow13", "add-flow", name, flow])
+
+
+def java_place() -> Path:
+    """Where JGroups and the program for it are, had from Maven's registry and compiled if they are not. Raises
+    Skipped."""
+    build = bench_programs().parents[1]
+    source, place = build.parents[1] / "bench" / "native" / "JGroupsMany.java", build.parent / "jgroups"
+    lacking = [program for program in ("java", "javac", "mvn") if not shutil.which(program)]
+    if lacking:
+        raise Skipped(f"there is no {', '.join(lacking)}: apt-get install default-jdk-headless maven")
+    place.mkdir(parents=True, exist_ok=True)
+    jar = place / f"jgroups-{JGROUPS}.jar"
+    if not jar.exists():
+        _run("mvn", "-q", "-B", COPY, f"-Dartifact=org.jgroups:jgroups:{JGROUPS}", f"-DoutputDirectory={place}")
+    _run("javac", "-cp", str(jar), "-d", str(place), str(source))
+    return place
+
+
+def _run(*argv: str) -> None:
+    """Raises Skipped."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=BUILD_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Skipped(f"{argv[0]}: {error}") from error
+    if done.returncode:
+        raise Skipped(f"{argv[0]}: {(done.stderr or done.stdout).strip()[-300:]}")
+
+
+def peer(lab: Lab) -> Program:
+    place = java_place()
+    flood_rules(lab)
+    return jgroups(lab, place)
+
+
+def run_tool(tool: str, lab: Lab, cases: Sequence[Case], rounds: int, prepare: Callable[[], Program]) -> Record:
+    """Rates by groups; what was skipped, and why."""
+    runs: list[Record] = []
+    skipped: dict[str, str] = {}
+    try:
+        program = prepare()
+    except Skipped as error:
+        return {"runs": runs, "rate_by_groups": {}, "skipped": {"all": str(error)}}
+    for turn in range(rounds):
+        for case in cases:
+            if str(case.groups) in skipped:
+                continue
+            try:
+                runs.append({"round": turn, **measure(lab, case, program)})
+                click.echo(f"{tool}, {case.groups} groups: {runs[-1]['rate']:.0f} messages/s")
+            except Skipped as error:
+                skipped[str(case.groups)] = str(error)
+                click.echo(f"SKIP {tool}, {case.groups} groups: {error}")
+    rates = {
+        str(case.groups): statistics.median(found)
+        for case in cases
+        if (found := [one["rate"] for one in runs if one["groups"] == case.groups])
+    }
+    return {"runs": runs, "rate_by_groups": rates, "skipped": skipped}
+
+
+def verdicts(rates: dict[str, dict[str, float]]) -> dict[str, Record]:
+    """The rate with the most groups over that with one."""
+    found: dict[str, Record] = {}
+    for tool, by_groups in rates.items():
+        if "1" not in by_groups or len(by_groups) < 2:
+            continue
+        most = max(by_groups, key=int)
+        ratio = by_groups[most] / by_groups["1"]
+        found[tool] = {"groups": int(most), "of_one_group": ratio, "asked_or_claimed": PAPER.get(tool)}
+        if tool == "rostrum":
+            found[tool]["verdict"] = "holds" if ratio >= PAPER[tool] else "does not hold"
+    return found
+
+
+def network(servers: int) -> str:
+    racks = 2 if servers % 2 == 0 else 1
+    return hybrid(Hybrid(racks=racks, servers=servers // racks, rate="10G", mtu=1500))
+
+
+@click.command()
+@click.option("--groups", default="1,2,4,8,16,32,64,128,256", show_default=True)
+@click.option("--servers", default=16, show_default=True, help="Each is in all groups.")
+@click.option("--bytes", "size", default=1000, show_default=True, help="Of a message.")
+@click.option("--seconds", default=10.0, show_default=True, help="Of traffic, for each number of groups.")
+@click.option("--rounds", default=3, show_default=True, help="Medians of so many.")
+@click.option("--loss", default=1.0, show_default=True, help="Per cent that each agent loses, in a run of its own.")
+@click.option("--peers/--no-peers", default=True, show_default=True, help="JGroups, too.")
+@click.option("--quick", is_flag=True, help="1, 16 and 256 groups, 3 s, two rounds.")
+@click.option("--json", "output", type=click.Path(dir_okay=False, path_type=Path), help="Figures here.")
+def command(quick: bool, output: Path | None, groups: str, peers: bool, loss: float, **given: Any) -> None:
+    """Rates with many overlapping groups, of QSM and of JGroups (QSM, Fig. 1).
+
+    \b
+      rostrum lab run qsm --quick --json qsm.json
+    """
+    if quick:
+        groups = "1,16,256"
+        given.update(seconds=3.0, rounds=2)
+    counts = [int(one) for one in groups.split(",")]
+    cases = [Case(count, given["servers"], given["size"], given["seconds"]) for count in counts]
+    try:
+        tools, lossy = _measure_all(cases, given["rounds"], loss, peers)
+    except LabError as error:
+        raise click.ClickException(str(error)) from error
+    rates = {tool: found["rate_by_groups"] for tool, found in tools.items()}
+    summary = {"rate_by_groups": rates, "verdicts": verdicts(rates), **lossy}
+    summary["skipped"] = {tool: found["skipped"] for tool, found in tools.items() if found["skipped"]}
+    for tool, verdict in summary["verdicts"].items():
+        click.echo(f"{tool}: {verdict['groups']} groups have {verdict['of_one_group']:.2f} of one group's rate")
+    if output:
+        facts = manifest(0, {**given, "groups": groups, "loss": loss, "quick": quick})
+        save({"summary": summary, "tools": tools, "manifest": facts}, output)
+
+
+def _measure_all(cases: Sequence[Case], rounds: int, loss: float, peers: bool) -> tuple[dict[str, Record], Record]:
+    tools: dict[str, Record] = {}
+    lossy: Record = {}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "racks.yaml"
+        file.write_text(network(cases[0].members))
+        with ExitStack() as stack:
+            lab = stack.enter_context(Lab.start(file, name="qsm", or_another=True))
+            tools["rostrum"] = run_tool("rostrum", lab, cases, rounds, lambda: ours(lab, "r"))
+            if peers:
+                tools["jgroups"] = run_tool("jgroups", lab, cases, rounds, lambda: peer(lab))
+        if loss > 0:
+            with ExitStack() as stack:
+                options = ["--loss", f"uniform:{loss / 100:g}", "--seed", "1"]
+                lab = stack.enter_context(Lab.start(file, name="qsm", or_another=True, agent_options=options))
+                found = run_tool("rostrum with losses", lab, cases[:1], rounds, lambda: ours(lab, "l"))
+                without = tools["rostrum"]["rate_by_groups"].get(str(cases[0].groups))
+                rate = found["rate_by_groups"].get(str(cases[0].groups))
+                lossy = {"loss_percent": loss, "lossy": found["runs"]}
+                if rate and without:
+                    lossy["with_losses_of_without"] = rate / without
+                    click.echo(f"{loss:g} % lost: {rate / without:.2f} of the rate without losses")
+    return tools, lossy
