@@ -49,7 +49,9 @@ def command(size_mib: int, rounds: int, quick: bool, disk: Path, seed: int, json
     """Measure late fetches, a transfer that goes on after a kill, and disks, in labs of their own (1 Gbit/s links).
 
     \b
-    fetch_over_ideal     four servers fetch from three at once: time, over that of one transfer to two receivers
+    fetch_over_ideal     four servers fetch what three hold: time, over that of one transfer to two receivers
+    fetch_holders_share  bytes that the three holders sent for that, over those of the object
+    pieces_over_ideal    the same in pieces, from holders that are named
     resume_resent_share  a receiver is killed at half of a transfer: bytes that it fetches again, of all
     small_files_ratio    rostrum sync of 10,000 files of 4 KB: rate, over that of one file of the same size
     disk_ratio           from disk to disk: rate, over that from memory to memory or of dd, whichever is less
@@ -71,7 +73,8 @@ def command(size_mib: int, rounds: int, quick: bool, disk: Path, seed: int, json
 
 def run(size: int, rounds: int, disk: Path, seed: int) -> dict[str, Any]:
     """All figures. Raises LabError if something does not arrive."""
-    data = random.Random(seed).randbytes(size)
+    made = random.Random(seed)
+    data = b"".join(made.randbytes(MIB) for _ in range(size // MIB))  # more than 255 MiB at once it does not make
     with Lab.start("hybrid-4x2", name="pieces", or_another=True, seed=seed) as lab:
         memory = [late_fetch(lab, number, data) for number in range(1, rounds + 1)]
         synced = [many_files(lab, seed + number) for number in range(max(3, rounds))]
@@ -84,6 +87,8 @@ def run(size: int, rounds: int, disk: Path, seed: int) -> dict[str, Any]:
     reachable = min(size / transfer_s, max(written))
     summary = {
         "fetch_over_ideal": min(row["fetch_s"] for row in memory) / transfer_s,
+        "fetch_holders_share": min(row["fetch_holders_share"] for row in memory),
+        "pieces_over_ideal": min(row["pieces_s"] for row in memory) / transfer_s,
         "resume_resent_share": min(row["fetched"] for row in resumed) / size,
         "small_files_ratio": min(row["one_s"] for row in synced) / min(row["many_s"] for row in synced),
         "disk_ratio": size / min(row["transfer_s"] for row in disks) / reachable,
@@ -139,12 +144,55 @@ def _send(agent: Agent, data_id: int, receivers: Sequence[str]) -> float:
 
 
 def late_fetch(lab: Lab, data_id: int, data: bytes) -> dict[str, float]:
-    """One transfer to two receivers; then four others fetch it from all three."""
+    """One transfer to two receivers; then four others fetch it: in pieces from all three that they name, and once more
+    from whom the manager knows, without naming anybody. With the bytes that the holders' links carried."""
     with Agent(lab.agent_socket(HOLDERS[0])) as sender:
         sender.add(data_id, data)
         transfer_s = _send(sender, data_id, HOLDERS[1:])
     addresses = _addresses(lab)
     holders = [f"{name}@{addresses[name]}" for name in HOLDERS]
+    before = _sent_bytes(lab)
+    pieces_s = _fetch_at_once(lab, data_id, holders)
+    between = _sent_bytes(lab)
+    for name in LATE:
+        _read(lab, name, data_id, data)
+    _delete(lab, LATE, data_id)
+    _until_known(lab, data_id, len(HOLDERS))
+    again = _sent_bytes(lab)
+    fetch_s = _fetch_at_once(lab, data_id, ())
+    after = _sent_bytes(lab)
+    for name in LATE:
+        _read(lab, name, data_id, data)
+    _delete(lab, (*LATE, *HOLDERS), data_id)
+    return {
+        "transfer_s": transfer_s,
+        "pieces_s": pieces_s,
+        "fetch_s": fetch_s,
+        "pieces_holders_share": (between - before) / len(data),
+        "fetch_holders_share": (after - again) / len(data),
+    }
+
+
+def _sent_bytes(lab: Lab) -> int:
+    """By the holders' NICs, all together."""
+    total = 0
+    for name in HOLDERS:
+        rows = lab.execute(name, ["cat", "/proc/net/dev"]).splitlines()
+        total += sum(int(row.partition(":")[2].split()[8]) for row in rows if ":" in row and "lo:" not in row)
+    return total
+
+
+def _until_known(lab: Lab, data_id: int, count: int) -> None:
+    """The manager knows of so many holders."""
+    until = time.monotonic() + BOUND_S
+    while lab.rest.get(f"/v1/objects/{data_id}").get("holder_count") != count:
+        if time.monotonic() > until:
+            raise LabError(f"the manager does not learn that {count} servers hold object {data_id}")
+        time.sleep(0.05)
+
+
+def _fetch_at_once(lab: Lab, data_id: int, holders: Sequence[str]) -> float:
+    """By all that are late; seconds until the last has it."""
     failed: list[str] = []
 
     def fetch(agent: Agent) -> None:
@@ -165,10 +213,7 @@ def late_fetch(lab: Lab, data_id: int, data: bytes) -> dict[str, float]:
         agent.close()
     if failed:
         raise LabError(failed[0])
-    for name in LATE:
-        _read(lab, name, data_id, data)
-    _delete(lab, (*LATE, *HOLDERS), data_id)
-    return {"transfer_s": transfer_s, "fetch_s": fetch_s}
+    return fetch_s
 
 
 def resume(lab: Lab, data_id: int, data: bytes) -> dict[str, float]:
