@@ -454,7 +454,8 @@ static void put_object(rs_api_message *out, const rostrum_object *row) {
     rs_put(out, row->app, sizeof row->app);
     rs_put_u64(out, row->data_id);
     rs_put_u8(out, (uint8_t)row->state);
-    rs_put_u8(out, row->received);
+    uint8_t received = row->received ? 1 : 0, pinned = row->received && row->pinned ? 2 : 0;
+    rs_put_u8(out, (uint8_t)(received | pinned | (row->received && row->goes ? 4 : 0)));
     rs_put_u32(out, row->holds);
     rs_put_u64(out, row->size);
     put_digest(out, row->digest_algorithm, row->digest_length, row->digest);
@@ -737,7 +738,10 @@ bool rs_api_next_object(rs_api_answer *answer, rostrum_object *out) {
     rs_get(&in, out->app, sizeof out->app);
     out->data_id = rs_get_u64(&in);
     out->state = (rostrum_object_state)rs_get_u8(&in);
-    out->received = rs_get_u8(&in) != 0;
+    uint8_t received = rs_get_u8(&in);
+    out->received = received != 0;
+    out->pinned = received & 2;
+    out->goes = received & 4;
     out->holds = rs_get_u32(&in);
     out->size = rs_get_u64(&in);
     get_digest(&in, &out->digest_algorithm, &out->digest_length, out->digest);

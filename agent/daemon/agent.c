@@ -14,6 +14,7 @@
 
 #include "core/base/loss_pattern.h"
 #include "core/rdcm/options.h"
+#include "daemon/api/waits.h"
 #include "daemon/data/combine.h"
 #include "daemon/data/nic.h"
 #include "daemon/data/paths.h"
@@ -28,6 +29,7 @@
 #include "daemon/streams/send.h"
 #include "daemon/units.h"
 
+#define EVICT_LOOK (250 * RS_MILLISECOND)
 #define PUMP_PACKETS 1024u                  /* packets fetched from the core before sockets are looked at again */
 #define BLOCKED_RETRY RS_MILLISECOND        /* how soon the core is asked again while the NIC takes nothing */
 #define PREPARE_STEP (UINT64_C(2) << 20)    /* bytes of the reserve at a time: some ms at most */
@@ -255,6 +257,8 @@ static rs_time next_deadline(const rs_agent *agent) {
     deadline = earlier(deadline, rs_groups_deadline(agent->groups));
     deadline = earlier(deadline, rs_streams_deadline(agent));
     deadline = earlier(deadline, rs_fetches_deadline(agent->fetches));
+    if (agent->evict)
+        deadline = earlier(deadline, agent->evict_at);
     deadline = earlier(deadline, rs_holdings_deadline(agent->holdings));
     if (agent->piece_server)
         deadline = earlier(deadline, rs_piece_server_deadline(agent->piece_server));
@@ -265,6 +269,15 @@ static rs_time next_deadline(const rs_agent *agent) {
     if (agent->lan)
         deadline = earlier(deadline, rs_lan_deadline(agent->lan));
     return agent->link ? earlier(deadline, rs_manager_deadline(agent->link)) : deadline;
+}
+
+static void make_room(rs_agent *agent) {
+    rs_time now = rs_agent_now(agent);
+    if (!agent->evict || now < agent->evict_at)
+        return;
+    agent->evict_at = now + EVICT_LOOK;
+    if (rs_evict_look(agent->evict, now))
+        rs_api_store_work(agent->api);
 }
 
 static void timeouts(rs_agent *agent) {
@@ -294,6 +307,7 @@ static void timeouts(rs_agent *agent) {
     if (now >= rs_groups_deadline(agent->groups))
         rs_groups_timeout(agent->groups);
     rs_fetches_timeout(agent->fetches);
+    make_room(agent);
     rs_holdings_timeout(agent->holdings);
     if (agent->piece_server && now >= rs_piece_server_deadline(agent->piece_server))
         rs_piece_server_timeout(agent->piece_server);
@@ -605,6 +619,20 @@ static void let_go(void *context, const rs_object_id *id) {
     rs_receiving_let_go(agent, id);
 }
 
+/* Before an object goes to make room: its events, the log. */
+static void object_goes(void *context, const rs_object *object, rs_time in) {
+    rs_agent *agent = context;
+    rostrum_event event = {.kind = ROSTRUM_EVENT_PHASE, .size = object->size};
+    snprintf(event.subject, sizeof event.subject, "%s", in == RS_NEVER ? "stays" : in > 0 ? "goes" : "gone");
+    if (in > 0 && in != RS_NEVER)
+        snprintf(event.words, sizeof event.words, "room is needed: it goes in %.1f s unless it is read or pinned",
+                 (double)in / 1e9);
+    rs_log(in == RS_NEVER ? RS_LOG_INFO : RS_LOG_WARNING, "store", "object=%s %s bytes=%llu%s%s",
+           rs_id_text(&object->id), event.subject, (unsigned long long)object->size, event.words[0] ? " words=" : "",
+           event.words[0] ? rs_quote(event.words) : "");
+    rs_api_event(agent->api, &object->id, &event);
+}
+
 static void object_gone(void *context, const rs_object_id *id) {
     const rs_agent *agent = context;
     if (agent->holdings)
@@ -623,6 +651,7 @@ static bool start_api(rs_agent *agent) {
                                    .disk_from = o->disk_from,
                                    .disk_quota_bytes = o->disk_quota_bytes,
                                    .log = log_store,
+                                   .evict_notice = o->evict_notice,
                                    .gone = object_gone,
                                    .context = agent};
     agent->store = rs_store_open(&store, &error);
@@ -631,6 +660,9 @@ static bool start_api(rs_agent *agent) {
         return false;
     }
     (void)rs_store_prepare(agent->store, o->reserve_bytes);
+    const rs_evict_config evict = {
+        .store = agent->store, .notice = o->evict_notice, .tell = object_goes, .context = agent};
+    agent->evict = o->evict_notice ? rs_evict_new(&evict) : NULL;
     const rs_api_config config = {.socket_path = o->socket_path,
                                   .socket_mode = o->socket_mode,
                                   .has_group = o->has_group,
@@ -815,6 +847,7 @@ void rs_agent_free(rs_agent *agent) {
         rs_api_server_free(agent->api);
     }
     rs_control_free(agent->control);
+    rs_evict_free(agent->evict);
     if (agent->store)
         rs_store_close(agent->store);
     rs_holdings_free(agent->holdings);

@@ -22,6 +22,7 @@
 #include "daemon/metrics/server.h"
 #include "daemon/options.h"
 #include "daemon/pieces/serve.h"
+#include "daemon/store/evict.h"
 #include "daemon/store/store.h"
 
 typedef struct rs_stream_reader rs_stream_reader;
@@ -37,6 +38,8 @@ typedef struct rs_agent {
     rs_peers peers;
     rs_node *node;
     rs_store *store;
+    rs_evict *evict; /* NULL: nothing goes to make room */
+    rs_time evict_at;
     rs_control *control;
     rs_data *data;
     rs_repairs *repairs; /* received */

@@ -193,6 +193,12 @@ static bool take_disk_quota(rs_options *o, const char *text, char *error) {
            wrong(error, "a size is needed, for example 500G");
 }
 
+static bool take_evict(rs_options *o, const char *text, char *error) {
+    o->evict_notice = 0;
+    return strcmp(text, "never") == 0 || (rs_parse_duration(text, &o->evict_notice) && o->evict_notice >= 100000000) ||
+           wrong(error, "\"never\" is needed, or a time of 100ms or more");
+}
+
 static bool take_piece_port(rs_options *o, const char *text, char *error) {
     return take_port(text, &o->piece_port, error);
 }
@@ -354,6 +360,10 @@ static const option options_table[] = {
      take_to_disk},
     {"disk-from", "SIZE", "with --to-disk: smaller objects stay in memory [0]", take_disk_from},
     {"disk-quota", "SIZE", "most that objects may take of --to-disk [what the disk holds]", take_disk_quota},
+    {"evict", "TIME|never",
+     "when the store is 9/10 full, or something does not fit: received objects that were read longest ago go, so long "
+     "after that was told; those that are pinned stay [never]",
+     take_evict},
     {"reserve", "SIZE", "memory kept ready for objects to come, besides what they use; helps in virtual machines [0]",
      take_reserve},
     {"manager-tls", "CERTIFICATE KEY CA",

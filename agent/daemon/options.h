@@ -36,6 +36,7 @@ typedef struct {
     const char *disk_directory; /* where received objects lie on disk; NULL = nowhere */
     uint64_t disk_from;         /* received objects of so many bytes or more */
     uint64_t disk_quota_bytes;  /* 0 = what the disk has */
+    rs_time evict_notice;       /* received objects go to make room, told so long before; 0: none do */
     uint64_t reserve_bytes;     /* memory kept ready for objects */
     const char *io;             /* back end */
     int receive_buffer;         /* bytes; 0: the back end's default */

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import struct
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -201,3 +202,47 @@ def test_a_holder_of_other_bytes_is_left_for_one_that_has_the_right_ones(lab: Wo
     assert app.finish_read(start_fetch(app, 7, at(lab, "h2", "h1"))) == data
     assert not [line for line in lab.agents["h3"].log if "from=h1 has a wrong digest" in line]
     os.close(fd)
+
+
+def test_a_full_store_says_so_makes_room_as_was_told_and_shows_nothing_half_written(lab: World) -> None:
+    lab.start("h1")
+    receiver = lab.start("h2", "--quota", "40M", "--evict", "1s")
+    sender, reader = lab.app("h1"), lab.app("h2")
+    data = {number: content(10 * MIB, number) for number in range(1, 6)}
+    for number, one in data.items():
+        sender.add(number, one)
+    for number in (1, 2, 3):
+        assert sender.send(number, ["h2"]).ok
+    reader.call(wire.PIN, struct.pack("<QI", 1, wire.PIN_ON))
+    assert reader.read(2) == data[2]
+    result = sender.send(4, ["h2"])  # 40 of 40 MB; the next look finds it more than 9/10 full
+    assert result.ok, result
+    receiver.wait_log("/3 goes bytes=")
+    refused = sender.send(5, ["h2"])
+    assert not refused.ok and "room is being made" in refused.receivers[0].cause, refused
+    assert len(receiver.objects()) <= 4 and not [one for one in receiver.objects() if one.endswith("/5")]
+    receiver.wait_log("/3 gone")
+    wait_until(lambda: sender.send(5, ["h2"]).ok, "room for it")
+    for number in (1, 5):
+        assert reader.read(number) == data[number]
+
+
+def test_a_full_disk_ends_a_transfer_with_words_and_leaves_no_object(lab: World, disk: Path) -> None:
+    folder = disk / "h2"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=0710", "tmpfs", str(folder)], check=True)
+    try:
+        lab.start("h1")
+        lab.start("h2", "--to-disk", str(folder))
+        sender = lab.app("h1")
+        sender.add(7, content(16 * MIB, 7))
+        (folder / "others").write_bytes(bytes(12 * MIB))
+        result = sender.send(7, ["h2"])
+        assert not result.ok and "bytes are free in the disk at" in result.receivers[0].cause, result
+        assert [path.name for path in folder.rglob("*") if path.is_file()] == ["others"]
+        (folder / "others").unlink()
+        assert sender.send(7, ["h2"]).ok and lab.app("h2").read(7) == content(16 * MIB, 7)
+    finally:
+        for agent in lab.agents.values():
+            agent.stop()
+        subprocess.run(["umount", str(folder)], check=True)

@@ -198,6 +198,7 @@ def _objects_table(now: Status) -> Table:
     table.columns[0].no_wrap = True
     for item in now.objects:
         state = ("received" if item.received else "added here") if item.whole else "not whole yet"
+        state += ", pinned" if item.pinned else ", goes to make room" if item.goes else ""
         used = f"{item.holds} transfer(s)" if item.holds else "-"
         table.add_row(str(item.data_id), _application(item.app), state, size_text(item.size), used)
     return table

@@ -257,6 +257,8 @@ class StoredObject:
     holds: int  # transfers using it
     size: int
     digest: str  # "xxh3-128-tree:<hex>"; empty = not known yet
+    pinned: bool = False  # it stays when room is made
+    goes: bool = False  # soon, to make room
 
 
 @dataclasses.dataclass(frozen=True)

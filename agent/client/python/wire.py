@@ -197,7 +197,8 @@ def _transfer(take: _Fields) -> Transfer:
 def _stored(take: _Fields) -> StoredObject:
     app = UUID(bytes=take.bytes(16))
     data_id, state, received, holds, size = take.take("QBBIQ")
-    return StoredObject(app, data_id, state == 1, bool(received), holds, size, take.digest())
+    goes = bool(received & 4)
+    return StoredObject(app, data_id, state == 1, bool(received), holds, size, take.digest(), bool(received & 2), goes)
 
 
 def _group(take: _Fields) -> tuple[str, str, int]:

@@ -301,6 +301,10 @@ static void accept_clients(rs_api_server *server) {
     }
 }
 
+void rs_api_store_work(rs_api_server *server) {
+    server->store_work = true;
+}
+
 void rs_api_server_dispatch(rs_api_server *server, rs_time now) {
     struct epoll_event events[EVENTS_PER_ROUND];
     server->now = now;
@@ -382,6 +386,8 @@ static void object_row(const rs_object *object, rostrum_object *row) {
     *row = (rostrum_object){.data_id = object->id.data,
                             .state = object->phase == RS_OBJECT_WHOLE ? ROSTRUM_OBJECT_WHOLE : ROSTRUM_OBJECT_BUILDING,
                             .received = object->received,
+                            .pinned = object->pinned,
+                            .goes = object->goes_at != 0,
                             .holds = object->holds,
                             .size = object->size,
                             .digest_algorithm = object->digest.algorithm,

@@ -116,6 +116,8 @@ int rs_api_server_fd(const rs_api_server *server);
  * waiting to be taken. */
 rs_time rs_api_server_deadline(const rs_api_server *server);
 /* Serves what is there, a bounded amount of it, and takes up to some 4 MiB of digests. `now` is monotonic. */
+/* Something in the store waits for rs_store_work. */
+void rs_api_store_work(rs_api_server *server);
 void rs_api_server_dispatch(rs_api_server *server, rs_time now);
 
 /* Answers. Each ends its call, except where said. */

@@ -156,6 +156,11 @@ static void store(const rs_agent *agent, page *p) {
     gauge(p, "store_disk_used_bytes", (double)rs_store_disk_used(agent->store), "Disk of objects (--to-disk).");
     const rs_piece_server_stats given =
         agent->piece_server ? rs_piece_server_stats_get(agent->piece_server) : (rs_piece_server_stats){0};
+    const rs_evict_stats room = agent->evict ? rs_evict_stats_get(agent->evict) : (rs_evict_stats){0};
+    counter(p, "store_evicted_objects_total", room.objects, "Objects that went to make room (--evict).");
+    counter(p, "store_evicted_bytes_total", room.bytes, "Bytes of objects that went to make room.");
+    gauge(p, "store_going_bytes", (double)room.going_bytes, "Bytes of objects that will go to make room.");
+    gauge(p, "store_short_bytes", (double)room.short_of, "Bytes of room that are wanted and cannot be made.");
     counter(p, "fetched_bytes_total", agent->fetched_bytes, "Bytes of pieces fetched from other agents, checked.");
     counter(p, "fetched_pieces_wrong_total", agent->fetch_wrong, "Fetched pieces whose digest was wrong.");
     counter(p, "fetch_served_bytes_total", given.bytes, "Bytes of pieces that other agents fetched from here.");

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_OBJECTS_DEFAULT 4096u
@@ -24,6 +25,7 @@
 typedef struct {
     rs_store_folder folder;
     uint64_t quota, used;
+    uint64_t lacking;  /* rs_store_take_lacking */
     uint64_t reserved; /* promised to RECEIVING objects but not allocated yet */
     bool disk;
 } place;
@@ -36,6 +38,7 @@ struct rs_object_private {
     uint64_t written[PIECES_KEPT]; /* the latest pieces, in a ring */
     uint32_t written_count;        /* all there were */
     uint64_t ahead;                /* read ahead until there */
+    int64_t read_at;               /* rs_store_read_at */
     uint64_t charged;              /* bytes on the quota */
     uint64_t slices;               /* RECEIVING: of RS_STORE_SLICE, the last may be short */
     uint64_t slices_done;
@@ -53,6 +56,7 @@ struct rs_store {
     void (*log)(void *context, const char *words);
     void (*gone)(void *context, const rs_object_id *id);
     void *context;
+    rs_time evict_notice;
     rs_reserve reserve;
     uint64_t page;
     uint64_t next_handle;
@@ -101,6 +105,7 @@ rs_store *rs_store_open(const rs_store_config *config, rs_error *error) {
     }
     store->disk_from = config->disk_from;
     store->log = config->log;
+    store->evict_notice = config->evict_notice;
     store->gone = config->gone;
     store->context = config->context;
     store->page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -211,26 +216,63 @@ static uint64_t in_pages(const rs_store *store, uint64_t size) {
     return (size + store->page - 1) / store->page * store->page;
 }
 
+/* For who wanted room. */
+static const char *to_do(const rs_store *store) {
+    return store->evict_notice ? "room is being made (--evict): try again in some seconds"
+                               : "delete objects nobody needs";
+}
+
+int64_t rs_store_clock(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+int64_t rs_store_read_at(const rs_object *object) {
+    return object->internal->read_at;
+}
+
+/* On disk it is known after a restart. */
+static void is_read(const rs_object *object) {
+    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
+    object->internal->read_at = rs_store_clock();
+    if (object->on_disk)
+        (void)futimens(object->fd, times);
+}
+
+uint64_t rs_store_take_lacking(rs_store *store, bool disk) {
+    place *p = disk ? &store->disk : &store->memory;
+    uint64_t bytes = p->lacking;
+    p->lacking = 0;
+    return bytes;
+}
+
 /* Charges an object of `size` bytes to `p`, when its quota has room; with `room`, also when tmpfs or disk has. */
 static bool charge(rs_store *store, place *p, uint64_t size, bool room, uint64_t *charged, rs_error *error) {
     if (size > INT64_MAX / 2)
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "no object has %" PRIu64 " bytes", size);
     uint64_t bytes = in_pages(store, size);
-    if (p->used > p->quota || bytes > p->quota - p->used)
+    if (p->used > p->quota || bytes > p->quota - p->used) {
+        uint64_t over = p->used + bytes - p->quota;
+        p->lacking = over > p->lacking && bytes <= p->quota ? over : p->lacking;
         return rs_error_set(error, ROSTRUM_ERR_NO_ROOM,
                             "%" PRIu64 " bytes do not fit: %" PRIu64 " of the object store's quota of %" PRIu64
-                            " bytes%s are in use; delete objects nobody needs",
-                            size, p->used, p->quota, p->disk ? " on disk" : "");
+                            " bytes%s are in use; %s",
+                            size, p->used, p->quota, p->disk ? " on disk" : "", to_do(store));
+    }
     for (uint64_t available = 0, total = 0; room;) {
         if (!rs_store_folder_space(&p->folder, &available, &total, error))
             return false;
         if (available >= p->reserved && bytes <= available - p->reserved)
             break;
-        if (!store->reclaims)
+        if (!store->reclaims) {
+            uint64_t free_now = available > p->reserved ? available - p->reserved : 0;
+            p->lacking = bytes - free_now > p->lacking && bytes <= total ? bytes - free_now : p->lacking;
             return rs_error_set(error, ROSTRUM_ERR_NO_ROOM,
                                 "%" PRIu64 " bytes do not fit: %" PRIu64 " of %" PRIu64
-                                " bytes are free in the %s at %s",
-                                size, available, total, p->disk ? "disk" : "tmpfs", p->folder.path);
+                                " bytes are free in the %s at %s; %s",
+                                size, free_now, total, p->disk ? "disk" : "tmpfs", p->folder.path, to_do(store));
+        }
         bury_oldest(store);
     }
     p->used += bytes;
@@ -255,6 +297,7 @@ static rs_object *object_new(rs_store *store, place *p, uint64_t size, bool room
         goto fail;
     internal->place = p;
     internal->manifest_fd = -1;
+    internal->read_at = rs_store_clock();
     object->internal = internal;
     object->size = size;
     object->on_disk = p && p->disk;
@@ -703,6 +746,9 @@ static bool found_on_disk(void *context, const rs_manifest *manifest, const rs_d
         (void)mprotect(object->map, (size_t)object->size, PROT_READ);
     object->fd = files->fd;
     object->internal->manifest_fd = files->manifest_fd;
+    struct stat info;
+    if (fstat(object->fd, &info) == 0)
+        object->internal->read_at = (int64_t)info.st_atim.tv_sec * 1000000000 + info.st_atim.tv_nsec;
     return true;
 }
 
@@ -827,6 +873,7 @@ void rs_store_discard(rs_store *store, rs_object *object) {
 }
 
 void rs_store_hold(rs_object *object) {
+    is_read(object);
     object->holds++;
 }
 
@@ -845,6 +892,8 @@ int rs_store_reader_fd(const rs_object *object, rs_error *error) {
         fd = fcntl(object->fd, F_DUPFD_CLOEXEC, 0); /* itself read-only */
     if (fd < 0)
         rs_error_system(error, errno, "object %" PRIu64 " cannot be opened for reading", object->id.data);
+    else
+        is_read(object);
     return fd;
 }
 

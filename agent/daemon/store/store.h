@@ -33,7 +33,7 @@ typedef enum {
     RS_OBJECT_PARTIAL   /* on disk: some pieces are here, and no transfer brings others at present */
 } rs_object_phase;
 
-/* Read-only for everyone but store.c, except `owner` and `told`. */
+/* Read-only for everyone but store.c, except `owner`, `told` and what is evict.c's. */
 typedef struct rs_object {
     rs_object_id id;
     uint64_t size;
@@ -45,14 +45,16 @@ typedef struct rs_object {
     bool on_disk;      /* it outlives the agent */
     uint8_t *map;      /* MAP_SHARED; writable while RECEIVING, else read-only in meaning; NULL if size is 0 */
     int fd;
-    bool private_file; /* no application ever had a writable descriptor of it */
-    bool received;     /* by rs_store_receive */
-    uint32_t holds;    /* transfers using it */
-    uint64_t owner;    /* of a CREATED or DIGESTING one: the client it goes away with; 0 = nobody */
-    uint64_t handle;   /* names a CREATED one */
-    bool pinned;       /* it does not go when room is made */
-    char *name;        /* by which a program knows it; NULL: by its number */
-    bool told;         /* somebody was told that it is here, and hears of its end (rs_store_config.gone) */
+    bool private_file;     /* no application ever had a writable descriptor of it */
+    bool received;         /* by rs_store_receive */
+    uint32_t holds;        /* transfers using it */
+    uint64_t owner;        /* of a CREATED or DIGESTING one: the client it goes away with; 0 = nobody */
+    uint64_t handle;       /* names a CREATED one */
+    bool pinned;           /* it does not go when room is made */
+    rs_time goes_at;       /* evict.c: then it goes, to make room; 0: it stays */
+    int64_t told_going_at; /* evict.c: since when, as rs_store_read_at */
+    char *name;            /* by which a program knows it; NULL: by its number */
+    bool told;             /* somebody was told that it is here, and hears of its end (rs_store_config.gone) */
     struct rs_object_private *internal;
 } rs_object;
 
@@ -71,6 +73,7 @@ typedef struct {
     /* An object with `told` goes; may be NULL. */
     void (*gone)(void *context, const rs_object_id *id);
     void *context;
+    rs_time evict_notice; /* room is made by this time after something did not fit (evict.h); 0: by nobody */
 } rs_store_config;
 
 /* Opens the folder (it must exist, on tmpfs, used by no other agent) and clears objects that an earlier run left. Names
@@ -95,6 +98,11 @@ uint64_t rs_store_disk_quota(const rs_store *store); /* 0: there is no folder on
 /* Digests up to `max_pieces` pieces of objects found on disk. An object that is done with it is WHOLE or PARTIAL then,
  * and told by `*done` (NULL: none is). True: there is more to do. */
 bool rs_store_check_step(rs_store *store, uint32_t max_pieces, rs_object **done);
+/* Wall-clock nanoseconds, for order only: of the last read (or its coming), and now. */
+int64_t rs_store_read_at(const rs_object *object);
+int64_t rs_store_clock(void);
+/* The most bytes that something lacked, since the last call. */
+uint64_t rs_store_take_lacking(rs_store *store, bool disk);
 const char *rs_store_directory(const rs_store *store);
 
 /* NULL if there is none by that id in any phase but CREATED. */

@@ -166,7 +166,9 @@ typedef struct {
     uint8_t app[16];
     uint64_t data_id;
     rostrum_object_state state;
-    bool received;  /* by a transfer; otherwise an application here wrote it */
+    bool received;  /* by a transfer; otherwise an application here wrote it, and it never goes by itself */
+    bool pinned;    /* it stays when room is made */
+    bool goes;      /* soon, to make room */
     uint32_t holds; /* transfers using it */
     uint64_t size;
     uint8_t digest_algorithm; /* 0 not yet known, 1 xxh3-128 tree, 2 SHA-256 tree */
