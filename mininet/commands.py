@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import runpy
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,6 +25,7 @@ from rostrum.lab import experiments, links
 from rostrum.lab.lab import Lab, labs
 from rostrum.lab.namespace import LabError
 from rostrum.lab.ocs.witness import is_order
+from rostrum.lab.rest import forward
 from rostrum.topologies import TopologyError, builtin_names
 from rostrum.topologies.kinds import KINDS
 from rostrum.topologies.places import short
@@ -43,7 +47,14 @@ def _words_for_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-NAME = click.option("--name", default="lab", show_default=True, help="Which lab; several can run at once.")
+def _which_lab(context: click.Context, option: click.Parameter, given: str | None) -> str:
+    """As for all commands that ask an agent: the only lab that runs, or else the one called lab."""
+    running = labs() if given is None else []
+    return given or (running[0] if len(running) == 1 else "lab")
+
+
+NAME = click.option("--name", callback=_which_lab, help="Which lab. Default: the only one, or the one called lab.")
+NEW_NAME = click.option("--name", default="lab", show_default=True, help="Its name; several can run at once.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
@@ -63,13 +74,17 @@ def lab() -> None:
 
 @lab.command()
 @click.option("--topology", default="hybrid-4x2", show_default=True, help="A topology file, or a built-in one's name.")
-@NAME
+@NEW_NAME
 @click.option("--detach", is_flag=True, help="Return when the lab is ready and leave it running.")
 @click.option("--quota", type=Size(least=1), default="4G", show_default=True,
               help="Room for objects on each server (memory, when used).")  # fmt: skip
 @click.option("--switch", type=click.Choice(KINDS), help="Kind of its switches; mixed: P4 ones at the top of racks. "
               "[as the topology file says]")  # fmt: skip
 @click.option("--scheduler", help="The manager's scheduler, such as fifo or best-effort.")
+@click.option("--agent-option", "agent_options", multiple=True, metavar="OPTION",
+              help='Of every agent, as rostrumd takes it, such as "--loss uniform:0.01"; may be repeated.')  # fmt: skip
+@click.option("--manager-option", "manager_options", multiple=True, metavar="OPTION",
+              help='Of rostrum-manager, such as "--fast-failover"; may be repeated.')  # fmt: skip
 @click.option("--core-links", type=click.Choice(["patch", "veth"]), default="patch", show_default=True,
               help="Links between packet switches: patch is faster, veth has the topology's rates.")  # fmt: skip
 @click.option("--certificates", type=click.Path(exists=True, file_okay=False, resolve_path=True),
@@ -85,6 +100,8 @@ def up(
     quota: int,
     switch: str | None,
     scheduler: str | None,
+    agent_options: tuple[str, ...],
+    manager_options: tuple[str, ...],
     core_links: str,
     certificates: str | None,
     bound: float,
@@ -96,11 +113,12 @@ def up(
     """
     if as_json and not detach:
         raise click.UsageError("--json is for a lab that goes on by itself: add --detach")
-    options = ("--scheduler", scheduler) if scheduler else ()
+    to_manager = [*(("--scheduler", scheduler) if scheduler else ()), *_words(manager_options)]
     with ERR.status("starting") as status:
         running = Lab.start(
             topology, name=name, detached=detach, switch=switch, quota=str(quota), core_links=core_links, bound_s=bound,
-            manager_options=options, certificates=certificates or "",
+            manager_options=tuple(to_manager), agent_options=tuple(_words(agent_options)),
+            certificates=certificates or "",
             progress=lambda text: status.update(f"waiting for {text}"),
         )  # fmt: skip
     stopped = threading.Event()
@@ -119,6 +137,14 @@ def up(
         return
     with running:
         _watch(running, stopped)
+
+
+def _words(options: tuple[str, ...]) -> list[str]:
+    """Of programs' options, each with its value."""
+    try:
+        return [word for option in options for word in shlex.split(option)]
+    except ValueError as error:
+        raise click.UsageError(f"{' '.join(options)}: {error}") from error
 
 
 def _watch(running: Lab, stopped: threading.Event) -> None:
@@ -169,7 +195,7 @@ def exec(name: str, as_json: bool, where: str, command: tuple[str, ...]) -> None
 
 
 @lab.command()
-@NAME
+@NEW_NAME
 @click.option("--all", "all_", is_flag=True, help="Stop every running lab.")
 @JSON
 @_words_for_errors
@@ -371,6 +397,27 @@ def _run_script(file: Path, arguments: list[str]) -> None:
         runpy.run_path(str(file), run_name="__main__")
     except RostrumError as error:
         raise click.ClickException(str(error)) from error
+
+
+@lab.command()
+@NAME
+@click.option("--listen", default="127.0.0.1:8080", show_default=True, help="ADDRESS:PORT on this machine.")
+@_words_for_errors
+def rest(name: str, listen: str) -> None:
+    """Serve the manager's REST, /docs and /console on this machine, until Ctrl-C.
+
+    A lab itself has a unix socket only. Whoever reaches the address may do what the socket's owner may.
+
+    \b
+      rostrum lab rest &
+      curl http://127.0.0.1:8080/v1/paths
+    """
+    address, _, port = listen.rpartition(":")
+    if not port.isdigit() or not 0 <= int(port) < 65536 or not address:
+        raise click.BadParameter(f"{listen} is not ADDRESS:PORT", param_hint="--listen")
+    target = Lab.attach(name).rest.path
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(forward(address, int(port), target, lambda at: print(f"http://{at} (Ctrl-C ends it)", flush=True)))
 
 
 @lab.command()

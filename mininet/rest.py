@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +66,34 @@ class Rest:
         if status != 200:
             raise LabError(f"manager: GET {path}: {status}: {value}")
         return value
+
+
+async def forward(address: str, port: int, target: Path, ready: Callable[[str], None]) -> None:
+    """Takes TCP connections to the manager's unix socket, until it is cancelled. Raises LabError: no such address."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            from_manager, to_manager = await asyncio.open_unix_connection(target)
+        except OSError:
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\nthe lab's manager does not answer\n")
+            writer.close()
+            return
+        await asyncio.gather(copy(reader, to_manager), copy(from_manager, writer))
+
+    try:
+        server = await asyncio.start_server(serve, address, port)
+    except OSError as error:
+        raise LabError(f"{address}:{port}: {error.strerror or error}") from error
+    ready("{}:{}".format(*server.sockets[0].getsockname()[:2]))
+    async with server:
+        await server.serve_forever()

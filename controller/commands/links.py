@@ -15,7 +15,7 @@ COLOURS = {"failed": "red", "silent": "red", "drained": "yellow"}
 
 @click.group(invoke_without_command=True)
 @click.option("--manager", help=MANAGER_HELP)
-@click.option("--lab", default="lab", show_default=True, help="Name of a running lab.")
+@click.option("--lab", default="lab", help="Which lab. Default: the one called lab, or the only one.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manager's JSON.")
 @click.pass_context
 def links(context: click.Context, manager: str | None, lab: str, as_json: bool) -> None:

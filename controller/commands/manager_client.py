@@ -30,10 +30,11 @@ class Managers:
 
     def __init__(self, named: str | None, lab: str) -> None:
         """`named`: URLs, addresses or sockets, with commas between; else the managers of a running lab, or, where no
-        lab was named and none runs, this machine's.
+        lab was named and none of that name runs, this machine's, or the only lab's.
         """
         self.places = [_place(one.strip()) for one in named.split(",") if one.strip()] if named else []
-        self.places = self.places or _running(lab) or (_of_system() if lab == LAB else []) or _of_lab(lab)[:1]
+        self.places = self.places or _running(lab) or (_of_system() or _of_only_lab() if lab == LAB else [])
+        self.places = self.places or _of_lab(lab)[:1]
         self._clients: dict[str, httpx.Client] = {}
 
     @property
@@ -154,6 +155,12 @@ def _running(lab: str) -> list[str]:
     """Those sockets of a lab that are there; the first manager's too when another one's is, since it may come back."""
     places = _of_lab(lab)
     return places if len(places) > 1 or Path(places[0]).exists() else []
+
+
+def _of_only_lab() -> list[str]:
+    """The managers of the lab that runs, if it is one."""
+    found = [one.parent.name for one in labs_folder().glob("*/manager.sock")]
+    return _running(found[0]) if len(found) == 1 else []
 
 
 def _of_system() -> list[str]:

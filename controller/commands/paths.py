@@ -80,7 +80,7 @@ def with_api(function: Callable[..., Any]) -> Callable[..., Any]:
     wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print the manager's JSON."),
-        click.option("--lab", default="lab", show_default=True, help="Name of a running lab."),
+        click.option("--lab", default="lab", help="Which lab. Default: the one called lab, or the only one."),
         click.option("--manager", help=MANAGER_HELP),
     ):
         wrapped = option(wrapped)
@@ -94,7 +94,7 @@ def print_json(value: Any) -> None:
 
 @click.group(invoke_without_command=True)
 @click.option("--manager", help=MANAGER_HELP)
-@click.option("--lab", default="lab", show_default=True, help="Name of a running lab.")
+@click.option("--lab", default="lab", help="Which lab. Default: the one called lab, or the only one.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manager's JSON.")
 @click.pass_context
 def paths(context: click.Context, manager: str | None, lab: str, as_json: bool) -> None:

@@ -129,6 +129,36 @@ def test_errors_call_an_object_as_it_was_typed(run: Run, words: list[str]) -> No
     assert "model.bin" in result.output and str(names.data_id_of("model.bin")) not in result.output
 
 
+def test_cancel__stops_what_another_command_sends(server: Server, run: Run) -> None:
+    with server.agent(names.COMMAND_APP_ID) as agent:
+        sending = agent.send("model.bin", "slow", source=b"x")
+        assert run("cancel", "model.bin").output == "model.bin cancelled\n"
+        assert not sending.wait(60).ok
+    result = run("cancel", "model.bin")
+    assert result.exit_code == 1 and "model.bin" in result.output
+
+
+def test_file_that_cannot_be_opened__is_no_wrong_command_line(run: Run, tmp_path: Path) -> None:
+    with closing(socket.socket(socket.AF_UNIX)) as there:
+        there.bind(str(tmp_path / "file"))
+        result = run("send", tmp_path / "file", "--to", "h3")
+    assert result.exit_code == 1 and "No such device" in result.output and "Usage" not in result.output
+    assert run("send", tmp_path / "none", "--to", "h3").exit_code == 2
+
+
+def test_status__fits_80_columns(server: Server, run: Run) -> None:
+    with server.agent(names.COMMAND_APP_ID) as agent:
+        agent.add("a-name-of-some-length", b"x" * 1000)
+        sending = agent.send("another", "slow", source=b"x")
+        with agent.subscribe("another"):
+            shown = Console(width=80, record=True)
+            report.print_status(agent.status(), shown)
+        sending.cancel()
+        sending.wait(60)
+    tables = [line for line in shown.export_text().splitlines() if line.startswith(("│", "┃"))]
+    assert len(tables) <= 6 and "application" not in "".join(tables)  # titles and rows: at most one wraps
+
+
 def event(kind: str, subject: str, state: str = "", words: str = "") -> Event:
     return Event(kind, 1, 0, True, subject, state, 1, 0, 0, 0, 0, 2, 0, 0, words)
 

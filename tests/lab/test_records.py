@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from rostrum.lab.namespace import LabError
 from rostrum.lab.records import Rows, samples
+from rostrum.lab.rest import forward
 from rostrum.lab.topo import from_mininet, is_topo
 
 PAGE = """\
@@ -67,3 +69,24 @@ def test_topo__its_numbers_are_kept() -> None:
 def test_topo__with_delay_is_refused_in_words() -> None:
     with pytest.raises(LabError, match="the link of h1 and s1 has delay"):
         from_mininet(Topo(delay="5ms"))
+
+
+async def test_rest_of_a_lab__is_served_on_this_machine(tmp_path: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"you said " + await reader.readline())
+        writer.close()
+
+    places: asyncio.Queue[str] = asyncio.Queue()
+    serving = asyncio.create_task(forward("127.0.0.1", 0, tmp_path / "manager.sock", places.put_nowait))
+    address, port = (await places.get()).split(":")
+    reader, writer = await asyncio.open_connection(address, int(port))
+    assert b"does not answer" in await reader.read()
+    writer.close()
+    async with await asyncio.start_unix_server(answer, tmp_path / "manager.sock"):
+        reader, writer = await asyncio.open_connection(address, int(port))
+        writer.write(b"GET /\n")
+        assert await reader.read() == b"you said GET /\n"
+        writer.close()
+    serving.cancel()
+    with pytest.raises(LabError, match="address"):
+        await forward("192.0.2.1", 8080, tmp_path, print)

@@ -33,6 +33,7 @@ COMMANDS = {
     "stream": Subcommand(
         "rostrum.client.stream_commands", "stream", "A continuing stream to many servers: send it, receive it."
     ),
+    "cancel": Subcommand("rostrum.client.commands", "cancel", "Stop the sending of an object."),
     "delete": Subcommand("rostrum.client.commands", "delete", "Remove an object from a server."),
     "pub": Subcommand("rostrum.client.group_commands", "pub", "Publish messages to a group of servers."),
     "sub": Subcommand("rostrum.client.group_commands", "sub", "Print the messages of a group."),
@@ -121,6 +122,10 @@ def main() -> None:
     Messages, to all servers that subscribe:
       rostrum sub ticks --server h3 &
       rostrum pub ticks "hello" --server h1
+
+    \b
+    Completion of commands and options (packages bring it; or zsh, fish):
+      eval "$(_ROSTRUM_COMPLETE=bash_source rostrum)"
     """
 
 

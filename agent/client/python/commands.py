@@ -86,7 +86,20 @@ class _FileOrFolder(click.File):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, str | os.PathLike) and Path(value).is_dir():
             return Path(value)
-        return super().convert(value, param, ctx)
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            if isinstance(value, str) and value != "-" and os.path.exists(value):  # and not for this user
+                raise click.ClickException(f"{value}: {_why_unreadable(value)}") from None
+            raise
+
+
+def _why_unreadable(path: str) -> str:
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    except OSError as error:
+        return error.strerror or str(error)
+    return "it cannot be read"
 
 
 @click.command()
@@ -354,6 +367,25 @@ def pin(connect: Connect, data_id: str, off: bool, as_json: bool) -> None:
         print(json.dumps({"server": server, "data_id": number, "pinned": not off}, indent=1))
     else:
         click.echo(f"{data_id} is {'not pinned any more' if off else 'pinned'} on {server}")
+
+
+@click.command()
+@click.argument("data_id")
+@JSON
+@which_agent
+def cancel(connect: Connect, data_id: str, as_json: bool) -> None:
+    """Stop the sending of object DATA_ID, whichever command or program of the application started it.
+
+    \b
+      rostrum cancel model.bin
+      rostrum cancel model.bin --server h1
+    """
+    with connect() as agent:
+        agent.cancel(data_id)
+    if as_json:
+        print(json.dumps({"server": agent.server, "data_id": data_id_of(data_id), "cancelled": True}, indent=1))
+    else:
+        click.echo(f"{data_id} cancelled")
 
 
 @click.command()

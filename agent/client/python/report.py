@@ -137,17 +137,24 @@ def print_status(now: Status, console: Console = OUT) -> None:
     room = f"{size_text(now.store_used)} of {size_text(now.store_quota)} used"
     console.print(f"store: {now.store}, {room}; {now.packets_bad} bad packets", markup=False, soft_wrap=True)
     if now.transfers:
-        console.print(_transfers_table(now))
+        console.print(_compact(_transfers_table(now)))
     if now.groups:
         console.print(_groups_table(now))
     if now.objects:
-        console.print(_objects_table(now))
+        console.print(_compact(_objects_table(now)))
 
 
 def _application(app: UUID) -> str:
     if app.int == 0:
         return "another's"  # whose id is told to root and the agent's own user alone
     return "rostrum command" if app == COMMAND_APP_ID else str(app)
+
+
+def _compact(table: Table) -> Table:
+    """Without columns that say nothing, or of all rows what goes without saying, so that 80 columns do."""
+    silent = ({"-"}, {""}, {"rostrum command"})
+    table.columns = [one for one in table.columns if set(map(str, one.cells)) not in silent]
+    return table
 
 
 def _transfers_table(now: Status) -> Table:

@@ -9,10 +9,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.values import ObstacleKind, State
 from rostrum.controller.northbound.rest.schemas import Problem
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 MEDIA_TYPE = "application/problem+json"
 TITLES = {
@@ -24,7 +26,8 @@ TITLES = {
     409: "Denied",
     410: "Gone",
     413: "Too large",
-    422: "Bad request",
+    415: "Unsupported media type",
+    422: "Unprocessable content",
     500: "Fault of the manager",
     503: "Busy",
 }
@@ -75,6 +78,8 @@ def install(app: FastAPI) -> None:
             detail = f"{detail}: {request.method} {request.url.path[:100]}; /docs lists what there is"
         made = answer(error.status_code, detail)
         made.headers.update(error.headers or {})
+        if error.status_code == 405:
+            made.headers["Allow"] = ", ".join(_methods(request))
         return made
 
     @app.exception_handler(Exception)
@@ -86,8 +91,25 @@ def install(app: FastAPI) -> None:
         return answer(500, f"{request.method} {request.url.path[:100]}: {words}")
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        given = request.headers.get("content-type", "none")
+        if error.body is not None and "json" not in given and any(one["loc"] == ("body",) for one in error.errors()):
+            return answer(415, f"the body's Content-Type is {given[:60]}; send Content-Type: application/json")
         return answer(422, "; ".join(_words(error.errors())) or "the request cannot be read")
+
+
+def _methods(request: Request) -> list[str]:
+    """All that can be done with this path: each operation is a route of its own."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= set(getattr(route, "methods", None) or ())
+    return sorted(found)
+
+
+def operation_id(route: APIRoute) -> str:
+    """The name of its function, for clients made from the OpenAPI document."""
+    return route.name
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
@@ -99,6 +121,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
                 if method != "get":
                     operation["responses"]["403"] = responses(403)[403]
                 operation["responses"]["401"] = responses(401)[401]
+                if "requestBody" in operation:
+                    operation["responses"]["415"] = responses(415)[415]
                 if "422" in operation["responses"]:
                     operation["responses"]["422"] = responses(422)[422]
         known = made["components"]["schemas"]
@@ -106,6 +130,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
             known.pop(name, None)
         schemes = {"bearer": {"type": "http", "scheme": "bearer"}, "certificate": {"type": "mutualTLS"}}
         made["components"]["securitySchemes"] = schemes
+        made["servers"] = [{"url": "/", "description": "the manager that this document comes from"}]
         made["security"] = [{"bearer": []}, {"certificate": []}, {}]  # the last: unix socket and loopback
         known["Problem"] = Problem.model_json_schema()
         app.openapi_schema = made

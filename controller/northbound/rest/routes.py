@@ -181,6 +181,7 @@ def create(rest: Rest) -> FastAPI:
         version=VERSION,
         description=DESCRIPTION,
         separate_input_output_schemas=False,
+        generate_unique_id_function=problems.operation_id,
         docs_url=None,  # these would have a browser load their scripts from elsewhere: see console/pages.py
         redoc_url=None,
     )

@@ -150,6 +150,18 @@ def test_away__one_of_a_lab_that_does_not_run_is_not_waited_for(
     assert not told and len(net.heard) == 1
 
 
+def test_lab__that_is_the_only_one_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(manager_client, "labs_folder", lambda: tmp_path)
+    monkeypatch.setattr(manager_client, "SYSTEM_SOCKET", tmp_path / "none.sock")
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mine" / "manager.sock").touch()
+    assert Managers(None, "lab").where == str(tmp_path / "mine" / "manager.sock")
+    (tmp_path / "other" / "manager.sock").touch()
+    assert Managers(None, "lab").where == str(tmp_path / "lab" / "manager.sock")  # which of them, nobody said
+    assert Managers(None, "other").where == str(tmp_path / "other" / "manager.sock")
+
+
 def test_request__is_repeated_at_another_manager_with_the_same_key(monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(_: httpx.Request) -> httpx.Response:
         raise httpx.RemoteProtocolError("server disconnected")

@@ -139,3 +139,10 @@ def test_openapi__every_operation_says_what_it_does(harness: Harness) -> None:
         for status, answer in operation["responses"].items():
             problem = "application/problem+json" in answer["content"]
             assert problem == (int(status) >= 400), f"{method} {template} {status}"
+
+
+def test_openapi__names_of_operations_and_where_they_are(harness: Harness) -> None:
+    document = harness.document
+    names = [one["operationId"] for methods in document["paths"].values() for one in methods.values()]
+    assert len(set(names)) == len(names) and all("v1" not in name for name in names)
+    assert document["servers"][0]["url"] == "/"

@@ -164,6 +164,9 @@ async def test_errors__unreadable_bodies_and_places(rest: Client) -> None:
         answer = await rest.http.request(method, path)
         assert answer.status_code == status
         assert answer.headers["content-type"] == "application/problem+json" and "/docs" in answer.json()["detail"]
+        assert status == 404 or answer.headers["allow"] == "GET, POST"
+    told = (await rest.call("POST", "/v1/paths", 415, content=b'{"sender":"h1"}'))["detail"]
+    assert "Content-Type is none; send Content-Type: application/json" in told
 
 
 async def test_garbage__on_the_socket_harms_nobody(rest: Client, manager: Running) -> None:
