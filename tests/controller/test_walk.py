@@ -18,7 +18,7 @@ ASKED_MAX = 28
 @pytest.fixture(scope="module")
 def walk() -> dict[str, list[str]]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.controller.walk"], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "tests.controller.walk"], cwd=ROOT, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, list[str]] = json.loads(done.stdout)

@@ -150,18 +150,18 @@ async def follow(run: Path) -> list[Walk]:
     switches = [asyncio.create_task(switch(one, port)) for one in topology.switches.values()]
     core, walks = app.runtime.manager.core, []
     try:
-        await until(lambda: not core.resources.switches_down and not app.devices.busy, "switches are up")
+        await until(lambda: not core.resources.switches_down and not app.devices.busy, "switches are up", 60)
         async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(app.socket))) as client:
             for receivers in REQUESTS:
                 follower = Follower()
                 sys.setprofile(follower)
                 body = {"sender": "h1", "receivers": receivers, "kind": "packet"}
                 answer = await client.post("http://manager/v1/paths", json=body)
-                await until(lambda follower=follower: follower.done, "a FlowMod")  # type: ignore[misc]
+                await until(lambda follower=follower: follower.done, "a FlowMod", 60)  # type: ignore[misc]
                 sys.setprofile(None)
                 assert answer.status_code == 201, answer.text
                 walks.append(follower.walk)
-                await until(lambda: not app.devices.busy, "the rules are in")
+                await until(lambda: not app.devices.busy, "the rules are in", 60)
     finally:
         sys.setprofile(None)
         for one in switches:
