@@ -23,7 +23,9 @@ TOOLS = (*RAW, *OURS, *PEERS)
 SCRATCH = tuple(f"{name}-scratch" for name in RAW)
 UNTOLD = "rostrum-untold"
 BY_RDCM = "rostrum-rdcm"
-EVERY = (*TOOLS, *SCRATCH, UNTOLD, BY_RDCM)
+ON_LAN = "rostrum-lan"  # without a manager, beside those who have none either
+LAN_TOOLS = (ON_LAN, "udpcast", "uftp")
+EVERY = (*TOOLS, *SCRATCH, UNTOLD, BY_RDCM, ON_LAN)
 
 
 @dataclass(frozen=True, order=True)
@@ -99,7 +101,7 @@ def full(repeat: int) -> list[Entry]:
         for loss in (0.0, 0.1, 1.0, 5.0):
             tools = (*reliable, UNTOLD, BY_RDCM)
             entries.append(Entry(limited(mtu, loss, 128 * MB), tools, few if loss == 0.1 else repeat))
-        entries.append(Entry(base(mtu), (*TOOLS, *SCRATCH, BY_RDCM), repeat))
+        entries.append(Entry(base(mtu), (*TOOLS, *SCRATCH, BY_RDCM, ON_LAN), repeat))
         entries.append(Entry(base(mtu, offload=True), (*TOOLS, *SCRATCH), repeat if mtu == 9000 else few))
         for loss in (0.1, 1.0, 5.0):
             goal = mtu == 9000 and loss >= 1.0
@@ -129,6 +131,7 @@ def quick() -> list[Entry]:
     ):
         entries += [Entry(case, fast, rounds), Entry(case, MULTICAST, 1)]
     entries.append(Entry(base(9000, size=size, loss_percent=5.0), auto, 3))
+    entries += [Entry(base(mtu, size=size // (1 if mtu == 9000 else 2)), (ON_LAN,), 3) for mtu in (9000, 1500)]
     for receivers in (1, 7):
         entries.append(Entry(base(9000, size=size, receivers=receivers), (*auto, "raw-udp-gso"), 3))
     return entries

@@ -26,7 +26,8 @@ from rostrum.lab.processes import bench_programs
 from rostrum.lab.results import save
 from rostrum.topologies.places import build_folder, short
 
-GROUPS = {"ours": cases.OURS, "raw": cases.RAW, "multicast": cases.MULTICAST, "tcp": cases.TCP, "peers": cases.PEERS}
+GROUPS = {"ours": cases.OURS, "raw": cases.RAW, "multicast": cases.MULTICAST, "tcp": cases.TCP, "peers": cases.PEERS,
+          "lan": cases.LAN_TOOLS}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from rostrum.bench.tools.norm import Norm
 from rostrum.bench.tools.ours import Ours
 from rostrum.bench.tools.pgm import Pgm
 from rostrum.bench.tools.raw import Raw
+from rostrum.bench.tools.standalone import Standalone
 from rostrum.bench.tools.udpcast import Udpcast
 from rostrum.bench.tools.uftp import Uftp
 
@@ -23,6 +24,7 @@ def all_tools(place: Path) -> dict[str, Tool]:
         *(Ours(io) for io in ("auto", "udp", "udp-gso", "packet", "xdp")),
         Ours("auto", told=False),
         Ours("auto", protocol="rdcm"),
+        Standalone(),
         Copies("cubic"),
         Copies("bbr"),
         Uftp(),

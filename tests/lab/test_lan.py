@@ -158,3 +158,45 @@ def test_plain_fabric__a_manager_over_switches_that_nobody_drives() -> None:
                 for process in running:
                     process.kill()
                     process.wait()
+
+
+def test_relay_that_dies__is_gone_around_and_the_others_have_the_file() -> None:
+    """Multicast reaches nobody: the sender sends to the first receiver, which hands on to the next. It is killed while
+    it does."""
+    with tempfile.TemporaryDirectory(prefix="rostrum-lan-test-", dir=experiment.MEMORY) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        file = folder / "file.bin"
+        file.write_bytes(os.urandom(8 * SIZE))
+        file.chmod(0o644)
+        with PrivateNamespace(switches=False) as namespace:
+            lan = experiment.Lan(namespace, folder, 3, 1500)
+            lan.multicast(range(4), through=False)
+            slow = ["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "100mbit", "burst", "64k", "latency", "50ms"]
+            namespace.run(["ip", "netns", "exec", "h0", "tc", *slow])
+
+            def receive(number: int) -> list[str]:
+                return [*experiment.rostrum_command(), "receive", lan.place(number, "in"), "--count", "1"]
+
+            def handed_on(number: int) -> int:
+                return int(namespace.run(["cat", f"/sys/class/net/port{number}/statistics/rx_bytes"]).stdout)
+
+            with experiment.receiving(lan, receive, "waiting") as running:
+                sender = lan.start(0, [*experiment.rostrum_command(), "send", str(file), "--wait-for", "3"])
+                relays: list[int] = []
+
+                def hands_on() -> bool:
+                    relays[:] = [number for number in lan.receivers if handed_on(number) > SIZE]
+                    return bool(relays)
+
+                experiment.until(hands_on, 60, "a receiver that hands on")
+                assert sender.poll() is None, lan.log(0)
+                dead = relays[0]
+                namespace.run(["ip", "link", "set", f"port{dead}", "down"])
+                sender.wait(90)
+                assert sender.returncode != 0  # one has not got it
+                for number in lan.receivers:
+                    if number != dead:
+                        running[number - 1].wait(60)
+                        assert running[number - 1].returncode == 0, lan.log(number)
+                        assert (Path(lan.place(number, "in")) / "file.bin").read_bytes() == file.read_bytes()
