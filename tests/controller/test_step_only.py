@@ -19,7 +19,7 @@ from rostrum.topologies.model import Topology
 from tests.controller.fakes import running, until
 
 CALLS = ("step", "restore", "take_actions", "take_records", "drop_records")
-READ = ["/metrics", "/v1/circuits?fresh=true", "/v1/doctor", "/v1/events", "/openapi.json"]
+READ = ["/metrics", "/v1/doctor"]  # the first one below; the second asks agents, which these do not answer
 DERIVED = {"nodes", "planned"}  # of a path: two forms of its tree, one made of the other when somebody asks
 ONCE = (str, bytes, int, float, type(None), Enum, type, types.FunctionType, Topology, Cache)  # no state, or a cache
 
@@ -106,6 +106,7 @@ async def test_core__is_changed_by_step_alone(tmp_path: Path, monkeypatch: pytes
             assert (await client.post("/v1/failed-links", json={"link": ["tor4", "core"]})).status_code != 500
             document = (await client.get("/openapi.json")).json()["paths"]
             plain = [path for path, how in document.items() if "get" in how and "{" not in path and path not in READ]
+            plain = [path for path in plain if not path.endswith("/events")]  # streams, which do not end
             of_path = [path.replace("{path_id}", made[0]) for path, how in document.items() if "get" in how]
             for path in (*plain, *(one for one in of_path if made[0] in one), "/metrics", "/v1/circuits?fresh=true"):
                 assert (await client.get(path)).status_code != 500, path
