@@ -16,6 +16,7 @@ from rostrum.client import wire
 from rostrum.client.values import Code, RostrumError
 
 from tests.agent_e2e.agents import Agent, App, World, content, wait_until, world
+from tests.agent_e2e.fake_manager import Answer
 from tests.agent_e2e.network import Network, network
 
 MIB = 1 << 20
@@ -106,6 +107,29 @@ def test_an_object_of_ten_times_the_memory_goes_from_disk_to_disk_and_outlives_t
             app.read(7, 1)
         assert caught.value.code == Code.TIMEOUT
     assert [path for path in (disk / "h2").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.apps
+@pytest.mark.skipif(
+    not any((top / "cgroup.procs").exists() for top, _ in CGROUPS), reason="this machine has no memory cgroups"
+)
+@pytest.mark.parametrize("protocol", ["republic", "rdcm", "wan"])
+def test_each_engine_streams_ten_times_the_memory_from_disk_to_two_disks(lab: World, disk: Path, protocol: str) -> None:
+    size = 240 * MIB
+    data = content(size, 2)
+    lab.manager.answer = lambda request: Answer(kind="packet", protocol=protocol)
+    sender = lab.start("h1")
+    receivers = [lab.start(name, *to_disk(disk, name)) for name in ("h2", "h3")]
+    fd = file_of(disk, data)
+    with contextlib.ExitStack() as bounds:
+        for agent in (sender, *receivers):
+            bounds.enter_context(memory_of(agent, size // 10))
+        result = lab.app("h1").send(7, ["h2", "h3"], fd=fd)
+        assert result.ok and result.protocol == protocol, result
+        for agent in receivers:
+            with App(agent) as app, open(app.call(wire.READ, struct.pack("<QI", 7, 1000)).fds[0], "rb") as file:
+                assert all(file.read(MIB) == data[at : at + MIB] for at in range(0, size, MIB))
+    os.close(fd)
 
 
 def start_fetch(app: App, data_id: int, holders: list[str], wait_ms: int = 30_000) -> int:
