@@ -517,7 +517,10 @@ service Manager {
   /** Objects that came or went since the last call, in order; `anew`: what was told before is void. */
   oneway void holds(1: list<HeldObject> objects (max = "256"), 2: bool anew),
   /** Answered by Agent.holders, perhaps after a moment in which others ask for the same. */
-  oneway void fetch(1: FetchRequest request)
+  oneway void fetch(1: FetchRequest request),
+  /** To the path's sender's word: a server that is no receiver hears its packets from now on (it is in the tree, and in no overlay); or, not `joins`, one is
+   *  no receiver any more, of tree and overlay. What cannot be (a circuit) changes nothing. */
+  oneway void receiver_change(1: string response_id, 2: string server, 3: bool joins)
 }
 
 service Agent {

@@ -68,6 +68,7 @@ static void handle_event(rs_agent *agent, const rs_event *event) {
     case RS_EV_PATH_WANTED:
     case RS_EV_PHASE:
     case RS_EV_FIRST_LIGHT:
+    case RS_EV_PEER_KEPT:
     case RS_EV_NO_LIGHT:
     case RS_EV_PEER_DONE:
     case RS_EV_PEER_FAILED:
@@ -693,6 +694,10 @@ static bool start_api(rs_agent *agent) {
     return rs_loop_watch(agent->loop, &agent->api_watch, rs_api_server_fd(agent->api), EPOLLIN);
 }
 
+static rs_digest digest_of(void *context, const rs_object *object) {
+    return rs_receiving_digest(context, object);
+}
+
 /* Without it everything else works: others cannot fetch from here. */
 static bool start_pieces(rs_agent *agent) {
     const rs_options *o = &agent->options;
@@ -700,7 +705,10 @@ static bool start_pieces(rs_agent *agent) {
                                            .store = agent->store,
                                            .address = o->address,
                                            .port = o->piece_port,
-                                           .rate_bps = o->fetch_rate_bps};
+                                           .rate_bps = o->fetch_rate_bps,
+                                           .digest_of = digest_of,
+                                           .runs = rs_sending_runs,
+                                           .context = agent};
     agent->piece_server = rs_piece_server_new(&config);
     if (!agent->piece_server)
         rs_log(RS_LOG_WARNING, "pieces", "nobody can fetch objects from here: port %u (--piece-port): %s",

@@ -102,18 +102,23 @@ class ViewUsed:
 
 @dataclass(frozen=True)
 class ReceiverJoins:
-    """REST: a granted packet path gets one more receiver. `reroute.join_obstacle` says before whether it can."""
+    """REST: a granted packet path gets one more receiver. `reroute.join_obstacle` says before whether it can.
+
+    `origin`: by the word of the path's sender a server hears it, which is in no overlay.
+    """
 
     path_id: str
     server: str
+    origin: str = ""
 
 
 @dataclass(frozen=True)
 class ReceiverLeaves:
-    """REST: a granted packet path goes on without one of its receivers."""
+    """REST, or the path's sender: a granted packet path goes on without one of its receivers."""
 
     path_id: str
     server: str
+    origin: str = ""
 
 
 @dataclass(frozen=True)

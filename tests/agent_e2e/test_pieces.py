@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import struct
 import subprocess
 import tempfile
@@ -210,6 +211,78 @@ def test_what_was_kept_of_a_send_that_failed_does_not_harm_the_next_one(lab: Wor
     assert sender.send(7, ["h2"]).ok
     with App(again) as app:
         assert app.read(7) == data
+
+
+def test_a_sender_that_was_restarted_sends_what_is_missing_and_nothing_twice(lab: World, disk: Path) -> None:
+    size = 32 * MIB
+    data = content(size, 9)
+    sender = lab.start("h1", "--nic-rate", "100M")
+    for name in ("h2", "h3"):
+        lab.start(name, "--silence-bound", "1s", *to_disk(disk, name))
+    lab.start("h4")
+    app = lab.app("h1")
+    app.add(7, data)
+    app.start_send(7, ["h2", "h3"])
+    wait_until(lambda: min(pieces_on(disk / name) for name in ("h2", "h3")) >= 16, "half of the pieces")
+    sender.kill()
+    for name in ("h2", "h3"):
+        lab.agents[name].wait_log(" failed cause=")
+    kept = {name: pieces_on(disk / name) for name in ("h2", "h3")}
+    sender = lab.start("h1")
+    app = lab.app("h1")
+    app.add(7, data)
+    result = app.send(7, ["h2", "h3"])
+    assert result.ok, result
+    assert result.packets_sent < size // 1400 // 20, result  # beside attempts nothing came by multicast
+    for name in ("h2", "h3"):
+        line = lab.agents[name].wait_log("fetched=")
+        assert f"fetched={size - kept[name] * MIB} kept={kept[name] * MIB}" in line
+        with App(lab.agents[name]) as there:
+            assert there.read(7) == data
+    result = app.send(7, ["h2", "h3", "h4"])
+    assert result.ok and [one.had_it for one in result.receivers] == [True, True, False]
+    result = app.send(7, ["h2", "h3"])
+    assert result.ok and result.packets_patched == 0 and result.packets_sent < 100, result
+
+
+def with_metrics(lab: World, name: str) -> tuple[str, str]:
+    return ("--metrics", str(lab.folder / f"{name}.metrics"))
+
+
+def served(lab: World, name: str) -> int:
+    """Bytes of pieces that it gave."""
+    with socket.socket(socket.AF_UNIX) as one:
+        one.connect(str(lab.folder / f"{name}.metrics"))
+        one.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        page = b"".join(iter(lambda: one.recv(1 << 16), b"")).decode()
+    return next(int(line.split()[-1]) for line in page.splitlines() if "fetch_served_bytes_total" in line.split(" ")[0])
+
+
+@pytest.mark.parametrize("protocol", ["republic", "rdcm"])
+def test_a_late_server_hears_the_rest_of_a_transfer_and_gets_what_it_missed_from_the_others(
+    lab: World, protocol: str
+) -> None:
+    data = content(40 * MIB, 10)
+    lab.manager.answer = lambda request: Answer(kind="packet", protocol=protocol)
+    lab.start("h1", "--nic-rate", "150M", *with_metrics(lab, "h1"))
+    for name in ("h2", "h3", "h4"):
+        lab.start(name, *with_metrics(lab, name))
+    sender = lab.app("h1")
+    sender.add(7, data)
+    tag = sender.start_send(7, ["h2", "h3"])
+    receiver = lab.app("h2")
+    wait_until(
+        lambda: any(one.bytes > len(data) // 4 for one in receiver.status()[1] if one.data_id == 7), "a quarter of it"
+    )
+    late = lab.app("h4")
+    fetching = start_fetch(late, 7, at(lab, "h1"))
+    result, _ = sender.finish_send(tag)
+    assert result.ok and result.packets_redundant + result.packets_patched < result.packets_sent // 10, result
+    assert late.finish_read(fetching) == data
+    line = lab.agents["h4"].wait_log("heard=")
+    heard = int(line.split("heard=")[1].split(" ")[0])
+    assert heard > len(data) // 4, line  # the rest of it, but for what was under way when it came
+    assert served(lab, "h2") + served(lab, "h3") > 4 * served(lab, "h1"), line
 
 
 def test_a_holder_of_other_bytes_is_left_for_one_that_has_the_right_ones(lab: World) -> None:

@@ -27,6 +27,7 @@ COMMANDS = {
     "receive": Subcommand("rostrum.client.lan_commands", "receive", "Receive files on any LAN, without set-up."),
     "read": Subcommand("rostrum.client.commands", "read", "Write a received object to a file."),
     "fetch": Subcommand("rostrum.client.commands", "fetch", "Get an object that other servers have."),
+    "resume": Subcommand("rostrum.client.commands", "resume", "Go on with an object that is partly here."),
     "sync": Subcommand("rostrum.client.sync_commands", "sync", "Keep a folder alike on many servers."),
     "pin": Subcommand("rostrum.client.commands", "pin", "Keep an object when its agent makes room."),
     "objects": Subcommand("rostrum.controller.commands.objects", "objects", "Objects, and who holds them."),

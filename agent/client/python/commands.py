@@ -389,6 +389,32 @@ def cancel(connect: Connect, data_id: str, as_json: bool) -> None:
 
 
 @click.command()
+@click.argument("data_id")
+@click.option("--from", "holders", multiple=True, help="Servers that have it by now. Default: where it came from.")
+@click.option("--wait", default="60s", show_default=True, type=Duration(bare="s"), help="How long to wait for it.")
+@JSON
+@which_agent
+def resume(connect: Connect, data_id: str, holders: tuple[str, ...], wait: float, as_json: bool) -> None:
+    """Go on now with object DATA_ID, of which a part is on this server's disk: what is here is not sent again.
+
+    The agent does so by itself, at growing intervals. On a sender that was started again, rostrum send of the same file
+    is enough: receivers take what they lack.
+
+    \b
+      rostrum resume model.bin
+      rostrum resume model.bin --from h1,h3
+    """
+    names = [name.strip() for given in holders for name in given.split(",") if name.strip()]
+    number = number_of(data_id)
+    with connect() as agent, agent.fetch(number, names, wait=wait) as data:
+        facts = {"data_id": number, "size": data.size, "digest": data.digest, "server": agent.server}
+    if as_json:
+        print(json.dumps(facts, indent=1))
+    else:
+        click.echo(f"{data_id}: {data.size} bytes, {data.digest}")
+
+
+@click.command()
 @click.argument("data_ids", nargs=-1, required=True)
 @JSON
 @which_agent

@@ -474,7 +474,7 @@ static void get_fields(cursor *c, rs_message *m) {
         break;
     case RS_MSG_OPEN_ACK:
         m->open_ack.status = (uint8_t)get(c, 1);
-        c->bad |= m->open_ack.status > RS_ACK_HAVE;
+        c->bad |= m->open_ack.status > RS_ACK_KEPT;
         m->open_ack.room = get(c, 8);
         get_cause(c, &m->open_ack.cause);
         break;

@@ -113,6 +113,7 @@ extern const uint32_t rs_engine_count;
 
 /* What engines stand on. */
 #include "core/transfer/events.h"
+#include "core/transfer/members.h"
 #include "core/transfer/peer_sessions.h"
 #include "core/transfer/receiver_life.h"
 #include "core/transfer/select.h"

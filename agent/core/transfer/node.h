@@ -131,6 +131,7 @@ typedef enum {
     RS_EV_PATH_WANTED, /* ask the manager for a path for `bytes` remaining bytes, to whom rs_path_wants says */
     RS_EV_PHASE,       /* the session entered `phase` */
     RS_EV_FIRST_LIGHT, /* INTL_SEQ of `peer` came in, initial sn in `sn` */
+    RS_EV_PEER_KEPT,   /* `peer` has some of it from before, and fetches the rest: nothing is sent to it */
     RS_EV_NO_LIGHT,    /* `peer` got nothing within light_bound, or before all the others were served (one each) */
     /* DATA_RCVD of `peer`; `bytes` = fragments patched or repaired for it. `had_it`: the object was there before. */
     RS_EV_PEER_DONE,
@@ -260,6 +261,8 @@ void rs_receive_waited(rs_node *node, rs_group group, rs_time waited);
 
 /* Whether an engine takes these options of a send; if not, why. */
 bool rs_send_options_good(const rs_node *node, rs_protocol protocol, const char *options, char *words, size_t size);
+/* What the data packets of a transfer that is sent carry, for who hears them without being a receiver. */
+rs_status rs_send_nonce(const rs_node *node, rs_xfer xfer, uint64_t *nonce);
 /* Sender. RS_ERR_EXISTS if that object is already being sent from here. */
 rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params, rs_xfer *out);
 rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_path_grant *grant);
@@ -310,6 +313,9 @@ rs_status rs_incoming_refuse(rs_node *node, rs_time now, rs_xfer xfer, const cha
 /* The whole object, checked, is here already: the sender counts this receiver as done. Like refuse, it ends the id; no
  * event follows. */
 rs_status rs_incoming_have(rs_node *node, rs_time now, rs_xfer xfer);
+/* Some of it is here from before, and the rest is being fetched otherwise: the sender sends nothing for this receiver,
+ * and asks again until it has it (rs_incoming_have) or not (rs_incoming_refuse). It ends the id; no event follows. */
+rs_status rs_incoming_kept(rs_node *node, rs_time now, rs_xfer xfer);
 rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const char *cause);
 /* After RS_EV_COMPLETE, while the digest is wrong. The first asks the sender for the digests of pieces, as many as one
  * message holds, at most `count`: they come as RS_RX_LEAVES. `retake`, of one piece: the sender looks at its bytes

@@ -103,8 +103,8 @@ static bool send_unknown_reply(rs_peer_state *p, rs_packet_out *out) {
     p->unknown_reply_count--;
     rs_message m = {.type = stray.type, .nonce = stray.nonce, .session = stray.session};
     if (stray.type == RS_MSG_OPEN_ACK) {
-        m.open_ack.status = RS_ACK_REFUSED;
-        rs_wire_cause_set(&m.open_ack.cause, stray.cause);
+        m.open_ack.status = stray.cause ? RS_ACK_REFUSED : RS_ACK_KEPT;
+        rs_wire_cause_set(&m.open_ack.cause, stray.cause ? stray.cause : "");
     } else {
         rs_wire_cause_set(&m.abort.cause, stray.cause);
     }

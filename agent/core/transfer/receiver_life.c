@@ -201,6 +201,19 @@ rs_status rs_incoming_have(rs_node *node, rs_time now, rs_xfer xfer) {
     return turn_away(node, now, xfer, RS_ACK_HAVE, "");
 }
 
+/* Nothing of it stays: the next OPEN is offered to the caller anew. */
+rs_status rs_incoming_kept(rs_node *node, rs_time now, rs_xfer xfer) {
+    rs_receiving *x = receiving(node, xfer);
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (x->state != RS_RX_OFFERED)
+        return RS_ERR_STATE;
+    const rs_message about = {.nonce = x->t.nonce, .session = x->t.session};
+    rs_unknown_transfer_answer(node, now, x->link.peer->id, &about, RS_MSG_OPEN_ACK, NULL);
+    rs_receiver_free(node, x);
+    return RS_OK;
+}
+
 rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const char *cause) {
     rs_receiving *x = receiving(node, xfer);
     if (!x)

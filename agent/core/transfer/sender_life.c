@@ -8,31 +8,11 @@
 #define LINGER (1000 * RS_MS) /* how long last words (ABORT) and statistics stay */
 #define TICK_LEAST (10 * RS_MS)
 #define TICK_MOST (500 * RS_MS)
+#define KEPT_AGAIN (250 * RS_MS) /* who fetches the rest is asked so often whether it has it */
 
 static rs_time tick(const rs_node *node) {
     rs_time tick = node->config.receiver_silence_bound / 10;
     return tick < TICK_LEAST ? TICK_LEAST : tick > TICK_MOST ? TICK_MOST : tick;
-}
-
-static uint32_t hashed(rs_peer peer) {
-    return peer * UINT32_C(2654435761);
-}
-
-rs_recipient *rs_recipient_of(const rs_sending *x, rs_peer peer) {
-    for (uint32_t at = hashed(peer) & x->index_mask;; at = (at + 1) & x->index_mask) {
-        if (x->index[at] == 0)
-            return NULL;
-        rs_recipient *r = &x->recipients[x->index[at] - 1];
-        if (r->link.peer->id == peer)
-            return r;
-    }
-}
-
-static void index_recipient(rs_sending *x, uint32_t place) {
-    uint32_t at = hashed(x->recipients[place].link.peer->id) & x->index_mask;
-    while (x->index[at])
-        at = (at + 1) & x->index_mask;
-    x->index[at] = place + 1;
 }
 
 static rs_status add_recipients(rs_node *node, rs_time now, rs_sending *x, const rs_send_params *params) {
@@ -46,7 +26,7 @@ static rs_status add_recipients(rs_node *node, rs_time now, rs_sending *x, const
             return RS_ERR_INVALID;
         }
         rs_peer_session_attach(&r->link, peer, &x->t, now);
-        index_recipient(x, i);
+        rs_recipient_index(x, i);
     }
     return RS_OK;
 }
@@ -204,9 +184,33 @@ void rs_sender_fail_all(rs_node *node, rs_time now, rs_sending *x, const char *c
     rs_sender_settle(node, now, x);
 }
 
+/* Somebody takes what is sent. */
+static bool path_is_needed(const rs_sending *x) {
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        if (rs_is_active(&x->recipients[i]) && !x->recipients[i].kept)
+            return true;
+    return false;
+}
+
+/* All that are left fetch the rest otherwise. */
+static void need_no_path(rs_node *node, rs_time now, rs_sending *x) {
+    rs_data_stop(node, x);
+    rs_engine_stop(node, &x->t);
+    x->stats.data_done_at = now;
+    x->fnsd_due = RS_NEVER;
+    rs_sender_phase(node, x, RS_PHASE_PATCHING);
+    if (x->path_held)
+        rs_sender_path_done(node, now, x);
+}
+
 void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x) {
     if (x->t.finished)
         return;
+    if (x->done + x->failed < x->recipient_count && !path_is_needed(x)) {
+        need_no_path(node, now, x);
+        rs_sender_arm(node, x);
+        return;
+    }
     if (x->done + x->failed < x->recipient_count) {
         rs_engine_notify(node, now, &x->t, RS_NEWS_RECEIVERS);
         rs_sender_arm(node, x);
@@ -256,11 +260,15 @@ static const char *seconds(char *out, size_t size, rs_time time) {
 /* True if the recipient was given up. */
 static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
     const rs_peer_state *p = r->link.peer;
+    if (r->kept && p->up && now - r->progress_at >= KEPT_AGAIN) {
+        r->progress_at = now;
+        rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN);
+    }
     rs_time bound = node->config.receiver_silence_bound, stall = node->config.no_path_bound;
     /* Before the first path nobody owes anything, and the caller may not even know the addresses. */
     rs_time since = rs_is_opened(r) ? r->link.heard_at : RS_NEVER;
     rs_time over = r->member ? x->stats.data_done_at : 0, progress = r->progress_at > over ? r->progress_at : over;
-    bool all_sent = r->reached >= x->t.fragments && (!r->member || x->phase == RS_PHASE_PATCHING);
+    bool all_sent = !r->kept && r->reached >= x->t.fragments && (!r->member || x->phase == RS_PHASE_PATCHING);
     char words[RS_CAUSE_MAX], time[32];
     if (since != RS_NEVER && now - since >= bound) {
         seconds(time, sizeof time, now - since);
@@ -274,7 +282,7 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
         rs_format(words, sizeof words, "is alive but neither asked for patches nor confirmed the object for %s",
                   seconds(time, sizeof time, now - progress));
     } else {
-        if (rs_is_opened(r) && p->up && now - r->link.heard_at >= tick(node))
+        if (rs_is_opened(r) && !r->kept && p->up && now - r->link.heard_at >= tick(node))
             rs_ping(node, now, &r->link);
         return false;
     }
@@ -346,7 +354,10 @@ void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r) {
     if (!rs_is_active(r) || !rs_is_opened(r))
         return;
     bool over = r->light == RS_LIGHT_DEMOTED || !r->member || x->fnsd_said;
-    rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN | RS_CONTROL_PING | (over ? RS_CONTROL_DATA_FNSD : 0));
+    if (r->kept)
+        over = false;
+    rs_control_set_pending(node, now, &r->link,
+                           RS_CONTROL_OPEN | (r->kept ? 0 : RS_CONTROL_PING) | (over ? RS_CONTROL_DATA_FNSD : 0));
 }
 
 void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r) {
@@ -367,6 +378,14 @@ void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *ou
     out->receivers_done = x->done;
     out->receivers_failed = x->failed;
     rs_engine_stats(node, &x->t, out);
+}
+
+rs_status rs_send_nonce(const rs_node *node, rs_xfer xfer, uint64_t *nonce) {
+    const rs_transfer *t = rs_by_id(node, xfer);
+    if (!t || !t->sending || t->finished)
+        return RS_ERR_UNKNOWN;
+    *nonce = t->nonce;
+    return RS_OK;
 }
 
 rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
@@ -440,12 +459,36 @@ bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient
     return true;
 }
 
+/* Nothing goes to it by this transfer any more. When it was the last, the path is given back. */
+static void keeps(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
+    if (r->kept)
+        return;
+    r->kept = true;
+    r->state = RS_RECIPIENT_OPENED;
+    r->light = RS_LIGHT_DEMOTED;
+    const rs_news news = {.what = RS_NEWS_LEFT, .receiver = r};
+    if (x->t.engine->notify)
+        x->t.engine->notify(node, now, &x->t, &news);
+    r->member = r->wanted = false;
+    leave_alone(node, now, r);
+    rs_emit(node, &(rs_event){.kind = RS_EV_PEER_KEPT, .xfer = x->t.id, .peer = r->link.peer->id});
+    if (!path_is_needed(x))
+        need_no_path(node, now, x);
+    else
+        rs_engine_notify(node, now, &x->t, RS_NEWS_RECEIVERS);
+}
+
 static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     char cause[RS_CAUSE_MAX];
     r->progress_at = now;
+    if (m->open_ack.status == RS_ACK_KEPT) {
+        keeps(node, now, x, r);
+        rs_sender_arm(node, x);
+        return RS_RX_NONE;
+    }
     if (m->open_ack.status == RS_ACK_HAVE) {
         /* One that had accepted it got it here: it has only forgotten this transfer, which it was done with. */
-        rs_sender_done(node, now, r, 0, !rs_has_accepted(r));
+        rs_sender_done(node, now, r, 0, !rs_has_accepted(r) && !r->kept);
         rs_sender_settle(node, now, x);
     } else if (m->open_ack.status == RS_ACK_REFUSED) {
         rs_format(cause, sizeof cause, "refused the object: %s", m->open_ack.cause.text);
@@ -457,6 +500,9 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
     if (m->open_ack.status == RS_ACK_ACCEPTED && !rs_has_accepted(r)) {
         r->state = RS_RECIPIENT_ACCEPTED;
         r->accepted_at = now;
+        if (r->kept) /* that came to nothing: it takes all by unicast */
+            rs_control_set_pending(node, now, &r->link, RS_CONTROL_DATA_FNSD);
+        r->kept = false;
         const rs_news news = {.what = RS_NEWS_ACCEPTED, .receiver = r};
         if (x->t.stream.on && x->t.size != RS_STREAM)
             rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN);
@@ -483,6 +529,8 @@ static rs_rx_verdict on_data_rcvd(rs_node *node, rs_time now, rs_sending *x, rs_
 
 static rs_rx_verdict on_abort(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     char cause[RS_CAUSE_MAX];
+    if (r->kept)
+        return RS_RX_NONE; /* a PING reached it, to whom this transfer means nothing between two OPENs */
     rs_format(cause, sizeof cause, "aborted: %s", m->abort.cause.text);
     rs_sender_fail(node, now, r, false, cause);
     rs_sender_settle(node, now, x);
@@ -859,61 +907,7 @@ rs_status rs_path_failed(rs_node *node, rs_time now, rs_xfer xfer, const char *c
     return RS_OK;
 }
 
-/* Which receivers a session is for. A path may serve only some of those it was wanted for (a manager that splits
- * requests); the others want one of their own, and continue the same transfer. So each receiver knows how far its
- * sessions have come, and the next path is wanted for those that are least far: parts that have come equally far are
- * one again. Without such a manager all receivers are in each session. Ours. */
-
-bool rs_sender_lacks(const rs_sending *x, const rs_recipient *r) {
-    return rs_is_active(r) && r->light != RS_LIGHT_DEMOTED && r->reached < x->t.fragments;
-}
-
-bool rs_sender_others(const rs_sending *x) {
-    for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (!x->recipients[i].member && rs_sender_lacks(x, &x->recipients[i]))
-            return true;
-    return false;
-}
-
-bool rs_sender_choose(rs_sending *x) {
-    uint64_t from = UINT64_MAX;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        const rs_recipient *r = &x->recipients[i];
-        if (rs_sender_lacks(x, r) && r->reached < from)
-            from = r->reached;
-    }
-    if (from == UINT64_MAX)
-        return false;
-    x->wanted_from = from;
-    for (uint32_t i = 0; i < x->recipient_count; i++)
-        x->recipients[i].wanted = rs_sender_lacks(x, &x->recipients[i]) && x->recipients[i].reached == from;
-    return true;
-}
-
-bool rs_sender_served(rs_sending *x, const rs_path_grant *grant) {
-    uint32_t some = 0;
-    for (uint32_t i = 0; i < grant->receiver_count; i++) {
-        const rs_recipient *r = rs_recipient_of(x, grant->receivers[i]);
-        some += r && r->wanted;
-    }
-    if (grant->receiver_count == 0 || some == 0)
-        return grant->receiver_count == 0;
-    for (uint32_t i = 0; i < x->recipient_count; i++)
-        x->recipients[i].wanted = false;
-    for (uint32_t i = 0; i < grant->receiver_count; i++) {
-        rs_recipient *r = rs_recipient_of(x, grant->receivers[i]);
-        if (r)
-            r->wanted = rs_sender_lacks(x, r) && r->reached == x->wanted_from;
-    }
-    return true;
-}
-
-bool rs_sender_has_members(const rs_sending *x) {
-    for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (x->recipients[i].wanted && rs_sender_lacks(x, &x->recipients[i]))
-            return true;
-    return false;
-}
+/* Who comes to a session, and who leaves. */
 
 /* The data channel is over for it, until another session is for it again. */
 static void leave(rs_node *node, rs_time now, rs_recipient *r) {
@@ -944,28 +938,6 @@ void rs_sender_join(rs_node *node, rs_time now, rs_sending *x) {
         r->first = x->first;
         r->reached = x->end;
     }
-}
-
-void rs_sender_session_sent(rs_sending *x) {
-    uint64_t ring = x->end - x->first, sent = x->pos < ring ? x->pos : ring;
-    x->sent_before += sent;
-    for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (x->recipients[i].member)
-            x->recipients[i].sent += sent;
-}
-
-uint64_t rs_sender_sent(const rs_sending *x) {
-    uint64_t ring = x->end - x->first, sent = x->pos < ring ? x->pos : ring, all = 0, count = 0;
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        const rs_recipient *r = &x->recipients[i];
-        uint64_t its = r->sent + (r->member ? sent : 0);
-        if (r->state == RS_RECIPIENT_FAILED)
-            continue;
-        all += its < x->t.fragments ? its : x->t.fragments;
-        count++;
-    }
-    all = count ? all / count : x->sent_before + sent;
-    return all < x->t.fragments ? all : x->t.fragments;
 }
 
 void rs_sender_demote(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {

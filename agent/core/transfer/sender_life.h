@@ -1,12 +1,11 @@
-/* A sending transfer: opening, paths, phases and sessions; which receivers a session is for; recipients done and
- * failed, waits that end, connections up and down. */
+/* A sending transfer: opening, paths, phases and sessions; recipients done and failed, waits that end, connections up
+ * and down. */
 #ifndef RS_CORE_TRANSFER_SENDER_LIFE_H
 #define RS_CORE_TRANSFER_SENDER_LIFE_H
 
 #include "core/transfer/state.h"
 
 /* ---- what is said, and what comes in */
-rs_recipient *rs_recipient_of(const rs_sending *x, rs_peer peer);
 rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
 /* Makes the message for a bit. */
 bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m);
@@ -24,15 +23,8 @@ void rs_sender_unicast(rs_node *node, rs_time now, rs_sending *x, const char *ca
 /* There is no path for those it was wanted for: they fail with that cause, others want theirs. */
 void rs_sender_no_path(rs_node *node, rs_time now, rs_sending *x, const char *cause);
 
-/* ---- which receivers a session is for */
-bool rs_sender_lacks(const rs_sending *x, const rs_recipient *r); /* a session more, at least */
-bool rs_sender_others(const rs_sending *x);                       /* somebody lacks one who is not in the present one */
-bool rs_sender_choose(rs_sending *x);                             /* whom the next path is for; false: nobody */
-bool rs_sender_served(rs_sending *x, const rs_path_grant *grant); /* of these, the grant is for some; false: none */
-bool rs_sender_has_members(const rs_sending *x);                  /* a session that begins now */
-void rs_sender_join(rs_node *node, rs_time now, rs_sending *x);   /* it begins */
-void rs_sender_session_sent(rs_sending *x);                       /* it is over */
-uint64_t rs_sender_sent(const rs_sending *x); /* distinct fragments, the mean of what was sent to each receiver */
+/* ---- who comes to a session, and who leaves */
+void rs_sender_join(rs_node *node, rs_time now, rs_sending *x); /* it begins */
 void rs_sender_demote(rs_node *node, rs_time now, rs_sending *x,
                       rs_recipient *r); /* finished by unicast, from now on */
 /* The present session's path failed, or (not `held`) the one that is wanted: whom it was for is finished by unicast. */

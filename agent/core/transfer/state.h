@@ -55,7 +55,7 @@ typedef struct {
     rs_message_type type;
     uint64_t nonce;
     uint32_t session;
-    const char *cause;
+    const char *cause; /* NULL, of OPEN_ACK: what is missing of it is being fetched. */
 } rs_unknown_transfer_reply;
 
 typedef struct {
@@ -149,6 +149,7 @@ typedef struct {
     rs_recipient_state state;
     rs_light light;
     bool member;             /* The present session is for it. */
+    bool kept;               /* Some of it was there before, the rest it fetches: it is asked again and again. */
     bool wanted;             /* The path that is asked for, or kept for the next session, is for it. */
     uint32_t session;        /* The latest session that was for it... */
     uint64_t first, reached; /* ...and the ring of that: its sessions have come so far. */

@@ -315,6 +315,7 @@ static void granted(rs_agent *agent, rs_send_state *s, rs_path *path, const rs_m
     uint32_t dark_count = note_dark(agent, s, response, dark);
     uint32_t served_count = note_served(agent, s, path, response, served);
     note_grant(agent, s, path, response);
+    path->data_port = port;
     path->group = rs_data_use(agent->data, response->group, port);
     if (agent->lan)
         rs_lan_used(agent->lan, response->response_id, path->group);

@@ -11,6 +11,7 @@
 #include "daemon/data/overlay.h"
 #include "daemon/data/sites.h"
 #include "daemon/pieces/fetch.h"
+#include "daemon/pieces/hear.h"
 #include "daemon/store/digest.h"
 #include "daemon/streams/receive.h"
 #include "daemon/units.h"
@@ -323,10 +324,18 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
     char cause[160];
     if (rs_incoming_info(agent->node, xfer, &info) != RS_OK)
         return;
-    if (info.size != RS_STREAM)
-        rs_fetch_give_way(agent->fetches, &info.object, &info.digest);
     const rs_object *existing = info.size == RS_STREAM ? NULL : rs_store_find(agent->store, &info.object);
     const rs_manifest what = manifest_of(agent, &info);
+    rs_goes_on goes_on =
+        existing && existing != kept.object ? rs_fetch_go_on(agent->fetches, existing, &what) : RS_GOES_ANEW;
+    if (goes_on == RS_GOES_ON)
+        rs_incoming_kept(agent->node, rs_agent_now(agent), xfer);
+    if (goes_on != RS_GOES_ANEW)
+        return;
+    if (info.size != RS_STREAM) {
+        rs_fetch_give_way(agent->fetches, &info.object, &info.digest);
+        existing = rs_store_find(agent->store, &info.object);
+    }
     if (existing && existing != kept.object && !rs_store_resumes(existing, &what)) {
         meet_existing(agent, xfer, &info, existing);
         return;
@@ -547,6 +556,8 @@ uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *head
     rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
     if (result.verdict == RS_RX_BAD || result.verdict == RS_RX_VERSION)
         count_wrong(agent, &packet, result.verdict);
+    if (result.verdict == RS_RX_UNKNOWN)
+        return rs_hear_packet(agent->fetches, group, header, header_length, payload_length);
     if (result.verdict != RS_RX_STORE)
         return NULL;
     rs_receive_state *r = find(agent, result.xfer);
@@ -596,6 +607,7 @@ void rs_receiving_delivered(void *context) {
             rs_digest_tree_warm(r->tree, r->base.object->map);
     }
     stored_count = 0;
+    rs_hear_delivered(agent->fetches);
     while (rs_repairs_next(agent->repairs, &repair))
         take_repair(agent, &repair);
 }

@@ -421,6 +421,40 @@ void rs_sending_cancel_api(void *context, const rs_api_call *call, const rs_obje
     rs_api_reply_error(agent->api, call, ROSTRUM_ERR_UNKNOWN, "object %s is not being sent from here", rs_id_text(id));
 }
 
+uint32_t rs_sending_runs(void *context, const rs_object_id *id, const char *name, rs_piece_message *out,
+                         uint32_t most) {
+    rs_agent *agent = context;
+    const rs_send_state *s = being_sent(agent, id);
+    uint64_t nonce;
+    uint32_t count = 0;
+    bool sends =
+        s && s->base.object && !s->spread && s->path.state == RS_PATH_STATE_GRANTED && s->phase < RS_PHASE_DONE;
+    if (!sends || most == 0 || rs_send_nonce(agent->node, s->base.xfer, &nonce) != RS_OK)
+        return 0;
+    bool heard = s->path.group_address != 0 && s->path.kind == RS_PATH_PACKET && s->phase < RS_PHASE_PATCHING;
+    for (uint32_t i = 0; i < s->receiver_count; i++)
+        if (strcmp(s->receivers[i].name, name) == 0)
+            return 0; /* it is a receiver */
+    if (agent->link && heard)
+        (void)rs_link_receiver_change(agent->link, rs_agent_now(agent), s->path.response_id, name, true);
+    out[count++] = (rs_piece_message){.type = RS_PIECE_RUNS, /* and is to be spared, heard or not */
+                                      .address = heard ? s->path.group_address : 0,
+                                      .port = s->path.data_port,
+                                      .nonce = nonce,
+                                      .fragment_size = agent->fragment_size};
+    for (uint32_t i = 0; i < s->receiver_count && count < most; i++) {
+        const rs_peer_entry *entry = rs_peers_entry(&agent->peers, s->peers[i]);
+        if (s->receivers[i].state == ROSTRUM_RECEIVER_FAILED || !entry || !entry->address || !entry->control_port)
+            continue;
+        out[count] = (rs_piece_message){
+            .type = RS_PIECE_PEER, .address = entry->address, .port = (uint16_t)(entry->control_port + 1)};
+        snprintf(out[count++].name, RS_PIECE_NAME, "%.63s", s->receivers[i].name);
+    }
+    if (heard)
+        rs_log(RS_LOG_INFO, "send", "object=%s heard_by=%s", rs_id_text(id), rs_quote(name));
+    return count;
+}
+
 /* A receiver's copy of a chunk stays wrong: are the bytes here still those whose digest was told? */
 static void retake(rs_agent *agent, const rs_send_state *s, const rs_event *event) {
     const rs_object *object = s->base.object;
@@ -537,6 +571,11 @@ static void receiver_event(rs_agent *agent, rs_send_state *s, const rs_event *ev
         rs_log(RS_LOG_INFO, "send", "object=%s light_at=%s sn=%llu", rs_id_text(&s->base.id), rs_quote(receiver->name),
                (unsigned long long)event->sn);
         break;
+    case RS_EV_PEER_KEPT:
+        receiver->state = ROSTRUM_RECEIVER_RECEIVING;
+        rs_log(RS_LOG_INFO, "send", "object=%s goes_on_at=%s with what it kept", rs_id_text(&s->base.id),
+               rs_quote(receiver->name));
+        break;
     case RS_EV_PEER_DONE:
         receiver->state = ROSTRUM_RECEIVER_DONE;
         receiver->digest_ok = true;
@@ -576,6 +615,7 @@ void rs_sending_event(rs_agent *agent, const rs_event *event) {
         phase_entered(agent, s, event->phase);
         break;
     case RS_EV_FIRST_LIGHT:
+    case RS_EV_PEER_KEPT:
     case RS_EV_PEER_DONE:
     case RS_EV_PEER_FAILED:
         receiver_event(agent, s, event);

@@ -3,6 +3,7 @@
 #define RS_DAEMON_SENDING_H
 
 #include "daemon/agent.h"
+#include "daemon/pieces/wire.h"
 
 enum { RS_PART_PRESENT = 1, RS_PART_NEXT = 2 };
 
@@ -15,6 +16,7 @@ typedef struct {
     char response_id[RS_MANAGER_NAME_MAX + 1];
     rs_group group; /* RS_NO_GROUP until granted */
     uint32_t group_address;
+    uint16_t data_port;
     rs_path_kind kind;
     rs_protocol protocol;
     bool has_light; /* the next session's: its switches said so already */
@@ -74,6 +76,9 @@ rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, stru
 /* A sending that goes by legs is over: who asked for it is told, and it is freed. */
 void rs_sending_over(rs_agent *agent, rs_send_state *sending, bool ok, const char *cause);
 
+/* Where the packets of an object that is being sent from here can be heard: rs_piece_server_config.runs. The manager
+ * adds the server to the path's tree; the transfer does not know of it. */
+uint32_t rs_sending_runs(void *agent, const rs_object_id *id, const char *name, rs_piece_message *out, uint32_t most);
 /* The application's calls, and what the core says. */
 void rs_sending_api(void *agent, const rs_api_send *send);
 void rs_sending_added_api(void *agent, const rs_object *object);

@@ -801,6 +801,13 @@ rs_status rs_manager_no_light(rs_manager_client *link, rs_time now, const char *
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 
+rs_status rs_link_receiver_change(rs_manager_client *link, rs_time now, const char *response_id, const char *server,
+                                  bool joins) {
+    rs_manager_frame frame;
+    rs_status status = rs_link_encode_receiver_change(response_id, server, joins, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
 rs_status rs_manager_report(rs_manager_client *link, rs_time now, const rs_manager_report_params *report) {
     rs_manager_frame frame;
     rs_status status = rs_manager_encode_report(report, &frame);

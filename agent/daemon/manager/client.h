@@ -410,6 +410,9 @@ rs_status rs_manager_request(rs_manager_client *link, rs_time now, const rs_mana
                              char *words, size_t words_size);
 rs_status rs_manager_release(rs_manager_client *link, rs_time now, const char *request_id, const char *response_id);
 rs_status rs_manager_cancel(rs_manager_client *link, rs_time now, const char *request_id);
+/* A server hears a path's packets from now on without being its receiver, or (not `joins`) is no receiver any more. */
+rs_status rs_link_receiver_change(rs_manager_client *link, rs_time now, const char *response_id, const char *server,
+                                  bool joins);
 rs_status rs_manager_no_light(rs_manager_client *link, rs_time now, const char *response_id,
                               const char *const *receivers, uint32_t receiver_count);
 rs_status rs_manager_report(rs_manager_client *link, rs_time now, const rs_manager_report_params *report);

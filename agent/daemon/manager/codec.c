@@ -219,6 +219,14 @@ rs_status rs_manager_encode_keepalive(rs_manager_frame *out) {
     return encode(RS_THRIFT_MANAGER_KEEPALIVE, NULL, out);
 }
 
+rs_status rs_link_encode_receiver_change(const char *response_id, const char *server, bool joins,
+                                         rs_manager_frame *out) {
+    if (!is_named(response_id) || !is_named(server))
+        return RS_ERR_INVALID;
+    const rs_thrift_manager_receiver_change args = {response_id, server, joins};
+    return encode(RS_THRIFT_MANAGER_RECEIVER_CHANGE, &args, out);
+}
+
 rs_status rs_manager_encode_no_light(const char *response_id, const char *const *receivers, uint32_t receiver_count,
                                      rs_manager_frame *out) {
     if (!is_named(response_id) || receiver_count == 0 || !are_named(receivers, receiver_count))

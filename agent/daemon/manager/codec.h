@@ -24,6 +24,8 @@ rs_status rs_manager_encode_request(const char *sender, const rs_manager_request
 rs_status rs_manager_encode_release(const char *request_id, const char *response_id, rs_manager_frame *out);
 rs_status rs_manager_encode_cancel(const char *request_id, rs_manager_frame *out);
 rs_status rs_manager_encode_keepalive(rs_manager_frame *out);
+rs_status rs_link_encode_receiver_change(const char *response_id, const char *server, bool joins,
+                                         rs_manager_frame *out);
 rs_status rs_manager_encode_no_light(const char *response_id, const char *const *receivers, uint32_t receiver_count,
                                      rs_manager_frame *out);
 rs_status rs_manager_encode_report(const rs_manager_report_params *report, rs_manager_frame *out);

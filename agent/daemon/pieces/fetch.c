@@ -11,13 +11,14 @@
 #include <unistd.h>
 
 #include "daemon/api/waits.h"
+#include "daemon/pieces/hear.h"
 #include "daemon/pieces/holdings.h"
 #include "daemon/pieces/plan.h"
+#include "daemon/pieces/state.h"
 #include "daemon/pieces/wire.h"
 #include "daemon/store/digest.h"
 #include "daemon/units.h"
 
-#define WINDOW 3u /* pieces asked of one holder at a time */
 #define TICK (100 * RS_MILLISECOND)
 #define CONNECT_BOUND (2 * RS_SECOND)
 #define STALL_BOUND (5 * RS_SECOND)     /* a holder that was asked for pieces and gives nothing */
@@ -26,76 +27,13 @@
 #define RESUME_FIRST (500 * RS_MILLISECOND)
 #define RESUME_MOST (60 * RS_SECOND) /* between two tries to go on with a partial object */
 #define RESUME_BOUND (24 * 3600 * RS_SECOND)
+#define FAILED_LATELY (60 * RS_SECOND) /* so long what is sent is not fetched instead */
 #define READ_TURN (1u << 20)
 #define ASK_AGAIN RS_SECOND        /* the manager, while nobody gives it */
 #define TOLD_BOUND (2 * RS_SECOND) /* what is new at an agent, the manager knows by then */
 #define NEVER_BEGAN RS_SECOND      /* after a send that ended without making it whole */
 
-typedef enum { HOLDER_WAITING, HOLDER_CONNECTING, HOLDER_ASKED, HOLDER_READY, HOLDER_GONE } holder_state;
-
-typedef struct fetch fetch;
-
-typedef struct {
-    fetch *of;
-    holder_state state;
-    rs_watch watch;
-    uint32_t address;
-    uint16_t port;
-    char name[RS_PIECE_NAME];
-    char cause[RS_PIECE_WORDS]; /* why it is gone, or waits */
-    uint32_t tries;
-    rs_time since; /* something happened; WAITING: when it is tried again */
-    bool peer;     /* fetches it itself: told by another holder */
-    uint8_t *bits; /* what it has */
-    uint32_t asked[WINDOW], asked_count;
-    uint64_t given; /* bytes */
-    uint8_t in[RS_PIECE_HEAD + RS_PIECE_BODY_MOST];
-    size_t in_length;
-    bool in_piece; /* the bytes of asked[0] come; so many are here: */
-    uint32_t piece_got, piece_length;
-} holder;
-
-struct fetch {
-    fetch *next;
-    rs_fetches *all;
-    rs_object_id id;
-    bool background;   /* nobody waits for it: a partial object is gone on with */
-    bool dead;         /* to be freed when the present call is done */
-    bool asks;         /* the manager, who has it */
-    bool sleeps;       /* it is being sent here */
-    rs_time ask_at;    /* the next time */
-    char answer[160];  /* why nobody has it, by the manager's word */
-    rs_object *object; /* NULL: what it is, is not known yet */
-    uint64_t size;
-    uint32_t pieces;
-    rs_digest root;  /* length 0: not known yet */
-    uint8_t *leaves; /* as far as they came, `leaves_known` */
-    uint32_t leaves_known;
-    holder *leaves_of;   /* who is asked for them */
-    rs_piece_plan *plan; /* NULL: leaves are not all here */
-    rs_time began, progress_at;
-    uint64_t fetched, kept; /* bytes */
-    uint32_t holder_count;
-    holder *holders[RS_FETCH_HOLDERS_MOST];
-};
-
-/* Partial objects, and when each is gone on with. */
-typedef struct resume {
-    struct resume *next;
-    rs_object_id id;
-    rs_time first, at, gap;
-    bool seen;
-} resume;
-
-struct rs_fetches {
-    rs_agent *agent;
-    fetch *first;
-    uint32_t count;
-    resume *resumes;
-    rs_time look_at;
-};
-
-static rs_time now_of(const fetch *f) {
+rs_time rs_fetch_now(const fetch *f) {
     return rs_agent_now(f->all->agent);
 }
 
@@ -122,8 +60,9 @@ static void hang_up(holder *h) {
         close(fd);
     }
     forget_bits(h);
-    for (uint32_t i = 0; f->plan && i < h->asked_count; i++)
-        rs_piece_plan_again(f->plan, h->asked[i]);
+    for (uint32_t i = 0; f->plan && f->object && i < h->asked_count; i++)
+        if (!rs_pieces_have(f->object->pieces, h->asked[i]))
+            rs_piece_plan_again(f->plan, h->asked[i]);
     h->asked_count = 0;
     h->in_length = 0;
     h->in_piece = false;
@@ -139,7 +78,7 @@ static void lose(holder *h, bool for_good, const char *cause) {
     snprintf(h->cause, sizeof h->cause, "%s", cause);
     bool gone = for_good || h->tries >= TRIES_MOST;
     h->state = gone ? HOLDER_GONE : HOLDER_WAITING;
-    h->since = now_of(h->of) + (rs_time)(h->tries < 4 ? 1u << h->tries : 16u) * TICK;
+    h->since = rs_fetch_now(h->of) + (rs_time)(h->tries < 4 ? 1u << h->tries : 16u) * TICK;
     rs_log(RS_LOG_DEBUG, "fetch", "object=%s from=%s lost=%s", rs_id_text(&h->of->id), rs_quote(h->name),
            rs_quote(cause));
 }
@@ -162,7 +101,7 @@ static void dial(holder *h) {
     local.sin_addr.s_addr = htonl(f->all->agent->options.address);
     int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     h->tries++;
-    h->since = now_of(f);
+    h->since = rs_fetch_now(f);
     if (fd >= 0)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     h->watch = (rs_watch){.ready = holder_ready, .context = h};
@@ -192,20 +131,31 @@ static void add_holder(fetch *f, const char *name, uint32_t address, uint16_t po
     *h = (holder){.of = f, .address = address, .port = port, .peer = peer, .since = at};
     snprintf(h->name, sizeof h->name, "%s", name);
     f->holders[f->holder_count++] = h;
-    if (at <= now_of(f) && !f->sleeps)
+    if (at <= rs_fetch_now(f) && !f->sleeps)
         dial(h);
 }
 
 /* ------------------------------------------------------------------------------------------------------- asking */
 
+/* It has the whole of its rate for those it sends to, as long as others give pieces. */
+static bool is_spared(const holder *h) {
+    const fetch *f = h->of;
+    bool others = false;
+    for (uint32_t i = 0; i < f->holder_count; i++)
+        others |= !f->holders[i]->sends && f->holders[i]->state == HOLDER_READY;
+    return h->sends && others && rs_fetch_now(f) - f->progress_at < RS_SECOND;
+}
+
 static void ask_more(holder *h) {
     fetch *f = h->of;
+    if (is_spared(h))
+        return;
     while (f->plan && h->state == HOLDER_READY && h->bits && h->asked_count < WINDOW) {
         uint32_t piece;
         if (!rs_piece_plan_next(f->plan, h->bits, &piece))
             return;
         if (h->asked_count == 0)
-            h->since = now_of(f);
+            h->since = rs_fetch_now(f);
         h->asked[h->asked_count++] = piece;
         const rs_piece_message m = {.type = RS_PIECE_WANT, .first = piece};
         say(h, &m);
@@ -220,12 +170,12 @@ static void ask_all(fetch *f) {
 static void ask_leaves(fetch *f) {
     for (uint32_t i = 0; i < f->holder_count && !f->leaves_of && !f->plan; i++) {
         holder *h = f->holders[i];
-        if (h->state != HOLDER_READY)
+        if (h->state != HOLDER_READY || h->no_leaves)
             continue;
         const rs_piece_message m = {.type = RS_PIECE_WANT_LEAVES};
         f->leaves_of = h;
         f->leaves_known = 0;
-        h->since = now_of(f);
+        h->since = rs_fetch_now(f);
         say(h, &m);
     }
 }
@@ -245,7 +195,12 @@ static void begin_pieces(fetch *f) {
         for (uint32_t piece = 0; f->holders[i]->bits && piece < f->pieces; piece++)
             if (f->holders[i]->bits[piece / 8] >> piece % 8 & 1)
                 rs_piece_plan_holder(f->plan, piece, true);
-    ask_all(f);
+    if (f->hears.live)
+        rs_piece_plan_wait(f->plan, f->hears.upto, f->pieces, true);
+    for (uint32_t piece = 0; f->hears.fragments && !f->dead && piece < f->pieces; piece++)
+        rs_hear_piece(f, piece);
+    if (!f->dead)
+        ask_all(f);
 }
 
 static bool begin_object(fetch *f, const holder *h, rs_error *error) {
@@ -262,8 +217,6 @@ static bool begin_object(fetch *f, const holder *h, rs_error *error) {
         return rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "no memory for the digests of its pieces");
     return f->object != NULL;
 }
-
-static void all_here(fetch *f);
 
 /* The first that has it says what it is; whoever says otherwise later is not asked. */
 static void holder_has(holder *h, const rs_piece_message *m) {
@@ -289,6 +242,7 @@ static void holder_has(holder *h, const rs_piece_message *m) {
         }
     }
     h->state = HOLDER_READY;
+    h->no_leaves = m->no_leaves;
     h->tries = 0;
     h->bits = calloc((size_t)f->pieces / 8 + 1, 1);
     if (!h->bits) {
@@ -300,7 +254,7 @@ static void holder_has(holder *h, const rs_piece_message *m) {
     for (uint32_t piece = 0; f->plan && m->whole && piece < f->pieces; piece++)
         rs_piece_plan_holder(f->plan, piece, true);
     if (f->pieces == 0)
-        all_here(f);
+        rs_fetch_all_here(f);
     else if (!f->plan)
         ask_leaves(f);
     else
@@ -318,14 +272,14 @@ static void holder_leaves(holder *h, const rs_piece_message *m) {
     }
     memcpy(f->leaves + (size_t)m->first * width, m->bytes, m->length);
     f->leaves_known += m->count;
-    h->since = f->progress_at = now_of(f);
+    h->since = f->progress_at = rs_fetch_now(f);
     if (f->leaves_known < f->pieces)
         return;
     if (rs_pieces_confirm(f->object->pieces, f->leaves, &f->root)) {
         f->leaves_of = NULL;
         begin_pieces(f);
         if (!f->dead && f->object->pieces->known == f->pieces)
-            all_here(f);
+            rs_fetch_all_here(f);
     } else {
         lose(h, true, "its digests of pieces do not make the object's");
         ask_leaves(f);
@@ -352,7 +306,7 @@ static void holder_have(holder *h, const rs_piece_message *m) {
 
 /* ------------------------------------------------------------------------------------------------------- pieces */
 
-static void all_here(fetch *f) {
+void rs_fetch_all_here(fetch *f) {
     rs_agent *agent = f->all->agent;
     rs_object *object = f->object;
     rs_error error = {0};
@@ -378,7 +332,19 @@ static void piece_done(holder *h) {
     uint32_t piece = h->asked[0];
     uint8_t leaf[32];
     h->in_piece = false;
-    h->since = f->progress_at = now_of(f);
+    h->since = f->progress_at = rs_fetch_now(f);
+    bool heard = rs_pieces_have(f->object->pieces, piece); /* meanwhile */
+    if (heard && (!rs_digest_leaf(f->root.algorithm, f->object->map, f->size, piece, leaf) ||
+                  memcmp(leaf, f->leaves + (size_t)piece * width_of(f), width_of(f)) != 0)) {
+        rs_store_piece_gone(f->object, piece); /* what came last has spoilt it */
+        rs_piece_plan_again(f->plan, piece);
+        heard = false;
+    }
+    if (heard) {
+        memmove(h->asked, h->asked + 1, --h->asked_count * sizeof h->asked[0]);
+        ask_more(h);
+        return;
+    }
     if (!rs_digest_leaf(f->root.algorithm, f->object->map, f->size, piece, leaf) ||
         !rs_store_piece_came(f->object, piece, leaf)) {
         agent->fetch_wrong++;
@@ -394,7 +360,7 @@ static void piece_done(holder *h) {
     h->given += h->piece_length;
     agent->fetched_bytes += h->piece_length;
     if (f->object->pieces->known == f->pieces)
-        all_here(f);
+        rs_fetch_all_here(f);
     else
         ask_more(h);
 }
@@ -436,6 +402,10 @@ static void take(holder *h, const rs_piece_message *m) {
         break;
     case RS_PIECE_HAVE:
         holder_have(h, m);
+        break;
+    case RS_PIECE_RUNS:
+        h->sends = true;
+        rs_hear(h->of, m);
         break;
     case RS_PIECE_PEER:
         add_holder(h->of, m->name, m->address, m->port, true, 0);
@@ -503,7 +473,7 @@ static bool read_some(holder *h, uint32_t *budget) {
     if (got <= 0)
         return false;
     *budget -= (uint32_t)got < *budget ? (uint32_t)got : *budget;
-    h->since = now_of(f);
+    h->since = rs_fetch_now(f);
     if (!h->in_piece) {
         h->in_length += (size_t)got;
         take_input(h);
@@ -525,13 +495,11 @@ static void connected(holder *h) {
     }
     (void)rs_loop_watch(agent->loop, &h->watch, h->watch.fd, EPOLLIN);
     h->state = HOLDER_ASKED;
-    h->since = now_of(h->of);
+    h->since = rs_fetch_now(h->of);
     rs_piece_message m = {.type = RS_PIECE_ASK, .id = h->of->id, .port = agent->options.piece_port};
     snprintf(m.name, sizeof m.name, "%.63s", agent->options.server);
     say(h, &m);
 }
-
-static void sweep(rs_fetches *all);
 
 static void holder_ready(void *context, uint32_t events) {
     holder *h = context;
@@ -543,7 +511,7 @@ static void holder_ready(void *context, uint32_t events) {
         while (read_some(h, &budget))
             ;
     }
-    sweep(all);
+    rs_fetch_sweep(all);
 }
 
 /* --------------------------------------------------------------------------------------------------------- life */
@@ -556,26 +524,33 @@ static fetch *find(const rs_fetches *all, const rs_object_id *id) {
 }
 
 /* Its connections end; it is freed by `sweep`. */
+static resume *resume_of(rs_fetches *all, const rs_object_id *id);
+
 static void fetch_ends(fetch *f, bool ok, const char *cause) {
     rs_agent *agent = f->all->agent;
     rs_object_id id = f->id;
     if (f->dead)
         return;
+    rs_hear_end(f);
     f->dead = true;
     rs_log(ok ? RS_LOG_INFO : RS_LOG_WARNING, "fetch",
-           "object=%s %s bytes=%llu fetched=%llu kept=%llu took_ms=%lld%s%s", rs_id_text(&id), ok ? "done" : "failed",
-           (unsigned long long)f->size, (unsigned long long)f->fetched, (unsigned long long)f->kept,
-           (long long)((now_of(f) - f->began) / RS_MILLISECOND), ok ? "" : " cause=", ok ? "" : rs_quote(cause));
+           "object=%s %s bytes=%llu fetched=%llu kept=%llu heard=%llu took_ms=%lld%s%s", rs_id_text(&id),
+           ok ? "done" : "failed", (unsigned long long)f->size, (unsigned long long)f->fetched,
+           (unsigned long long)f->kept, (unsigned long long)f->heard,
+           (long long)((rs_fetch_now(f) - f->began) / RS_MILLISECOND), ok ? "" : " cause=", ok ? "" : rs_quote(cause));
     if (f->object && !rs_store_keep(f->object))
         rs_store_discard(agent->store, f->object);
     f->object = NULL;
+    resume *r = ok ? NULL : resume_of(f->all, &id);
+    if (r)
+        r->failed_at = rs_fetch_now(f);
     if (ok)
         rs_api_object_whole(agent->api, &id);
     else if (!f->background)
         rs_api_fetch_failed(agent->api, &id, cause);
 }
 
-static void sweep(rs_fetches *all) {
+void rs_fetch_sweep(rs_fetches *all) {
     for (fetch **at = &all->first; *at;) {
         fetch *f = *at;
         if (!f->dead) {
@@ -590,6 +565,8 @@ static void sweep(rs_fetches *all) {
         }
         rs_piece_plan_free(f->plan);
         free(f->leaves);
+        free(f->hears.bits);
+        free(f->hears.got);
         free(f);
     }
 }
@@ -614,7 +591,7 @@ static fetch *fetch_new(rs_fetches *all, const rs_object_id *id, bool background
 
 static void ask_manager(fetch *f) {
     rs_agent *agent = f->all->agent;
-    rs_time now = now_of(f);
+    rs_time now = rs_fetch_now(f);
     if (now < f->ask_at || !rs_holdings_wanted(agent->holdings))
         return;
     f->ask_at = now + ASK_AGAIN;
@@ -685,6 +662,37 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
     return true;
 }
 
+rs_goes_on rs_fetch_go_on(rs_fetches *fetches, const rs_object *here, const rs_manifest *what) {
+    rs_time now = rs_agent_now(fetches->agent);
+    fetch *f = find(fetches, &what->id);
+    if (f && (f->sleeps || (!f->background && here->pieces && here->pieces->known * 8 < here->pieces->count)))
+        return RS_GOES_ANEW; /* little is lost, and a send serves several */
+    if (here->size != what->size || here->phase == RS_OBJECT_WHOLE || fetches->agent->stopping)
+        return RS_GOES_ANEW;
+    if (here->phase == RS_OBJECT_CHECKING)
+        return RS_GOES_ON; /* it will be known what is here */
+    if (!here->pieces || here->pieces->known == 0)
+        return RS_GOES_ANEW;
+    if (rs_digest_follows(&what->root))
+        return here->phase == RS_OBJECT_PARTIAL ? RS_GOES_WHEN_KNOWN : RS_GOES_ANEW;
+    if (f ? !rs_digest_equal(&f->root, &what->root) : !rs_store_resumes(here, what))
+        return RS_GOES_ANEW;
+    resume *r = resume_of(fetches, &what->id);
+    if (!f && r && r->failed_at != RS_NEVER && now - r->failed_at < FAILED_LATELY &&
+        r->failed_from == what->from_address)
+        return RS_GOES_ANEW;
+    if (!f && !(f = fetch_new(fetches, &what->id, true)))
+        return RS_GOES_ANEW;
+    if (r)
+        r->failed_from = what->from_address;
+    if (f->root.length == 0)
+        f->root = what->root;
+    rs_log(RS_LOG_DEBUG, "fetch", "object=%s goes on with the pieces that are here, from=%s", rs_id_text(&what->id),
+           rs_quote(what->from));
+    add_holder(f, what->from, what->from_address, (uint16_t)(what->from_port + 1), false, 0);
+    return RS_GOES_ON;
+}
+
 void rs_fetch_give_way(rs_fetches *fetches, const rs_object_id *id, const rs_digest *digest) {
     fetch *f = find(fetches, id);
     if (!f || f->sleeps || (f->root.length > 0 && digest->length > 0 && !rs_digest_equal(&f->root, digest)))
@@ -699,11 +707,12 @@ void rs_fetch_give_way(rs_fetches *fetches, const rs_object_id *id, const rs_dig
     f->plan = NULL;
     f->leaves = NULL;
     f->leaves_known = 0;
+    rs_hear_end(f);
     if (f->object && !rs_store_keep(f->object))
         rs_store_discard(f->all->agent->store, f->object);
     f->object = NULL;
     f->sleeps = true;
-    f->progress_at = now_of(f);
+    f->progress_at = rs_fetch_now(f);
     rs_log(RS_LOG_INFO, "fetch", "object=%s waits: it is being sent here", rs_id_text(&f->id));
 }
 
@@ -713,13 +722,13 @@ static void look_at_sleeper(fetch *f) {
     if (object && object->phase == RS_OBJECT_WHOLE) {
         fetch_ends(f, true, "");
     } else if (object && object->phase == RS_OBJECT_RECEIVING) {
-        f->progress_at = now_of(f);
-    } else if (now_of(f) - f->progress_at > NEVER_BEGAN) {
+        f->progress_at = rs_fetch_now(f);
+    } else if (rs_fetch_now(f) - f->progress_at > NEVER_BEGAN) {
         f->sleeps = false;
-        f->progress_at = now_of(f);
-        f->ask_at = now_of(f);
+        f->progress_at = rs_fetch_now(f);
+        f->ask_at = rs_fetch_now(f);
         for (uint32_t i = 0; i < f->holder_count; i++)
-            f->holders[i]->since = now_of(f);
+            f->holders[i]->since = rs_fetch_now(f);
     }
 }
 
@@ -730,7 +739,7 @@ static void on_holders(void *context, const rs_manager_holders *answer) {
     fetch *f = find(agent->fetches, &answer->id);
     if (!f || !f->asks)
         return;
-    rs_time now = now_of(f), at = answer->sent_within > 0 ? now + answer->sent_within : 0;
+    rs_time now = rs_fetch_now(f), at = answer->sent_within > 0 ? now + answer->sent_within : 0;
     snprintf(f->answer, sizeof f->answer, "%s", answer->holder_count ? "" : answer->reason);
     rs_log(RS_LOG_INFO, "fetch", "object=%s holders=%u sent_within_ms=%lld%s%s", rs_id_text(&f->id),
            answer->holder_count, (long long)(answer->sent_within / RS_MILLISECOND), answer->reason[0] ? " words=" : "",
@@ -740,7 +749,7 @@ static void on_holders(void *context, const rs_manager_holders *answer) {
     for (uint32_t i = 0; i < answer->holder_count; i++)
         add_holder(f, answer->holders[i].server, answer->holders[i].address, answer->holders[i].control_port, false,
                    at);
-    sweep(agent->fetches);
+    rs_fetch_sweep(agent->fetches);
 }
 
 void rs_fetches_link(rs_manager_callbacks *callbacks) {
@@ -757,7 +766,12 @@ static resume *resume_of(rs_fetches *all, const rs_object_id *id) {
     if (!r)
         return NULL;
     rs_time now = rs_agent_now(all->agent);
-    *r = (resume){.next = all->resumes, .id = *id, .first = now, .at = now + RESUME_FIRST, .gap = RESUME_FIRST};
+    *r = (resume){.next = all->resumes,
+                  .id = *id,
+                  .first = now,
+                  .at = now + RESUME_FIRST,
+                  .gap = RESUME_FIRST,
+                  .failed_at = RS_NEVER};
     all->resumes = r;
     return r;
 }
@@ -798,7 +812,7 @@ static void resume_partial(rs_fetches *all) {
 /* ---------------------------------------------------------------------------------------------------------- time */
 
 static void look_at_holder(holder *h) {
-    rs_time now = now_of(h->of), age = now - h->since;
+    rs_time now = rs_fetch_now(h->of), age = now - h->since;
     if (h->state == HOLDER_WAITING && age >= 0)
         dial(h);
     else if (h->state == HOLDER_CONNECTING && age > CONNECT_BOUND)
@@ -828,13 +842,16 @@ static void look_at_fetch(fetch *f) {
     words[used - (words[used - 1] == ';')] = '\0';
     if (f->answer[0] && f->holder_count == 0)
         snprintf(words, sizeof words, "%s", f->answer);
+    rs_hear_look(f);
     ask_leaves(f);
     ask_all(f);
     if (f->asks && !alive)
         ask_manager(f);
     /* Who may be gone on with is not given up while the manager may yet name somebody. */
-    alive |= f->asks && (!f->answer[0] || now_of(f) - f->began < TOLD_BOUND);
-    if (!alive || now_of(f) - f->progress_at > PROGRESS_BOUND)
+    alive |= f->hears.live || (f->asks && (!f->answer[0] || rs_fetch_now(f) - f->began < TOLD_BOUND));
+    if (f->hears.live)
+        f->progress_at = rs_fetch_now(f);
+    if (!alive || rs_fetch_now(f) - f->progress_at > PROGRESS_BOUND)
         fetch_ends(f, false, words);
 }
 
@@ -854,9 +871,10 @@ void rs_fetches_free(rs_fetches *all) {
         if (f->object && !rs_store_keep(f->object))
             rs_store_discard(all->agent->store, f->object);
         f->object = NULL;
+        rs_hear_end(f);
         f->dead = true;
     }
-    sweep(all);
+    rs_fetch_sweep(all);
     while (all->resumes) {
         resume *r = all->resumes;
         all->resumes = r->next;
@@ -877,6 +895,6 @@ void rs_fetches_timeout(rs_fetches *all) {
     for (fetch *f = all->first; f; f = f->next)
         if (!f->dead)
             look_at_fetch(f);
-    sweep(all);
+    rs_fetch_sweep(all);
     all->look_at = now + (all->first ? TICK : 5 * TICK);
 }

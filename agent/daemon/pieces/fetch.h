@@ -19,7 +19,20 @@ void rs_fetches_link(rs_manager_callbacks *callbacks);
 /* An application wants it. `holders`: "NAME", "NAME@ADDRESS" or "NAME@ADDRESS:PORT" each; none: the manager is asked.
  * False and `error`: it is not begun. That it came, or did not, the application's interface learns. */
 bool rs_fetch_api(void *agent, const rs_object_id *id, const char *const *holders, uint32_t count, rs_error *error);
+typedef enum {
+    RS_GOES_ANEW,       /* what is here is of no use, or that failed a while ago */
+    RS_GOES_WHEN_KNOWN, /* it may be the same: its digest, which follows, will tell */
+    RS_GOES_ON          /* what is missing is being fetched, from the sender and from others */
+} rs_goes_on;
+/* Somebody sends an object, `what`, and `here` is there by that id. */
+rs_goes_on rs_fetch_go_on(rs_fetches *fetches, const rs_object *here, const rs_manifest *what);
 /* Somebody sends an object of that digest here: that goes first, and the fetch goes on if it does not become whole. */
 void rs_fetch_give_way(rs_fetches *fetches, const rs_object_id *id, const rs_digest *digest);
+
+/* For hear.c. */
+struct fetch;
+rs_time rs_fetch_now(const struct fetch *f);
+void rs_fetch_all_here(struct fetch *f);  /* every piece is */
+void rs_fetch_sweep(rs_fetches *fetches); /* what is dead is freed */
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "core/base/random.h"
 
-enum { MISSING, ASKED, HERE };
+enum { MISSING, ASKED, HERE, COMES };
 
 struct rs_piece_plan {
     uint32_t pieces, missing;
@@ -50,6 +50,12 @@ static void set_state(rs_piece_plan *plan, uint32_t piece, uint8_t state) {
 
 void rs_piece_plan_here(rs_piece_plan *plan, uint32_t piece) {
     set_state(plan, piece, HERE);
+}
+
+void rs_piece_plan_wait(rs_piece_plan *plan, uint32_t first, uint32_t end, bool comes) {
+    for (uint32_t piece = first; piece < end && piece < plan->pieces; piece++)
+        if (plan->state[piece] == (comes ? MISSING : COMES))
+            set_state(plan, piece, comes ? COMES : MISSING);
 }
 
 void rs_piece_plan_again(rs_piece_plan *plan, uint32_t piece) {

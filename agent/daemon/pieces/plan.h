@@ -13,11 +13,13 @@ void rs_piece_plan_free(rs_piece_plan *plan);
 /* One more holder has it, or one less. */
 void rs_piece_plan_holder(rs_piece_plan *plan, uint32_t piece, bool has);
 void rs_piece_plan_here(rs_piece_plan *plan, uint32_t piece);
+/* Those that are missing, from `first` to before `end`, come by themselves and are not asked for; or are again. */
+void rs_piece_plan_wait(rs_piece_plan *plan, uint32_t first, uint32_t end, bool comes);
 /* It was asked for and will not come. */
 void rs_piece_plan_again(rs_piece_plan *plan, uint32_t piece);
 /* A piece to be asked of a holder of `bits`, which counts as asked for then. False: it has none that is missing. */
 bool rs_piece_plan_next(rs_piece_plan *plan, const uint8_t *bits, uint32_t *piece);
-/* Pieces that are neither here nor asked for. */
+/* Pieces that are neither here, nor asked for, nor come by themselves. */
 uint32_t rs_piece_plan_missing(const rs_piece_plan *plan);
 
 #endif

@@ -179,24 +179,40 @@ static void introduce(client *c) {
     }
 }
 
+/* Who comes while it is sent from here hears the rest, and gets what it missed from those who hear it, too. */
+static void let_hear(client *c, const rs_piece_message *m) {
+    rs_piece_message out[1 + PEERS_TOLD];
+    const rs_piece_server_config *config = &c->server->config;
+    uint32_t count = config->runs ? config->runs(config->context, &m->id, m->name, out, 1 + PEERS_TOLD) : 0;
+    for (uint32_t i = 0; i < count; i++)
+        say(c, &out[i]);
+}
+
 static void asked(client *c, const rs_piece_message *m) {
+    const rs_piece_server_config *config = &c->server->config;
     rs_object *object = rs_store_find(c->server->config.store, &m->id);
     bool whole = object && object->phase == RS_OBJECT_WHOLE;
     if (c->object) {
         c->over = true;
         return;
     }
+    rs_digest coming = {0}; /* of one whose pieces who fetches has to check alone */
+    if (object && object->phase == RS_OBJECT_RECEIVING && object->pieces && !object->pieces->confirmed &&
+        config->digest_of)
+        coming = config->digest_of(config->context, object);
     if (!object || object->phase == RS_OBJECT_DIGESTING || object->phase == RS_OBJECT_CHECKING ||
-        (!whole && (!object->pieces || !object->pieces->confirmed))) {
+        (!whole && coming.length == 0 && (!object->pieces || !object->pieces->confirmed))) {
         refuse(c, !object, object ? "not enough of it is here yet" : "it is not here");
         return;
     }
     c->object = object;
     c->port = m->port;
     memcpy(c->name, m->name, sizeof c->name);
-    rs_piece_message has = {.type = RS_PIECE_HAS, .size = object->size, .whole = whole};
+    rs_piece_message has = {.type = RS_PIECE_HAS, .size = object->size, .whole = whole, .no_leaves = coming.length > 0};
     if (whole)
         has.root = object->digest;
+    else if (coming.length > 0)
+        has.root = coming;
     else /* confirmed leaves make it */
         (void)rs_digest_of_leaves(object->pieces->algorithm, object->pieces->leaves, object->pieces->count, &has.root);
     say(c, &has);
@@ -210,6 +226,7 @@ static void asked(client *c, const rs_piece_message *m) {
         say_bits(c);
     }
     introduce(c);
+    let_hear(c, m);
 }
 
 static bool is_here(const rs_object *object, uint64_t piece) {

@@ -1,9 +1,12 @@
-/* Gives pieces of objects here to servers that fetch them: whole objects, and those that are still coming. All together
- * get no more than a rate. Who knows an object's application and number may have it, as on every other door. */
+/* Gives pieces of objects here to servers that fetch them: whole objects, and those that are still coming (of
+ * these who fetches checks each piece: their sender may have said what they are, and nobody knows yet whether they
+ * are that). All together get no more than a rate. Who knows an object's application and number may have it, as on
+ * every other door. */
 #ifndef RS_PIECES_SERVE_H
 #define RS_PIECES_SERVE_H
 
 #include "daemon/loop.h"
+#include "daemon/pieces/wire.h"
 #include "daemon/store/store.h"
 
 #define RS_PIECE_CLIENTS_MOST 256u
@@ -16,6 +19,12 @@ typedef struct {
     uint32_t address; /* IPv4, host order */
     uint16_t port;
     int64_t rate_bps; /* 0: no bound */
+    /* Of an object that comes in, what its sender says it is; length 0: not known. */
+    rs_digest (*digest_of)(void *context, const rs_object *object);
+    /* `name` fetches an object. If it is being sent from here just now, this says where it is heard: RUNS (address 0:
+     * nowhere), then a PEER for each receiver; `most` at most. Returns how many messages these are; 0: it is not. */
+    uint32_t (*runs)(void *context, const rs_object_id *id, const char *name, rs_piece_message *out, uint32_t most);
+    void *context;
 } rs_piece_server_config;
 
 typedef struct {

@@ -31,7 +31,7 @@ uint32_t rs_piece_put(const rs_piece_message *m, uint8_t *out) {
         at = rs_le_put(at, m->size, 8);
         *at++ = m->root.algorithm;
         *at++ = m->root.length;
-        *at++ = m->whole;
+        *at++ = (uint8_t)(m->whole | m->no_leaves << 1);
         memcpy(at, m->root.value, m->root.length);
         at += m->root.length;
         break;
@@ -53,6 +53,12 @@ uint32_t rs_piece_put(const rs_piece_message *m, uint8_t *out) {
         at = rs_le_put(at, m->port, 2);
         at = put_text(at, m->name, sizeof m->name);
         break;
+    case RS_PIECE_RUNS:
+        at = rs_le_put(at, m->address, 4);
+        at = rs_le_put(at, m->port, 2);
+        at = rs_le_put(at, m->nonce, 8);
+        at = rs_le_put(at, m->fragment_size, 4);
+        break;
     default:
         break;
     }
@@ -67,7 +73,7 @@ uint32_t rs_piece_put(const rs_piece_message *m, uint8_t *out) {
 bool rs_piece_take_head(const uint8_t head[RS_PIECE_HEAD], uint8_t *type, uint32_t *length) {
     *type = head[3];
     *length = (uint32_t)rs_le_get(head + 4, 4);
-    if (rs_le_get(head, 2) != MAGIC || head[2] != VERSION || *type < RS_PIECE_ASK || *type > RS_PIECE_PEER)
+    if (rs_le_get(head, 2) != MAGIC || head[2] != VERSION || *type < RS_PIECE_ASK || *type > RS_PIECE_RUNS)
         return false;
     if (*type == RS_PIECE_PIECE)
         return *length > 4 && *length - 4 <= RS_DIGEST_CHUNK;
@@ -76,6 +82,7 @@ bool rs_piece_take_head(const uint8_t head[RS_PIECE_HEAD], uint8_t *type, uint32
 
 bool rs_piece_take(uint8_t type, const uint8_t *body, uint32_t length, rs_piece_message *out) {
     rs_reader in = {.at = body, .end = body + length};
+    uint8_t flags;
     memset(out, 0, sizeof *out);
     out->type = type;
     switch (type) {
@@ -89,7 +96,9 @@ bool rs_piece_take(uint8_t type, const uint8_t *body, uint32_t length, rs_piece_
         out->size = rs_get_u64(&in);
         out->root.algorithm = rs_get_u8(&in);
         out->root.length = rs_get_u8(&in);
-        out->whole = rs_get_u8(&in) != 0;
+        flags = rs_get_u8(&in);
+        out->whole = flags & 1;
+        out->no_leaves = flags >> 1 & 1;
         if (out->root.length > sizeof out->root.value)
             return false;
         rs_get(&in, out->root.value, out->root.length);
@@ -123,6 +132,12 @@ bool rs_piece_take(uint8_t type, const uint8_t *body, uint32_t length, rs_piece_
         out->address = rs_get_u32(&in);
         out->port = rs_get_u16(&in);
         rs_get_text(&in, out->name, sizeof out->name);
+        break;
+    case RS_PIECE_RUNS:
+        out->address = rs_get_u32(&in);
+        out->port = rs_get_u16(&in);
+        out->nonce = rs_get_u64(&in);
+        out->fragment_size = rs_get_u32(&in);
         break;
     default:
         return false;

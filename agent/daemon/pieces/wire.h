@@ -20,13 +20,14 @@ typedef enum {
     RS_PIECE_WANT,   /* a piece */
     RS_PIECE_PIECE,  /* its bytes follow the number */
     RS_PIECE_HAVE,   /* pieces that are here now, as bits */
-    RS_PIECE_PEER    /* another server that fetches it */
+    RS_PIECE_PEER,   /* another server that fetches it, or to which it is being sent */
+    RS_PIECE_RUNS    /* it is being sent from here just now: where its packets can be heard */
 } rs_piece_type;
 
 typedef struct {
     uint8_t type;
-    rs_object_id id;            /* ASK */
-    uint16_t port;              /* ASK, PEER: where that server gives pieces itself; 0: it does not */
+    rs_object_id id; /* ASK */
+    uint16_t port;   /* ASK, PEER: where that server gives pieces itself; 0: it does not. RUNS: of the data channel */
     char name[RS_PIECE_NAME];   /* ASK, PEER */
     uint64_t size;              /* HAS */
     rs_digest root;             /* HAS; length 0: it is not known there yet */
@@ -34,7 +35,10 @@ typedef struct {
     bool gone;                  /* NO: asking again is of no use */
     char words[RS_PIECE_WORDS]; /* NO */
     uint32_t first, count;      /* LEAVES, HAVE: pieces from there on, so many; WANT, PIECE: first */
-    uint32_t address;           /* PEER: IPv4, host order */
+    uint32_t address;           /* PEER; RUNS: the group. IPv4, host order */
+    uint64_t nonce;             /* RUNS: its packets have it */
+    uint32_t fragment_size;     /* RUNS */
+    bool no_leaves;             /* HAS: it knows no digests of pieces */
     const uint8_t *bytes;       /* LEAVES: digests; HAVE: bits; not copied */
     uint32_t length;            /* bytes of them; PIECE: of the piece */
 } rs_piece_message;

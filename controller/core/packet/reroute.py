@@ -154,7 +154,7 @@ def leave(core: Core, path: Path, receiver: str, cause: str, now: int) -> None:
     tree.leave(receiver)
     _set_rules(core, path, now)
     change = Change(0, now, cause, links_removed=len(before - tree.links))
-    if path.backup:
+    if path.backup and receiver in path.backup.overlay.receivers:
         _ring_change(core, path, change, way, lambda overlay: overlay.leave(receiver))
     path.stamps.notes.append(cause)
     del path.stamps.notes[:-NOTES_MAX]
@@ -162,22 +162,22 @@ def leave(core: Core, path: Path, receiver: str, cause: str, now: int) -> None:
     core.log("receiver left", path=path.id, receiver=receiver, cause=cause)
 
 
-def join_obstacle(core: Core, path: Path, receiver: str) -> str:
-    """Why a path cannot have one more receiver, in words; empty = it can."""
+def join_obstacle(core: Core, path: Path, receiver: str, hears: bool = False) -> str:
+    """Why a path cannot have one more receiver, in words; empty = it can. `hears`: by its sender's word."""
     if receiver not in core.topology.servers:
         return f"no server is called {receiver}"
     if path.tree is None or not path.granted:
         return f"{path.id} is not on a packet tree now"
-    if path.request.origin != REST:
+    if path.request.origin != REST and not hears:
         return f"the receivers of {path.id} are those of {path.request.origin}'s transfer; send to {receiver} anew"
     if receiver in path.tree.receivers or receiver == path.request.sender:
         return f"{receiver} is in {path.id} already"
     return core.resources.cut_off(receiver)
 
 
-def join(core: Core, path: Path, receiver: str, now: int) -> None:
-    """A receiver is added to tree and overlay. Raises CannotChange."""
-    if words := join_obstacle(core, path, receiver):
+def join(core: Core, path: Path, receiver: str, now: int, hears: bool = False) -> None:
+    """A receiver is added to tree and overlay, one that only hears to the tree. Raises CannotChange."""
+    if words := join_obstacle(core, path, receiver, hears):
         raise CannotChange(words)
     tree, resources = path.tree, core.resources
     assert tree is not None
@@ -189,7 +189,7 @@ def join(core: Core, path: Path, receiver: str, now: int) -> None:
         raise CannotChange(str(error)) from error
     _set_rules(core, path, now)
     change = Change(0, now, f"{receiver} joined", links_added=len(tree.links - before))
-    if path.backup:
+    if path.backup and not hears:
         way = [path.request.sender, *tree.way(receiver)]
         _ring_change(core, path, change, way, lambda overlay: overlay.join(receiver, way))
     core.durable.mark("path", path.id)
@@ -198,9 +198,9 @@ def join(core: Core, path: Path, receiver: str, now: int) -> None:
 
 def receiver_joins(core: Core, event: ev.ReceiverJoins, now: int) -> None:
     path = core.paths.get(event.path_id)
-    if path:
+    if path and event.origin in ("", path.request.sender):
         try:
-            join(core, path, event.server, now)
+            join(core, path, event.server, now, hears=event.origin != "")
         except CannotChange as error:
             core.warn("receiver not joined", path=path.id, receiver=event.server, cause=error)
         core.emit(act.PathChanged(path.id))
@@ -208,7 +208,7 @@ def receiver_joins(core: Core, event: ev.ReceiverJoins, now: int) -> None:
 
 def receiver_leaves(core: Core, event: ev.ReceiverLeaves, now: int) -> None:
     path = core.paths.get(event.path_id)
-    if path:
+    if path and event.origin in ("", path.request.sender):
         try:
             leave(core, path, event.server, f"{event.server} left", now)
         except CannotChange as error:

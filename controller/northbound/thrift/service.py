@@ -464,6 +464,11 @@ class AgentConnection(asyncio.Protocol):
         path_id = values.need(args, "response_id", str)
         self.service.runtime.post(ev.NoLight(path_id, values.texts(args, "receivers"), self.server))
 
+    def on_receiver_change(self, args: Any, arrived: int) -> None:
+        path_id, server = values.need(args, "response_id", str), values.need(args, "server", str)
+        change = ev.ReceiverJoins if values.need(args, "joins", bool) else ev.ReceiverLeaves
+        self.service.runtime.post(change(path_id, server, self.server))
+
     def on_report(self, args: Any, arrived: int) -> None:
         self.service.runtime.post(ev.ReportReceived(values.report(args), self.server))
 
@@ -508,6 +513,7 @@ _CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {
     "cancel": AgentConnection.on_cancel,
     "keepalive": AgentConnection.on_keepalive,
     "no_light": AgentConnection.on_no_light,
+    "receiver_change": AgentConnection.on_receiver_change,
     "report": AgentConnection.on_report,
     "probe_report": AgentConnection.on_probe_report,
     "split": AgentConnection.on_split,

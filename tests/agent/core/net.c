@@ -241,6 +241,8 @@ static void incoming(net *n, rs_peer server, rs_xfer xfer) {
         assert_int_equal(rs_incoming_refuse(s->node, server_now(n, s), xfer, "quota of 1 GB is used up"), RS_OK);
     } else if (s->app == APP_HAS_IT) {
         assert_int_equal(rs_incoming_have(s->node, server_now(n, s), xfer), RS_OK);
+    } else if (s->app == APP_KEEPS) {
+        assert_int_equal(rs_incoming_kept(s->node, server_now(n, s), xfer), RS_OK);
     } else if (s->app == APP_ACCEPTS) {
         uint64_t fragments = info.size == RS_STREAM ? n->stream_most
                              : info.size            ? (info.size - 1) / info.fragment_size + 1

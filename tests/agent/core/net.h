@@ -42,7 +42,8 @@ typedef void (*net_watch)(net *n, bool arrives, rs_channel channel, rs_peer from
                           size_t length, void *context);
 
 /* What the application side of a server does. */
-typedef enum { APP_ACCEPTS, APP_REFUSES, APP_HAS_IT, APP_SLEEPS } net_app;
+/* KEEPS: it has some from before and fetches the rest, until it is told to do otherwise. */
+typedef enum { APP_ACCEPTS, APP_REFUSES, APP_HAS_IT, APP_SLEEPS, APP_KEEPS } net_app;
 
 typedef struct {
     rs_time now;

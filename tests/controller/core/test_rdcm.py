@@ -473,6 +473,26 @@ def test_join_and_leave__one_receiver_at_a_time(fabric: str, seed: int) -> None:
     assert "not on a packet tree" in reroute.join_obstacle(core, path, others[0])
 
 
+def test_hearing__is_in_the_tree_by_the_senders_word_and_in_no_overlay() -> None:
+    line = Timeline(load("fat-tree-4"))
+    sender, *others = list(line.topology.servers)[::3]
+    path = line.ask(sender, *others[:3], protocol=Protocol.RDCM)
+    assert path.backup and path.tree and path.group
+    views = {server: view.version for server, view in path.backup.views.items()}
+    line.do(ev.ReceiverJoins(path.id, others[4], others[0]))  # nobody else's word counts
+    assert line.network.deliver(sender, path.group) == dict.fromkeys(others[:3], 1)
+    line.do(ev.ReceiverJoins(path.id, others[4], sender))
+    assert line.network.deliver(sender, path.group) == dict.fromkeys([*others[:3], others[4]], 1)
+    assert path.backup.overlay.receivers == set(others[:3])
+    assert {server: view.version for server, view in path.backup.views.items()} == views  # nobody is told of it
+    line.do(ev.ReceiverLeaves(path.id, others[4], sender))
+    assert line.network.deliver(sender, path.group) == dict.fromkeys(others[:3], 1)
+    line.do(ev.ReceiverLeaves(path.id, others[1], sender))  # a receiver that leaves is in the overlay
+    assert path.backup.overlay.receivers == {others[0], others[2]}
+    line.release(path)
+    line.assert_nothing_held()
+
+
 def test_protocol__which_and_why() -> None:
     line = Timeline(load("fat-tree-4"))
     ends = ["h0-0-0", "h1-0-0", "h2-0-0"]

@@ -243,7 +243,7 @@ static void forge(world *w, uint32_t to) {
     } else if (m.type == RS_MSG_REPORT_TO) {
         m.report_to.on = false;
     } else if (m.type == RS_MSG_OPEN_ACK || m.type == RS_MSG_DATA_RCVD) {
-        m.open_ack.status = m.data_rcvd.status = (uint8_t)(a % 3);
+        m.open_ack.status = m.data_rcvd.status = (uint8_t)(a % (m.type == RS_MSG_OPEN_ACK ? 4 : 3));
         rs_wire_cause_set(m.type == RS_MSG_OPEN_ACK ? &m.open_ack.cause : &m.data_rcvd.cause, "\x1b[2J forged");
     } else if (m.type != RS_MSG_ABORT && m.type != RS_MSG_HELLO) {
         m.ptch_req.start = a;

@@ -543,6 +543,61 @@ static void bad_calls__change_nothing(void **state) {
     net_free(n);
 }
 
+/* Who has pieces from before fetches the rest otherwise: nothing is sent for it, nobody waits, and it is asked until it
+ * has the object. */
+static void what_was_kept__is_not_sent_again(void **state) {
+    (void)state;
+    for (int alone = 0; alone < 4; alone++) { /* with another receiver, or not; by both engines */
+        rs_xfer xfer;
+        net *n = net_new(alone & 1 ? 2 : 4, &usual, 40 + (uint64_t)alone);
+        net_knob(n)->path.protocol = alone & 2 ? RS_PROTOCOL_RDCM : RS_PROTOCOL_REPUBLIC;
+        net_application(n, 1, APP_KEEPS);
+        xfer = net_send_all(n, 1, 2000 * usual.fragment_size);
+        net_at(n, 3 * SEC);
+        assert_int_equal(net_events(n, 0, RS_EV_PEER_KEPT, 1), 1);
+        assert_null(net_event(n, 0, RS_EV_SEND_DONE, ANYONE));
+        assert_int_equal(net_messages(n, 0, 1, RS_MSG_PTCH_DATA), 0);
+        assert_int_equal(net_events(n, 0, RS_EV_PATH_DONE, ANYONE), 1); /* nobody needs it any more */
+        if (alone & 1)
+            assert_true(net_stats(n, 0, xfer).packets_sent < 100);
+        else
+            assert_true(net_has(n, 2, 1) && net_has(n, 3, 1));
+        net_at(n, 60 * SEC); /* it may take long, and is alive */
+        assert_null(net_event(n, 0, RS_EV_PEER_FAILED, 1));
+        net_application(n, 1, APP_HAS_IT);
+        net_at(n, 61 * SEC);
+        assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+        assert_false(net_event(n, 0, RS_EV_PEER_DONE, 1)->event.had_it);
+        net_free(n);
+    }
+}
+
+static void what_was_kept__and_came_to_nothing_is_sent(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 44);
+    net_application(n, 1, APP_KEEPS);
+    net_send_all(n, 1, 2000 * usual.fragment_size);
+    net_at(n, 3 * SEC);
+    net_application(n, 1, APP_ACCEPTS);
+    net_at(n, 10 * SEC);
+    assert_true(net_has(n, 1, 1) && net_has(n, 2, 1));
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    net_free(n);
+}
+
+static void who_keeps_and_falls_silent__fails_alone(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 45);
+    net_application(n, 1, APP_KEEPS);
+    net_send_all(n, 1, 2000 * usual.fragment_size);
+    net_at(n, 3 * SEC);
+    net_freeze(n, 1);
+    net_at(n, 20 * SEC);
+    assert_non_null(net_event(n, 0, RS_EV_PEER_FAILED, 1));
+    assert_true(net_has(n, 2, 1));
+    net_free(n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partial_grants__become_sessions_that_continue),
@@ -571,6 +626,9 @@ int main(void) {
         cmocka_unit_test(the_digest_follows__who_has_it_waits_for_it),
         cmocka_unit_test(the_digest_never_comes__it_is_given_up),
         cmocka_unit_test(the_connection_is_up_again__nobody_is_to_connect),
+        cmocka_unit_test(what_was_kept__is_not_sent_again),
+        cmocka_unit_test(what_was_kept__and_came_to_nothing_is_sent),
+        cmocka_unit_test(who_keeps_and_falls_silent__fails_alone),
         cmocka_unit_test(bad_calls__change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

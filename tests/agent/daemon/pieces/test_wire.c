@@ -22,6 +22,8 @@ static const rs_piece_message messages[] = {
     {.type = RS_PIECE_LEAVES, .first = 5, .count = 2, .bytes = digests, .length = 32},
     {.type = RS_PIECE_WANT, .first = 17},
     {.type = RS_PIECE_HAVE, .first = 8, .count = 13, .bytes = digests, .length = 2},
+    {.type = RS_PIECE_HAS, .size = 5, .root = {.algorithm = 1, .length = 16, .value = {9}}, .no_leaves = true},
+    {.type = RS_PIECE_RUNS, .address = 0xefc00101, .port = 7070, .nonce = 0x123456789abcdef, .fragment_size = 8896},
     {.type = RS_PIECE_PEER, .address = 0x0a000103, .port = 7072, .name = "h3"},
 };
 #define MESSAGES (sizeof messages / sizeof messages[0])
@@ -56,7 +58,8 @@ static void messages__are_taken_as_they_were_put(void **state) {
         assert_memory_equal(&found.root, &m->root, sizeof m->root);
         assert_true(found.size == m->size && found.whole == m->whole && found.gone == m->gone);
         assert_true(found.first == m->first && found.count == m->count && found.length == m->length);
-        assert_true(found.address == m->address && found.port == m->port);
+        assert_true(found.address == m->address && found.port == m->port && found.no_leaves == m->no_leaves);
+        assert_true(found.nonce == m->nonce && found.fragment_size == m->fragment_size);
         for (uint32_t cut = 0; cut < body; cut++)
             assert_false(rs_piece_take(type, bytes + RS_PIECE_HEAD, cut, &found));
         free(bytes);
@@ -124,11 +127,30 @@ static void plan__asks_for_the_rarest_once(void **state) {
     rs_piece_plan_free(plan);
 }
 
+static void plan__does_not_ask_for_what_comes_by_itself(void **state) {
+    (void)state;
+    uint8_t all[2] = {0xff, 0xff};
+    uint32_t piece;
+    rs_piece_plan *plan = rs_piece_plan_new(10, 1);
+    rs_piece_plan_here(plan, 7);
+    rs_piece_plan_wait(plan, 1, 40, true);
+    assert_int_equal(rs_piece_plan_missing(plan), 1);
+    assert_true(rs_piece_plan_next(plan, all, &piece) && piece == 0);
+    assert_false(rs_piece_plan_next(plan, all, &piece));
+    rs_piece_plan_here(plan, 3);
+    rs_piece_plan_wait(plan, 2, 5, false); /* 2 and 4: 3 came */
+    assert_int_equal(rs_piece_plan_missing(plan), 2);
+    rs_piece_plan_wait(plan, 0, 10, false);
+    assert_int_equal(rs_piece_plan_missing(plan), 7);
+    rs_piece_plan_free(plan);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages__are_taken_as_they_were_put),
         cmocka_unit_test(garbage__is_refused_and_bounded),
         cmocka_unit_test(plan__asks_for_the_rarest_once),
+        cmocka_unit_test(plan__does_not_ask_for_what_comes_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
