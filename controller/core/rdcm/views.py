@@ -79,8 +79,11 @@ def choose(core: Core, request: PathRequest, kind: PathKind, hops: Sequence[Hop]
     if len(hops) == 1:
         return Protocol.REPUBLIC, "not rdcm: one switch is no tree"
     if strange := without(core, request, "rdcm"):
-        some = listed(strange) if len(strange) <= STRANGE_NAMED else f"{len(strange)} of the servers"
-        return Protocol.REPUBLIC, f"not rdcm: {some} cannot"
+        # Just after its own start the manager knows of hardly an agent: that is no word on what they can.
+        away = [name for name in strange if name not in core.agents or not core.agents[name].connected]
+        which, why = (away, "not connected yet") if away else (strange, "cannot")
+        some = listed(which) if len(which) <= STRANGE_NAMED else f"{len(which)} of the servers"
+        return Protocol.REPUBLIC, f"not rdcm: {some} {why}"
     return Protocol.RDCM, f"rdcm: {len(request.receivers)} receivers on a packet tree"
 
 

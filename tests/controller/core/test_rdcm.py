@@ -498,7 +498,6 @@ def test_protocol__which_and_why() -> None:
     ends = ["h0-0-0", "h1-0-0", "h2-0-0"]
     for server in ends[:2]:
         line.do(ev.AgentUp(server, 1, 7071, protocols=("rdcm",)))
-    line.do(ev.AgentUp(ends[2], 1, 7071))
 
     def protocol(*receivers: str) -> tuple[Protocol, str]:
         path = line.ask(ends[0], *receivers, origin=ends[0])
@@ -506,7 +505,11 @@ def test_protocol__which_and_why() -> None:
 
     assert protocol(ends[1]) == (Protocol.REPUBLIC, "the topology has no optical circuit switch")
     assert protocol(*ends[1:])[0] is Protocol.REPUBLIC
+    assert "not rdcm: h2-0-0 not connected yet" in protocol(*ends[1:])[1]  # as just after the manager's start
+    line.do(ev.AgentUp(ends[2], 1, 7071))
     assert "not rdcm: h2-0-0 cannot" in protocol(*ends[1:])[1]
+    line.do(ev.AgentDown(ends[2], 1, "away"))  # as one that the journal tells of is
+    assert "not rdcm: h2-0-0 not connected yet" in protocol(*ends[1:])[1]
     line.do(ev.AgentUp(ends[2], 1, 7071, protocols=("rdcm",)))
     assert protocol(*ends[1:])[0] is Protocol.RDCM
     line.do(ev.AgentUp("h0-0-1", 1, 7071, protocols=("rdcm",)))
