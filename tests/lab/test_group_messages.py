@@ -75,7 +75,10 @@ def test_every_subscriber_gets_every_message_in_its_senders_order_despite_losses
 
 @pytest.mark.parametrize("mean", [1500, 6500])
 def test_a_flood_that_is_read_only_at_its_end(lab: Lab, mean: int) -> None:
-    """Up to 8 MiB wait for a program. What is beyond is lost to it alone, and it is told of each; who reads has all."""
+    """8 MiB wait for a program that does not read. What is beyond is lost to it alone, and it is told of each.
+
+    Who reads has all, though it had no time to for a while.
+    """
     count = 4000
     wanted = [b"%d:" % number + bytes(mean - 1500 + number % 7 * 500) for number in range(count)]
     name, options = f"flood{mean}", {"protocol": "ricochet", "order": "fifo"}
@@ -90,7 +93,12 @@ def test_a_flood_that_is_read_only_at_its_end(lab: Lab, mean: int) -> None:
         published: list[int] = []
         flood = threading.Thread(target=lambda: published.append(out.publish_all(wanted)))
         flood.start()
-        assert take(reader, count) == (wanted, 0)
+        first = []
+        for _ in range(2):  # it does other things, too
+            first += take(reader, 1)[0]
+            time.sleep(0.2)
+        rest, lost = take(reader, count - len(first))
+        assert ([*first, *rest], lost) == (wanted, 0)
         flood.join()
         assert published == [count]
         until(lambda: sum(taken_in(three, name)) >= count)
@@ -191,7 +199,7 @@ def test_a_slow_program_is_told_what_it_lost(lab: Lab) -> None:
         slow.join("slow") as receiver,
         one.publisher("slow") as out,
     ):
-        count = 20_000
+        count = 40_000  # more than may wait for any program
         assert out.publish_all([b"%06d" % number + b"x" * 1000 for number in range(count)]) == count
         got, lost = take(receiver, count)
         assert lost > 0

@@ -71,6 +71,7 @@ void rs_flow_view(rs_flow *flow, uint32_t self, uint32_t group, const uint32_t *
         flow->reporters[at].address = chosen[i];
         flow->reporters[at].sn = old < before.reporter_count ? before.reporters[old].sn : 0;
         flow->reporters[at].at = old < before.reporter_count ? before.reporters[old].at : 0;
+        flow->reporters[at].step_at = old < before.reporter_count ? before.reporters[old].step_at : 0;
     }
 }
 
@@ -86,13 +87,16 @@ bool rs_flow_reported(rs_flow *flow, rs_time now, uint32_t window, uint32_t addr
         i++;
     /* Receivers go on by steps; half of one allows for what came in another order. */
     uint64_t step = window / RS_FLOW_STEPS / 2;
-    bool counts = i < flow->reporter_count && sn > 0 && sn <= flow->newest &&
-                  (flow->reporters[i].sn == 0 || sn >= flow->reporters[i].sn + (step ? step : 1));
-    flow->refused += !counts;
-    if (!counts)
+    bool known = i < flow->reporter_count && sn > 0 && sn <= flow->newest;
+    bool steps = known && (flow->reporters[i].sn == 0 || sn >= flow->reporters[i].sn + (step ? step : 1));
+    bool holds = known && sn == flow->reporters[i].sn && now - flow->reporters[i].step_at < RS_FLOW_HOLD;
+    flow->refused += !steps && !holds;
+    if (!steps && !holds)
         return false;
     flow->reporters[i].at = now;
     flow->reporters[i].sn = sn;
+    if (steps)
+        flow->reporters[i].step_at = now;
     return true;
 }
 

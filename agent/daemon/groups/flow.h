@@ -2,11 +2,13 @@
  *
  * Receivers tell the sender how far they are, by a datagram for each RS_FLOW_STEPS-th of a window; of a large group
  * some do, chosen by their addresses. Only these count, of the members that the view lists, and only with a step
- * forward: who reports what cannot be is passed over, and who goes on in steps is not slower than one step every
- * RS_FLOW_FRESH. The sender's newest packet may be a window ahead of the slowest that has told
- * something of late (RS_FLOW_FRESH). Nobody is waited for longer: who is silent is not counted, and while all are
- * silent a window goes out every RS_FLOW_AGE. So a flood goes as fast as all (of RS_FLOW_REPORTERS) take it, a dead
- * receiver costs one pause, and no wait is without a bound. Messages that come slowly never wait. */
+ * forward: who reports what cannot be is passed over. Who is alive but must not be overrun yet (its programs are
+ * behind, or it misses something) says where it is again and again, every RS_FLOW_AGAIN: that counts for RS_FLOW_HOLD
+ * after its last step. The sender's newest packet may be a window ahead of the slowest that has told something of late
+ * (RS_FLOW_FRESH). Nobody is waited for longer: who is silent is not counted, and while all are silent a window goes
+ * out every RS_FLOW_AGE. So a flood goes as fast as all (of RS_FLOW_REPORTERS) take it, but not slower than a step
+ * every RS_FLOW_HOLD; a dead receiver costs one short pause, and no wait is without a bound. Messages that come slowly
+ * never wait. */
 #ifndef RS_DAEMON_GROUPS_FLOW_H
 #define RS_DAEMON_GROUPS_FLOW_H
 
@@ -18,8 +20,15 @@
 #define RS_FLOW_STEPS 8u
 #define RS_FLOW_KEPT (UINT64_C(32) << 20)
 #define RS_FLOW_MISSING 3u /* windows */
+/* What a program has not read yet, in bytes: more holds its agent's reports back; so much it is given while it reads,
+ * namely what holds them back and all that may still come then; and so much if it reads nothing. */
+#define RS_UNREAD_HOLD ((size_t)1 << 20)
+#define RS_UNREAD_MOST ((size_t)RS_FLOW_KEPT)
+#define RS_UNREAD_STUCK ((size_t)8 << 20)
 #define RS_FLOW_FRESH ((rs_time)100000000)
-#define RS_FLOW_AGE ((rs_time)50000000) /* nobody reports: what is older is not under way any more */
+#define RS_FLOW_AGAIN ((rs_time)25000000)
+#define RS_FLOW_HOLD ((rs_time)1000000000) /* as long as a packet is asked for before it is given up */
+#define RS_FLOW_AGE ((rs_time)50000000)    /* nobody reports: what is older is not under way any more */
 
 /* At the sender, of one group. */
 typedef struct {
@@ -28,8 +37,8 @@ typedef struct {
     rs_time mark_at;
     struct {
         uint32_t address;
-        uint64_t sn; /* 0: it has reported nothing yet */
-        rs_time at;
+        uint64_t sn;                /* 0: it has reported nothing yet */
+        rs_time at, step_at;        /* of its last report, and of the last that was a step forward */
     } reporters[RS_FLOW_REPORTERS]; /* by the newest view */
     uint32_t reporter_count;
     uint64_t refused; /* reports of others, and such as cannot be */
@@ -40,6 +49,7 @@ typedef struct {
     uint32_t sender, incarnation, group;
     bool held_back; /* a report is due, but the sender shall not go on yet */
     uint64_t newest, told;
+    rs_time told_at;
 } rs_flow_heard;
 #define RS_FLOW_HEARD 4096u
 

@@ -261,6 +261,8 @@ rs_time rs_groups_deadline(const rs_groups *g) {
     deadline = sockets < deadline ? sockets : deadline;
     if (g->paused_count > 0 && rs_agent_now(g->agent) + RS_MILLISECOND < deadline)
         deadline = rs_agent_now(g->agent) + RS_MILLISECOND;
+    if (g->any_held && rs_agent_now(g->agent) + RS_FLOW_AGAIN < deadline)
+        deadline = rs_agent_now(g->agent) + RS_FLOW_AGAIN;
     return g->join_deadline < deadline ? g->join_deadline : deadline;
 }
 

@@ -16,7 +16,10 @@
 #define INTAKE_TURN 1024u      /* and these are put aside when the sockets have dropped some */
 #define LINGER (5 * RS_SECOND) /* controller/rostrum.thrift, GroupView */
 #define SEND_TURN 1024u
-#define PUT_OFF_MOST (4 * RS_MILLISECOND) /* of datagrams from peers, while multicast waits */
+/* For how long datagrams from peers may wait while multicast does: until what lay in the sockets when they began has
+ * been read. In packets, not time alone: in that, this process may not have run. */
+#define PUT_OFF_LEAST (4 * RS_MILLISECOND)
+#define PUT_OFF_WINDOWS 2u
 _Static_assert(RS_GROUP_HEAD_MOST <= RS_DATAGRAM_HEADER_MAX, "first pieces fit");
 
 /* --------------------------------------------------------------------------------------------------- addresses */
@@ -102,13 +105,17 @@ static void report(rs_groups *g, rs_flow_heard *h) {
     const rs_local_group *group = rs_groups_by_id(g, h->group);
     h->held_back = group && group->member && must_wait(g, group, h);
     g->any_held |= h->held_back;
-    if (h->held_back || !group || !group->member)
+    if (!group || !group->member)
         return;
-    h->told = h->newest;
-    if (!group->reports)
+    rs_time now = rs_agent_now(g->agent);
+    if (h->held_back && now - h->told_at < RS_FLOW_AGAIN)
+        return;
+    h->told = h->held_back ? h->told : h->newest;
+    h->told_at = now;
+    if (!group->reports || h->told == 0)
         return;
     uint8_t datagram[RS_FLOW_BYTES];
-    rs_flow_encode(datagram, &(rs_flow_report){g->agent->options.address, h->incarnation, h->group, h->newest});
+    rs_flow_encode(datagram, &(rs_flow_report){g->agent->options.address, h->incarnation, h->group, h->told});
     rs_groups_send_to(g, h->sender, datagram, sizeof datagram, NULL, 0);
 }
 
@@ -182,13 +189,17 @@ static void readable(void *context, uint32_t events) {
 
 bool rs_groups_read_first(rs_groups *g) {
     rs_time now = rs_agent_now(g->agent);
+    unsigned limit = g->behind ? INTAKE_TURN : RECEIVE_TURN;
     if (read_multicast(g)) {
         g->put_off_at = 0;
         return true;
     }
-    if (g->put_off_at == 0)
+    if (g->put_off_at == 0) {
         g->put_off_at = now;
-    bool enough = now - g->put_off_at >= PUT_OFF_MOST;
+        g->put_off_packets = 0;
+    }
+    g->put_off_packets += limit;
+    bool enough = now - g->put_off_at >= PUT_OFF_LEAST && g->put_off_packets >= PUT_OFF_WINDOWS * g->window;
     if (enough)
         g->put_off_at = 0;
     return enough;

@@ -112,10 +112,11 @@ struct rs_groups {
     rs_io_packet kept[RS_IO_BATCH];
     uint32_t kept_count;
     uint8_t *kept_bytes;
-    uint64_t drops;     /* of sockets, all addresses */
-    bool behind;        /* they have dropped some at the last look */
-    rs_time put_off_at; /* since when datagrams from peers wait for multicast to be read; 0: they do not */
-    bool more;          /* the engine has more to say than one turn takes */
+    uint64_t drops;           /* of sockets, all addresses */
+    bool behind;              /* they have dropped some at the last look */
+    rs_time put_off_at;       /* since when datagrams from peers wait for multicast to be read; 0: they do not */
+    uint32_t put_off_packets; /* and so many were read since */
+    bool more;                /* the engine has more to say than one turn takes */
     rs_log_limit complaints, versions; /* `versions`: datagrams of other ones, or of kinds that are not known */
     uint64_t kinds;                    /* so many datagrams of kinds that are not known had come at the last look */
 };

@@ -1,8 +1,10 @@
 /* Streams between the agent and programs: one socket for each group that a program publishes to or subscribes to, with
  * frames of any number and size (docs/application-interface.md, Message groups).
  *
- * What a program does not read waits here, up to OUT_MOST; what comes then is lost to it, and it is told how much. What
- * a program publishes while the engine has no room stays in its socket: its next write waits. */
+ * What a program does not read waits here: of one that reads, as much as flow control lets come at once (a packet that
+ * was missing, and all that waited for it: RS_UNREAD_MOST); of one that has read nothing for STUCK, RS_UNREAD_STUCK.
+ * What comes then is lost to it, and it is told how much. What a program publishes while the engine has no room stays
+ * in its socket: its next write waits. */
 #include "daemon/groups/stream.h"
 
 #include <errno.h>
@@ -17,11 +19,10 @@
 
 #define IN_FIRST (256u << 10)
 #define OUT_FIRST (64u << 10)
-#define OUT_MOST (8u << 20)
 #define OUT_SPARE (1u << 10) /* kept for words about what was lost */
 #define OUT_PIECE (256u << 10)
 #define SOCKET_BYTES (512 << 10)
-#define STUCK (100 * RS_MILLISECOND) /* a program that reads nothing so long is not waited for */
+#define STUCK RS_FLOW_HOLD /* a program that reads nothing so long is not waited for */
 
 struct rs_group_stream {
     rs_group_stream *next, *next_dirty;
@@ -71,20 +72,31 @@ static size_t waiting(const rs_group_stream *s) {
     return s->out_length - s->out_start;
 }
 
+/* How much may wait for it now. */
+static size_t most(const rs_group_stream *s) {
+    rs_time now = rs_agent_now(s->groups->agent);
+    return waiting(s) == 0 || now - s->progress_at < STUCK ? RS_UNREAD_MOST : RS_UNREAD_STUCK;
+}
+
 /* Room for `length` bytes behind what waits; NULL: the program reads too slowly. */
 static uint8_t *room(rs_group_stream *s, size_t length) {
-    if (s->out_length + length > s->out_room && s->out_start > 0) {
+    const size_t bound = most(s);
+    if (waiting(s) + length > bound)
+        return NULL;
+    /* Moved when that pays, or when there is no other way. */
+    if (s->out_start > 0 && s->out_length + length > s->out_room &&
+        (s->out_start >= s->out_room / 2 || s->out_length + length > bound)) {
         memmove(s->out, s->out + s->out_start, waiting(s));
         s->out_length -= s->out_start;
         s->out_start = 0;
     }
-    if (s->out_length + length > OUT_MOST)
-        return NULL;
+    if (s->out_length == 0)
+        s->progress_at = rs_agent_now(s->groups->agent); /* it had read all */
     if (s->out_length + length > s->out_room) {
         size_t more = s->out_room ? s->out_room : OUT_FIRST;
         while (more < s->out_length + length)
             more *= 2;
-        more = more < OUT_MOST ? more : OUT_MOST;
+        more = more < bound ? more : bound;
         uint8_t *larger = realloc(s->out, more);
         if (!larger)
             return NULL;
@@ -112,7 +124,7 @@ static bool tell_lost(rs_group_stream *s, uint32_t sender, uint64_t sn, uint64_t
 static bool told_of_losses(rs_group_stream *s) {
     if (s->lost == 0)
         return true;
-    if (waiting(s) > OUT_MOST / 2 || !tell_lost(s, 0, 0, s->lost, RS_LOST_SLOW))
+    if (waiting(s) > RS_UNREAD_STUCK / 2 || !tell_lost(s, 0, 0, s->lost, RS_LOST_SLOW))
         return false;
     s->lost = 0;
     return true;
@@ -143,7 +155,7 @@ static bool knows(rs_group_stream *s, const rs_group_peer *peer) {
 
 void rs_stream_message(rs_group_stream *s, const rs_messages_event *event) {
     const rs_group_peer *peer = rs_group_peer_at(s->groups, event->sender);
-    bool fits = waiting(s) + event->length + OUT_SPARE <= OUT_MOST && told_of_losses(s) && (!peer || knows(s, peer));
+    bool fits = waiting(s) + event->length + OUT_SPARE <= most(s) && told_of_losses(s) && (!peer || knows(s, peer));
     uint8_t *at = fits ? room(s, RS_GROUP_FRAME_MESSAGE + (size_t)event->length) : NULL;
     if (!at) {
         s->lost++;
@@ -162,7 +174,7 @@ void rs_stream_lost(rs_group_stream *s, const rs_messages_event *event) {
 }
 
 bool rs_stream_is_catching_up(const rs_group_stream *s, rs_time now) {
-    return s->receives && waiting(s) > OUT_MOST / 2 && now - s->progress_at < STUCK;
+    return s->receives && waiting(s) > RS_UNREAD_HOLD && now - s->progress_at < STUCK;
 }
 
 static void watch(rs_group_stream *s) {
@@ -187,6 +199,11 @@ static bool flush(rs_group_stream *s) {
     }
     if (waiting(s) == 0)
         s->out_start = s->out_length = 0;
+    if (waiting(s) == 0 && s->out_room > RS_UNREAD_STUCK) { /* a flood is over */
+        free(s->out);
+        s->out = NULL;
+        s->out_room = 0;
+    }
     if (!blocked && s->lost > 0)
         (void)told_of_losses(s);
     if (blocked != s->blocked) {
