@@ -116,6 +116,7 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
     case RS_API_DELETE:
     case RS_API_SUBSCRIBE:
     case RS_API_CANCEL:
+    case RS_API_LEAVE:
         rs_put_u64(out, request->data_id);
         break;
     case RS_API_CREATE:
@@ -220,6 +221,7 @@ static bool parse_fields(rs_reader *in, rs_api_request *out, rs_error *error) {
     case RS_API_DELETE:
     case RS_API_SUBSCRIBE:
     case RS_API_CANCEL:
+    case RS_API_LEAVE:
         out->data_id = rs_get_u64(in);
         return true;
     case RS_API_CREATE:

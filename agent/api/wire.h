@@ -34,6 +34,7 @@ typedef enum {
     RS_API_FETCH = 18,          /* receivers: holders; answered by OBJECT */
     RS_API_NAME = 19,           /* by which the program knows an object */
     RS_API_PIN = 20,            /* an object stays when room is made; flag RS_API_PIN_ON: or does not any more */
+    RS_API_LEAVE = 21,          /* an object or stream that comes here is wanted no more */
     /* answers; those marked + do not end the request */
     RS_API_DONE = 128,
     RS_API_ERROR = 129,
@@ -64,7 +65,7 @@ typedef struct {
     uint64_t tag;
     uint8_t app[16];     /* REGISTER */
     const char *process; /* REGISTER */
-    uint64_t data_id;    /* ADD, SEND, READ, FETCH, NAME, PIN, DELETE, SUBSCRIBE, CANCEL, STREAM_* */
+    uint64_t data_id;    /* ADD, SEND, READ, FETCH, NAME, PIN, DELETE, SUBSCRIBE, CANCEL, LEAVE, STREAM_* */
     uint64_t number;     /* CREATE: size; DROP: handle; UNSUBSCRIBE: tag of the subscription; STREAM_END: bytes */
     uint32_t flags, wait_ms, deadline_ms;
     uint32_t receiver_count;

@@ -601,6 +601,11 @@ rostrum_code rostrum_cancel(rostrum *agent, uint64_t data_id, rostrum_error *err
     return rostrum_ask(agent, 0, -1, NULL, error);
 }
 
+rostrum_code rostrum_leave_object(rostrum *agent, uint64_t data_id, rostrum_error *error) {
+    (void)rostrum_request(agent, RS_API_LEAVE, data_id);
+    return rostrum_ask(agent, 0, -1, NULL, error);
+}
+
 rostrum_code rostrum_read(rostrum *agent, uint64_t data_id, uint32_t wait_ms, int *fd, uint64_t *size,
                           rostrum_error *error) {
     rostrum_outcome outcome = {0};

@@ -16,6 +16,7 @@
 #include "core/rdcm/options.h"
 #include "daemon/api/waits.h"
 #include "daemon/data/combine.h"
+#include "daemon/data/leave.h"
 #include "daemon/data/nic.h"
 #include "daemon/data/paths.h"
 #include "daemon/data/receiving.h"
@@ -72,6 +73,7 @@ static void handle_event(rs_agent *agent, const rs_event *event) {
     case RS_EV_NO_LIGHT:
     case RS_EV_PEER_DONE:
     case RS_EV_PEER_FAILED:
+    case RS_EV_PEER_LEFT:
     case RS_EV_PATH_DONE:
     case RS_EV_SEND_DONE:
     case RS_EV_RETAKE:
@@ -676,6 +678,7 @@ static bool start_api(rs_agent *agent) {
                                       .on_added = rs_sending_added_api,
                                       .on_unreadable = rs_sending_unreadable_api,
                                       .on_cancel = rs_sending_cancel_api,
+                                      .on_leave = rs_leave_api,
                                       .on_status = rs_status_api,
                                       .on_delete = let_go,
                                       .on_fetch = rs_fetch_api,

@@ -151,6 +151,7 @@ static bool node_work_event(sim_engine *engine, rs_time now) {
     case RS_EV_DIGEST:
     case RS_EV_RETAKE:
     case RS_EV_PEER_KEPT:
+    case RS_EV_PEER_LEFT:
     case RS_EV_NO_LIGHT:
     case RS_EV_LOG:
         break;

@@ -248,6 +248,9 @@ class App:
     def cancel(self, data_id: int) -> None:
         self.call(wire.CANCEL, struct.pack("<Q", data_id))
 
+    def leave(self, data_id: int) -> None:
+        self.call(wire.LEAVE, struct.pack("<Q", data_id))
+
     def delete(self, data_id: int) -> None:
         self.call(wire.DELETE, struct.pack("<Q", data_id))
 

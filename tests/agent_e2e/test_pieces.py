@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rostrum.client import Agent as Client
 from rostrum.client import wire
 from rostrum.client.values import Code, RostrumError
 
@@ -283,6 +285,53 @@ def test_a_late_server_hears_the_rest_of_a_transfer_and_gets_what_it_missed_from
     heard = int(line.split("heard=")[1].split(" ")[0])
     assert heard > len(data) // 4, line  # the rest of it, but for what was under way when it came
     assert served(lab, "h2") + served(lab, "h3") > 4 * served(lab, "h1"), line
+
+
+@pytest.mark.parametrize("protocol", ["republic", "rdcm"])
+def test_a_receiver_leaves_and_the_others_go_on(lab: World, protocol: str) -> None:
+    data = content(24 * MIB, 11)
+    lab.manager.answer = lambda request: Answer(kind="packet", protocol=protocol)
+    lab.start("h1", "--nic-rate", "200M")
+    for name in ("h2", "h3", "h4"):
+        lab.start(name)
+    sender = lab.app("h1")
+    sender.add(7, data)
+    tag = sender.start_send(7, ["h2", "h3", "h4"])
+    leaver = lab.app("h3")
+    reading = leaver.start_read(7, 60_000)
+    wait_until(lambda: any(one.bytes > len(data) // 4 for one in leaver.status()[1]), "a quarter of it")
+    leaver.leave(7)
+    result, _ = sender.finish_send(tag)
+    assert result.ok and {one.name: one.state for one in result.receivers} == {"h2": "done", "h3": "left", "h4": "done"}
+    lab.manager.wait_for(lambda calls: any(one.name == "receiver_change" for one in calls), "who left")
+    told = [one.args for one in lab.manager.calls if one.name == "receiver_change"]
+    assert [(args["server"], args["joins"]) for args in told] == [("h3", False)]
+    for name in ("h2", "h4"):
+        assert lab.app(name).read(7) == data
+    wait_until(lambda: leaver.status()[2] == [], "nothing of it there")
+    with pytest.raises(RostrumError, match="not coming in here"):
+        leaver.leave(7)
+    assert sender.send(7, ["h3"]).ok  # it may want it again
+    assert leaver.finish_read(reading) == data
+
+
+def test_a_reader_of_a_stream_leaves_and_the_others_have_all_of_it(lab: World) -> None:
+    lab.manager.answer = lambda request: Answer(kind="packet", protocol="rdcm")
+    lab.start_all()
+    data = content(4 * MIB, 12)
+    with contextlib.ExitStack() as stack:
+        sender, *readers = (stack.enter_context(Client(lab.agents[name].socket)) for name in ("h1", "h2", "h3", "h4"))
+        pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(2))
+        came = [pool.submit(lambda agent: b"".join(agent.stream_receive(1, wait=20)), agent) for agent in readers[:2]]
+        leaver = readers[2].stream_receive(1, wait=20)
+        with sender.stream_send(1, ["h2", "h3", "h4"]) as out:
+            out.write(data)
+            assert leaver.read()
+            leaver.leave()
+            out.write(data)
+            result = out.finish()
+        assert result.ok and [one.state for one in result.receivers] == ["done", "done", "left"], result
+        assert all(one.result(20) == 2 * data for one in came)
 
 
 def test_a_holder_of_other_bytes_is_left_for_one_that_has_the_right_ones(lab: World) -> None:

@@ -138,6 +138,11 @@ def test_cancel__stops_what_another_command_sends(server: Server, run: Run) -> N
     assert result.exit_code == 1 and "model.bin" in result.output
 
 
+def test_leave__of_what_does_not_come_in_says_so(run: Run) -> None:
+    result = run("leave", "model.bin")
+    assert result.exit_code == 1 and "nothing comes in here" in result.output
+
+
 def test_file_that_cannot_be_opened__is_no_wrong_command_line(run: Run, tmp_path: Path) -> None:
     with closing(socket.socket(socket.AF_UNIX)) as there:
         there.bind(str(tmp_path / "file"))

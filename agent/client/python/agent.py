@@ -372,6 +372,18 @@ class Agent:
         number = self._connection.names.number(data_id)
         self._connection.ask(wire.CANCEL, struct.pack("<Q", number), f"cancel of {data_id}", ANSWER_BOUND_S)
 
+    def leave(self, data_id: int | str) -> None:
+        """This server wants an object or stream no more that comes to it, sent or fetched.
+
+        What is here of it goes, and its sender and the other receivers go on without it: the sender's result says
+        `left`, which is no failure as long as somebody gets it. Whoever waits to read it goes on waiting.
+
+        Raises:
+            NotFound: it does not come in here.
+        """
+        number = self._connection.names.number(data_id)
+        self._connection.ask(wire.LEAVE, struct.pack("<Q", number), f"leaving {data_id}", ANSWER_BOUND_S)
+
     def subscribe(self, data_id: int | str) -> Subscription:
         """News of the object's transfers from now on."""
         number = self._connection.names.number(data_id)

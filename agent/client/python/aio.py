@@ -476,6 +476,11 @@ class Agent:
         number = self._connection.names.number(data_id)
         await self._connection.ask(wire.CANCEL, struct.pack("<Q", number), f"cancel of {data_id}", ANSWER_BOUND_S)
 
+    async def leave(self, data_id: int | str) -> None:
+        """As Agent.leave."""
+        number = self._connection.names.number(data_id)
+        await self._connection.ask(wire.LEAVE, struct.pack("<Q", number), f"leaving {data_id}", ANSWER_BOUND_S)
+
     async def subscribe(self, data_id: int | str) -> Subscription:
         """News of the object's transfers from now on."""
         return await self._subscribe(data_id, None)
@@ -630,8 +635,14 @@ class StreamReader:
         while data := await self.read():
             yield data
 
+    async def leave(self) -> None:
+        """It is wanted no more: the others go on, and this is no failure of the stream."""
+        what = f"leaving {self._call.what}"
+        await self._connection.ask(wire.LEAVE, struct.pack("<Q", self.data_id), what, ANSWER_BOUND_S)
+        await self.close()
+
     async def close(self) -> None:
-        """Before the end: this receiver fails, the others go on."""
+        """Before the end: this receiver fails, the others go on (`leave` before: it is no failure)."""
         self._socket.close()
         self._connection.forget(self._tag)
 

@@ -390,6 +390,25 @@ def cancel(connect: Connect, data_id: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("data_id")
+@JSON
+@which_agent
+def leave(connect: Connect, data_id: str, as_json: bool) -> None:
+    """Want object or stream DATA_ID no more on this server, to which it comes: the others go on, and nothing fails.
+
+    \b
+      rostrum leave model.bin --server h3
+    """
+    with connect() as agent:
+        agent.leave(data_id)
+        server = agent.server
+    if as_json:
+        print(json.dumps({"server": server, "data_id": data_id_of(data_id), "left": True}, indent=1))
+    else:
+        click.echo(f"{server} left {data_id}")
+
+
+@click.command()
+@click.argument("data_id")
 @click.option("--from", "holders", multiple=True, help="Servers that have it by now. Default: where it came from.")
 @click.option("--wait", default="60s", show_default=True, type=Duration(bare="s"), help="How long to wait for it.")
 @JSON

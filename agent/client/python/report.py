@@ -110,7 +110,8 @@ def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
     goodput = result.goodput_bps
     if result.ok:
         speed = f": {rate_text(goodput)} to each" if goodput else " (and had it before)" if result.size else ""
-        console.print(f"every receiver has it{speed}, digests right", style="green")
+        who = "every receiver that stayed" if any(one.state == "left" for one in result.receivers) else "every receiver"
+        console.print(f"{who} has it{speed}, digests right", style="green")
     else:
         console.print(result.cause or "not every receiver has it", style="red", markup=False, soft_wrap=True)
 

@@ -173,8 +173,14 @@ class StreamReader:
         while data := self.read():
             yield data
 
+    def leave(self) -> None:
+        """It is wanted no more: the others go on, and this is no failure of the stream."""
+        what = f"leaving {self._call.what}"
+        self._connection.ask(wire.LEAVE, struct.pack("<Q", self.data_id), what, ANSWER_BOUND_S)
+        self.close()
+
     def close(self) -> None:
-        """Before the end: this receiver fails, the others go on."""
+        """Before the end: this receiver fails, the others go on (`leave` before: it is no failure)."""
         self._socket.close()
         self._connection.forget(self._tag)
 

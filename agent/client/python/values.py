@@ -108,7 +108,7 @@ def error_of(code: int, words: str) -> RostrumError:
     return _BY_CODE.get(code, RostrumError)(words, known)
 
 
-RECEIVER_STATES = ("waiting", "receiving", "done", "failed")
+RECEIVER_STATES = ("waiting", "receiving", "done", "failed", "left")
 PATHS = ("none", "circuit", "packet")
 PROTOCOLS = ("auto", "republic", "rdcm", "wan")
 EVENT_KINDS = {1: "phase", 2: "receiver", 3: "progress", 4: "log"}
@@ -126,7 +126,7 @@ class Receiver:
     """One receiver's outcome."""
 
     name: str
-    state: str  # waiting | receiving | done | failed
+    state: str  # waiting | receiving | done | failed | left
     digest_ok: bool
     initial_sn: int | None  # first fragment it got; None = no light
     patched_fragments: int

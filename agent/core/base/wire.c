@@ -474,7 +474,7 @@ static void get_fields(cursor *c, rs_message *m) {
         break;
     case RS_MSG_OPEN_ACK:
         m->open_ack.status = (uint8_t)get(c, 1);
-        c->bad |= m->open_ack.status > RS_ACK_KEPT;
+        c->bad |= m->open_ack.status > RS_ACK_LEAVES;
         m->open_ack.room = get(c, 8);
         get_cause(c, &m->open_ack.cause);
         break;
@@ -492,7 +492,7 @@ static void get_fields(cursor *c, rs_message *m) {
         break;
     case RS_MSG_DATA_RCVD:
         m->data_rcvd.status = (uint8_t)get(c, 1);
-        c->bad |= m->data_rcvd.status > RS_RCVD_GIVEN_UP;
+        c->bad |= m->data_rcvd.status > RS_RCVD_LEFT;
         m->data_rcvd.patched = get(c, 8);
         get_cause(c, &m->data_rcvd.cause);
         break;

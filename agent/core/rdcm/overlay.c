@@ -237,7 +237,7 @@ rs_status rs_rdcm_sender_view(rs_node *node, rs_time now, rs_sending *x, const r
  * in a small one. */
 
 static uint64_t own_expected(const rs_rdcm *r) {
-    if (r->here.cum == r->transfer->fragments)
+    if (r->leaves || r->here.cum == r->transfer->fragments)
         return RS_RDCM_NO_LIMIT;
     uint64_t step = 1, by_window = r->here.top + r->bic.window - 1;
     while (step * 2 * AHEAD_PARTS <= r->bic.window)
@@ -496,8 +496,10 @@ static bool next_ack(rs_rdcm *r, rs_peer *to, rs_ack *ack) {
         ack->flags |= RS_ACK_WANTS_READY;
     if (!up && ring->left)
         ack->flags |= RS_ACK_LEFT;
-    if (!up && i < 2 && rs_rdcm_starves(r, (rs_ring_kind)i))
+    if (!up && i < 2 && !r->leaves && rs_rdcm_starves(r, (rs_ring_kind)i))
         ack->flags |= RS_ACK_STARVED;
+    if (!up && r->goes)
+        ack->flags |= RS_ACK_GOES;
     bool worth = *to != RS_NO_PEER;
     if (!up && ring->left)
         leave(ring);

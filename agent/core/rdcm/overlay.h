@@ -20,6 +20,7 @@ bool rs_rdcm_poll_repair(rs_node *node, rs_time now, rs_receiving *x, rs_packet_
 /* acknowledgements (Sec. 3.3, Packet Acknowledgement) and expectations (Sec. 3.5) going out */
 void rs_rdcm_news_of(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, uint64_t sn, bool at_once);
 void rs_rdcm_say_all(rs_node *node, rs_rdcm *r, rs_ring_kind kind);
+
 void rs_rdcm_say_lost(rs_node *node, rs_rdcm *r); /* something on the tree, here */
 void rs_rdcm_say_to(rs_node *node, rs_rdcm *r, rs_peer predecessor);
 void rs_rdcm_say_repaired(rs_node *node, rs_time now, rs_rdcm *r, rs_peer by);

@@ -269,6 +269,9 @@ static void notify(rs_node *node, rs_time now, rs_transfer *t, const rs_news *ne
     case RS_NEWS_ENDS:
         stream_ends(node, now, t);
         break;
+    case RS_NEWS_LEAVES:
+        rs_rdcm_leaves(node, rs_rdcm_of(t));
+        break;
     case RS_NEWS_VERIFIED:
         rs_rdcm_verified(node, now, (rs_receiving *)t);
         break;

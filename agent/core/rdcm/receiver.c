@@ -7,6 +7,7 @@
 
 #define SERVE_SILENT_SENDER 4 /* sender silence bounds: whoever needs repairs longer than that has other help */
 
+#define GOING (20 * RS_MS) /* one that leaves says so long that nothing is to be repaired to it */
 #define WITHOUT_RING (10 * RS_MS)
 #define PATIENCE (1000 * RS_MS) /* the control channel is reliable: to ask again is a last resort */
 /* Whoever repaired with wrong bytes does it again: the sender is asked soon, but of forged packets not more often. */
@@ -209,14 +210,25 @@ static void on_child_ack(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_child *
     rs_rdcm_settled_moved(node, r);
 }
 
+/* A successor leaves: what it lacks is nobody's business. In the next view another follows. */
+static void successor_goes(rs_node *node, rs_rdcm *r, rs_peer peer) {
+    for (int i = 0; i < RS_RDCM_RINGS; i++)
+        if (r->rings[i].successor.in_use && r->rings[i].successor.peer == peer)
+            rs_watch_end(node, &r->rings[i].successor);
+}
+
 static void on_ack(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, const rs_ack *ack) {
     rs_rdcm *r = x->t.own;
     x->stats.acks_received++;
     if (ack->flags & (RS_ACK_READY | RS_ACK_LEFT | RS_ACK_WANTS_READY))
         rs_rdcm_ack_of_view(node, now, r, from, ack);
+    if (r->leaves)
+        rs_rdcm_wake(node, r, now);
     if (ack->flags & RS_ACK_READY)
         return;
-    bool low_moved = false;
+    bool low_moved = ack->flags & RS_ACK_GOES;
+    if (ack->flags & RS_ACK_GOES)
+        successor_goes(node, r, from);
     for (int i = 0; i < RS_RDCM_RINGS && (ack->flags & RS_ACK_TO_PREDECESSOR); i++) {
         rs_rdcm_watch *w = &r->rings[i].successor;
         if (w->in_use && w->peer == from)
@@ -277,6 +289,32 @@ void rs_rdcm_receiver_finished(rs_node *node, rs_receiving *x) {
     r->subtree = r->here;
 }
 
+/* It goes on as before, until those behind it have other predecessors; but nothing more is asked for it, and it holds
+ * nobody back. */
+void rs_rdcm_leaves(rs_node *node, rs_rdcm *r) {
+    r->leaves = true;
+    r->request_due = RS_NEVER;
+    say_again(node, r);
+    rs_rdcm_wake(node, r, 0);
+}
+
+static bool is_needed(const rs_rdcm *r) {
+    for (int i = 0; i < RS_RDCM_RINGS; i++)
+        if (r->rings[i].successor.in_use)
+            return true;
+    return false;
+}
+
+/* Its predecessors hear that nothing is to be repaired to it any more, before it ends. */
+static void maybe_goes(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_rdcm *r = x->t.own;
+    if (!r->leaves || r->goes || (is_needed(r) && now < x->leaving_due - GOING))
+        return;
+    r->goes = true;
+    x->leaving_due = now + GOING;
+    say_again(node, r);
+}
+
 void rs_rdcm_verified(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm *r = x->t.own;
     r->serve_until = now + SERVE_SILENT_SENDER * node->config.sender_silence_bound;
@@ -306,9 +344,10 @@ rs_rx_verdict rs_rdcm_open_again(rs_node *node, rs_time now, rs_receiving *x, co
 
 rs_time rs_rdcm_receiver_due(const rs_node *node, const rs_receiving *x) {
     const rs_rdcm *r = x->t.own;
-    const rs_time dues[] = {r->news[0].due, r->news[1].due, r->request_due,
-                            r->ready_due,   r->serve_until, rs_rdcm_congestion_due(node, r),
-                            r->later_due};
+    const rs_time dues[] = {r->news[0].due, r->news[1].due,
+                            r->request_due, r->ready_due,
+                            r->serve_until, rs_rdcm_congestion_due(node, r),
+                            r->later_due,   r->leaves && !r->goes ? x->leaving_due - GOING : RS_NEVER};
     rs_time due = RS_NEVER;
     for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
         due = dues[i] < due ? dues[i] : due;
@@ -334,6 +373,7 @@ void rs_rdcm_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm_request_look(node, now, x);
     if (now >= r->ready_due)
         rs_rdcm_ready_look(node, now, r);
+    maybe_goes(node, now, x);
     rs_rdcm_old_rings_look(node, now, r);
     if (x->state == RS_RX_SERVING)
         maybe_served(node, now, x);
@@ -370,7 +410,7 @@ static rs_time bound(const rs_node *node, const rs_rdcm *r) {
 /* `here.cum` has moved, or there may be a gap since now. */
 void rs_rdcm_request_moved(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm *r = x->t.own;
-    if (x->state != RS_RX_RECEIVING || r->here.cum >= due_top(x)) {
+    if (x->state != RS_RX_RECEIVING || r->leaves || r->here.cum >= due_top(x)) {
         r->request_due = RS_NEVER;
         return;
     }

@@ -11,6 +11,7 @@ rs_rx_result rs_rdcm_tree_packet(rs_node *node, rs_time now, rs_receiving *x, co
 rs_rx_result rs_rdcm_receiver_datagram(rs_node *node, rs_time now, rs_receiving *x, const rs_packet_in *packet);
 void rs_rdcm_refused(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, uint64_t sn);
 rs_rx_result rs_rdcm_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn);
+void rs_rdcm_leaves(rs_node *node, rs_rdcm *r); /* nobody repairs to it any more */
 void rs_rdcm_verified(rs_node *node, rs_time now, rs_receiving *x);
 void rs_rdcm_ended(rs_node *node, rs_time now, rs_receiving *x);
 void rs_rdcm_receiver_stats(const rs_node *node, const rs_receiving *x, rs_xfer_stats *out);

@@ -106,6 +106,9 @@ typedef struct rs_rdcm {
     rs_time later_due;
     rs_peer not_predecessor; /* it repaired though it is no predecessor: it learns that it need not */
 
+    bool leaves; /* its caller wants nothing more: it holds nobody back */
+    bool goes;   /* and nobody behind it needs it */
+
     bool has_view;
     uint64_t version;
     bool used; /* RS_EV_VIEW_USED is out for it */

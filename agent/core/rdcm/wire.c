@@ -26,7 +26,7 @@ size_t rs_ack_encode(const rs_ack *ack, uint8_t *out) {
 /* Bounds that spare those behind it every overflow. */
 static bool is_sane(const rs_ack *ack) {
     const unsigned kinds = RS_ACK_TO_PREDECESSOR | RS_ACK_TO_PARENT | RS_ACK_WANTS_READY | RS_ACK_READY | RS_ACK_LEFT;
-    const unsigned known = kinds | RS_ACK_BY_TREE | RS_ACK_STARVED;
+    const unsigned known = kinds | RS_ACK_BY_TREE | RS_ACK_STARVED | RS_ACK_GOES;
     return (ack->flags & kinds) && (ack->flags & ~known) == 0 && ack->cum < INT64_MAX / 2 &&
            ack->base < INT64_MAX / 2 && ack->base % 64 == 0;
 }

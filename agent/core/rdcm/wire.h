@@ -16,6 +16,7 @@ enum {
     RS_ACK_READY = 8,          /* to the successor: yes, and what follows is of no meaning */
     RS_ACK_LEFT = 16,          /* to a predecessor: of this one no repairs are needed any more */
     RS_ACK_BY_TREE = 32,       /* of late a packet came to this one by the tree: no link above it has failed */
+    RS_ACK_GOES = 128,         /* to a predecessor: this one leaves the transfer, nothing is to be repaired to it */
     RS_ACK_STARVED = 64        /* to a predecessor: its successor has a tree, and nothing comes to this one */
 };
 

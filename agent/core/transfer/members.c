@@ -100,3 +100,41 @@ uint64_t rs_sender_sent(const rs_sending *x) {
     all = count ? all / count : x->sent_before + sent;
     return all < x->t.fragments ? all : x->t.fragments;
 }
+
+/* ----------------------------------------------------------------------------------------- a receiver that leaves */
+
+#define LEAVING (500 * RS_MS) /* one that has left repairs and answers for others for so long */
+#define LEFT "this receiver left"
+
+void rs_receiver_left(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_receiver_end(node, now, x, false, RS_CONTROL_OPEN_ACK | RS_CONTROL_DATA_RCVD, LEFT);
+}
+
+rs_status rs_receive_leave(rs_node *node, rs_time now, rs_xfer xfer) {
+    rs_transfer *t = rs_by_id(node, xfer);
+    rs_receiving *x = t && !t->sending && !t->finished ? (rs_receiving *)t : NULL;
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (x->state == RS_RX_OFFERED) {
+        x->ack_status = RS_ACK_LEAVES;
+        rs_receiver_finish(node, now, x, RS_CONTROL_OPEN_ACK, LEFT);
+        return RS_OK;
+    }
+    if (x->state == RS_RX_SERVING)
+        return rs_receive_cancel(node, now, xfer, NULL);
+    if (x->leaving_due != RS_NEVER)
+        return RS_OK;
+    x->rcvd_status = RS_RCVD_LEFT;
+    if (x->state != RS_RX_RECEIVING || !x->t.own || !x->t.engine->serves || !x->t.engine->serves(x)) {
+        rs_receiver_left(node, now, x);
+        return RS_OK;
+    }
+    x->leaving_due = now + LEAVING;
+    x->t.stream.taken = UINT64_MAX;
+    rs_format(x->link.cause, sizeof x->link.cause, "%s", LEFT);
+    rs_control_clear(node, now, &x->link, RS_CONTROL_PTCH_REQ);
+    rs_control_set_pending(node, now, &x->link, RS_CONTROL_DATA_RCVD);
+    rs_engine_notify(node, now, &x->t, RS_NEWS_LEAVES);
+    rs_receiver_arm(node, x);
+    return RS_OK;
+}

@@ -136,6 +136,7 @@ typedef enum {
     /* DATA_RCVD of `peer`; `bytes` = fragments patched or repaired for it. `had_it`: the object was there before. */
     RS_EV_PEER_DONE,
     RS_EV_PEER_FAILED, /* `peer` is given up, `cause` says why; the others go on */
+    RS_EV_PEER_LEFT,   /* `peer` wants it no more: that is no failure, as long as somebody gets it */
     RS_EV_PATH_DONE,   /* the data channel is done: release the path (before the last patches) */
     /* Every receiver is done or failed (`ok`: none failed; `bytes`: receivers done); its id is invalid after this. */
     RS_EV_SEND_DONE,
@@ -325,6 +326,10 @@ rs_status rs_leaves_want(rs_node *node, rs_time now, rs_xfer xfer, uint64_t firs
 rs_status rs_fetch_again(rs_node *node, rs_time now, rs_xfer xfer, uint64_t *offset, uint64_t *length);
 /* The application gave up on the object, or the store must have the room back. */
 rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause);
+/* The application wants it no more, and nothing is wrong: the sender and the others go on without this receiver. Where
+ * receivers repair each other it goes on doing so for a moment, in which the manager makes an overlay without it: so
+ * payloads are still handed in, and RS_EV_RECEIVE_DONE comes then. */
+rs_status rs_receive_leave(rs_node *node, rs_time now, rs_xfer xfer);
 /* Where the next data packet of a group most likely belongs, for I/O that scatters payloads to their final place:
  * transfer and offset of the `ahead`-th next expected fragment, false if there is none or it is already present. No two
  * values of `ahead` name the same fragment until the next call of rs_receive. */

@@ -57,6 +57,10 @@ void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint3
 }
 
 void rs_receiver_is_whole(rs_node *node, rs_time now, rs_receiving *x) {
+    if (x->leaving_due != RS_NEVER) {
+        rs_receiver_left(node, now, x);
+        return;
+    }
     x->state = RS_RX_VERIFYING;
     x->verify_due = now + node->config.no_path_bound;
     x->stats.data_done_at = now;
@@ -318,6 +322,10 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
         x->offered_due = now < x->offered_due ? x->offered_due : now + node->config.sender_silence_bound;
         x->verify_due = now < x->verify_due ? x->verify_due : now + node->config.no_path_bound;
     }
+    if (now >= x->leaving_due) {
+        rs_receiver_left(node, now, x);
+        return true;
+    }
     if (now >= x->offered_due) {
         x->ack_status = RS_ACK_REFUSED;
         rs_receiver_end(node, now, x, false, RS_CONTROL_OPEN_ACK, "the receiving agent did not make room in time");
@@ -359,7 +367,7 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
 void rs_receiver_arm(rs_node *node, rs_receiving *x) {
     bool waits = x->state < RS_RX_VERIFYING || rs_pieces_wait(x);
     rs_time silent = !waits ? RS_NEVER : silent_since(x) + silence_bound(node, x);
-    const rs_time dues[] = {silent, x->offered_due, x->verify_due, x->ping_due, x->again_due};
+    const rs_time dues[] = {silent, x->offered_due, x->verify_due, x->ping_due, x->again_due, x->leaving_due};
     rs_time due = RS_NEVER;
     if (x->t.finished)
         return;
@@ -644,6 +652,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
         return NULL;
     }
     rs_peer_session_attach(&x->link, p, &x->t, now);
+    x->leaving_due = RS_NEVER;
     x->ping_due = now + node->config.sender_silence_bound / 2;
     return x;
 }

@@ -167,7 +167,8 @@ void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, cons
     rs_event event = {.kind = RS_EV_PEER_FAILED, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
     bool opened = rs_is_opened(r);
     r->state = RS_RECIPIENT_FAILED;
-    if (x->failed++ == 0)
+    x->failed++;
+    if (x->first_cause[0] == '\0')
         rs_format(x->first_cause, sizeof x->first_cause, "%s", cause);
     leave_alone(node, now, r);
     rs_format(event.cause, sizeof event.cause, "%s", cause);
@@ -175,6 +176,19 @@ void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, cons
     if (tell && opened && r->link.peer->up)
         rs_control_set_pending(node, now, &r->link, RS_CONTROL_ABORT);
     rs_emit(node, &event);
+}
+
+static void left(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
+    r->state = RS_RECIPIENT_FAILED;
+    x->failed++;
+    x->left++;
+    leave_alone(node, now, r);
+    rs_emit(node, &(rs_event){.kind = RS_EV_PEER_LEFT,
+                              .xfer = x->t.id,
+                              .peer = r->link.peer->id,
+                              .cause = "it left the transfer",
+                              .session = x->t.session});
+    rs_sender_settle(node, now, x);
 }
 
 void rs_sender_fail_all(rs_node *node, rs_time now, rs_sending *x, const char *cause) {
@@ -216,16 +230,19 @@ void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x) {
         rs_sender_arm(node, x);
         return;
     }
-    rs_event event = {.kind = RS_EV_SEND_DONE, .xfer = x->t.id, .ok = x->failed == 0, .bytes = x->done};
+    rs_event event = {
+        .kind = RS_EV_SEND_DONE, .xfer = x->t.id, .ok = x->failed == x->left && x->done > 0, .bytes = x->done};
     rs_data_stop(node, x);
     rs_engine_stop(node, &x->t);
     if (x->stats.data_done_at == 0 && x->sessions)
         x->stats.data_done_at = now;
     rs_sender_path_done(node, now, x);
     rs_sender_phase(node, x, RS_PHASE_DONE);
-    if (x->failed)
-        rs_format(event.cause, sizeof event.cause, "%u of %u receivers failed; the first: %.120s", x->failed,
+    if (x->failed > x->left)
+        rs_format(event.cause, sizeof event.cause, "%u of %u receivers failed; the first: %.120s", x->failed - x->left,
                   x->recipient_count, x->first_cause);
+    else if (!event.ok)
+        rs_format(event.cause, sizeof event.cause, "all receivers left");
     event.session = x->t.session;
     event.phase = RS_PHASE_DONE;
     rs_emit(node, &event);
@@ -376,7 +393,7 @@ void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *ou
     out->bytes_present = mean >= x->t.fragments ? x->t.size : mean * x->t.fragment_size;
     out->receivers = x->recipient_count;
     out->receivers_done = x->done;
-    out->receivers_failed = x->failed;
+    out->receivers_failed = x->failed - x->left;
     rs_engine_stats(node, &x->t, out);
 }
 
@@ -490,6 +507,8 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
         /* One that had accepted it got it here: it has only forgotten this transfer, which it was done with. */
         rs_sender_done(node, now, r, 0, !rs_has_accepted(r) && !r->kept);
         rs_sender_settle(node, now, x);
+    } else if (m->open_ack.status == RS_ACK_LEAVES) {
+        left(node, now, x, r);
     } else if (m->open_ack.status == RS_ACK_REFUSED) {
         rs_format(cause, sizeof cause, "refused the object: %s", m->open_ack.cause.text);
         rs_sender_fail(node, now, r, false, cause);
@@ -515,6 +534,10 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
 
 static rs_rx_verdict on_data_rcvd(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     char cause[RS_CAUSE_MAX];
+    if (m->data_rcvd.status == RS_RCVD_LEFT) {
+        left(node, now, x, r);
+        return RS_RX_NONE;
+    }
     if (m->data_rcvd.status == RS_RCVD_WHOLE) {
         rs_sender_done(node, now, r, m->data_rcvd.patched, false);
     } else {

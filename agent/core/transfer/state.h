@@ -242,6 +242,7 @@ struct rs_sending {
     rs_phase phase;
     rs_recipient *recipients;
     uint32_t recipient_count, done, failed;
+    uint32_t left;         /* Of those that failed: they wanted it no more. */
     uint32_t *index;       /* An open hash of recipients by peer: place + 1. */
     uint32_t index_mask;   /* Its size - 1. */
     const uint8_t *leaves; /* Digests of the object's pieces, the caller's; NULL: they were not told. */
@@ -360,6 +361,7 @@ struct rs_receiving {
     rs_time data_at;      /* The newest data packet of the session came then. */
     rs_time offered_due;  /* The caller makes room until then, */
     rs_time verify_due;   /* and has checked the digest by then. */
+    rs_time leaving_due;  /* It has left, and is there for the others until then; RS_NEVER: it has not. */
     rs_time ping_due;     /* A silent sender is asked for a sign then. */
     uint64_t wrong_sn;    /* This fragment of a stream came wrong from the sender itself, */
     uint32_t wrong_times; /* so many times in a row. */

@@ -847,6 +847,12 @@ static void serve_registered(rs_api_server *server, rs_api_client *client, const
     case RS_API_CANCEL:
         server->handlers.on_cancel(server->handlers.context, call, &id);
         break;
+    case RS_API_LEAVE:
+        if (server->handlers.on_leave)
+            server->handlers.on_leave(server->handlers.context, call, &id);
+        else
+            rs_api_reply_error(server, call, ROSTRUM_ERR_UNKNOWN, "nothing comes in here");
+        break;
     }
 }
 

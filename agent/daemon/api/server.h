@@ -67,6 +67,9 @@ typedef struct {
     /* Stop the sending of that object. Answer with rs_api_reply_ok or rs_api_reply_error; the send itself is answered
      * too. */
     void (*on_cancel)(void *context, const rs_api_call *call, const rs_object_id *id);
+    /* The application wants an object or stream no more that comes in here. Answer with rs_api_reply_ok or
+     * rs_api_reply_error. NULL: nothing comes in here. */
+    void (*on_leave)(void *context, const rs_api_call *call, const rs_object_id *id);
     /* An application wants that object deleted: whatever here can let go of it should, before the store looks. May be
      * NULL. */
     void (*on_delete)(void *context, const rs_object_id *id);

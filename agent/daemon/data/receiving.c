@@ -105,10 +105,10 @@ static void drop_object(rs_agent *agent, rs_object *object, const char *cause) {
     rs_store_discard(agent->store, object);
 }
 
-/* Its pieces may be of use later. */
-static void let_go(rs_agent *agent, rs_object *object) {
+/* Its pieces may be of use later, unless it was left. */
+static void let_go(rs_agent *agent, rs_object *object, bool left) {
     rs_sites_gone(agent->sites, object, "it does not come to its relay any more");
-    if (!rs_store_keep(object))
+    if (left || !rs_store_keep(object))
         rs_store_discard(agent->store, object);
 }
 
@@ -119,7 +119,7 @@ static void free_receiving(rs_agent *agent, rs_receive_state *r) {
     if (r->serving)
         rs_store_release(r->base.object);
     else if (r->base.object)
-        let_go(agent, r->base.object);
+        let_go(agent, r->base.object, r->base.left);
     rs_digest_tree_free(r->tree);
     free(r->leaves);
     free(r->repairers);
@@ -326,10 +326,11 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
         return;
     const rs_object *existing = info.size == RS_STREAM ? NULL : rs_store_find(agent->store, &info.object);
     const rs_manifest what = manifest_of(agent, &info);
-    rs_goes_on goes_on =
-        existing && existing != kept.object ? rs_fetch_go_on(agent->fetches, existing, &what) : RS_GOES_ANEW;
-    if (goes_on == RS_GOES_ON)
-        rs_incoming_kept(agent->node, rs_agent_now(agent), xfer);
+    rs_goes_on goes_on = info.size == RS_STREAM
+                             ? RS_GOES_ANEW
+                             : rs_fetch_go_on(agent->fetches, existing == kept.object ? NULL : existing, &what);
+    if (goes_on == RS_GOES_ON || goes_on == RS_GOES_NOT)
+        (goes_on == RS_GOES_ON ? rs_incoming_kept : rs_receive_leave)(agent->node, rs_agent_now(agent), xfer);
     if (goes_on != RS_GOES_ANEW)
         return;
     if (info.size != RS_STREAM) {
@@ -895,9 +896,10 @@ rs_time rs_receiving_work(rs_agent *agent) {
 /* --------------------------------------------------------------------------------------------------------- events */
 
 static void receive_done(rs_agent *agent, rs_receive_state *r, const rs_event *event) {
-    rs_log_limited(&agent->endings, 20, event->ok ? RS_LOG_INFO : RS_LOG_WARNING, "receive", "object=%s from=%s %s%s%s",
-                   rs_id_text(&r->base.id), rs_quote(rs_peers_name(&agent->peers, r->sender)),
-                   event->ok ? "done" : "failed", event->ok ? "" : " cause=", event->ok ? "" : rs_quote(event->cause));
+    rs_log_limited(&agent->endings, 20, event->ok || r->base.left ? RS_LOG_INFO : RS_LOG_WARNING, "receive",
+                   "object=%s from=%s %s%s%s", rs_id_text(&r->base.id),
+                   rs_quote(rs_peers_name(&agent->peers, r->sender)), event->ok ? "done" : "failed",
+                   event->ok ? "" : " cause=", event->ok ? "" : rs_quote(event->cause));
     tell(agent, r, ROSTRUM_EVENT_PHASE, "done", event->ok ? "" : event->cause);
     rs_xfer_stats stats = {0};
     rs_xfer_stats_get(agent->node, r->base.xfer, &stats);

@@ -39,10 +39,9 @@ int64_t rs_sending_receiver(const rs_send_state *sending, rs_peer peer) {
 /* ------------------------------------------------------------------------------------------- telling the manager */
 
 static const char *const state_names[] = {
-    [ROSTRUM_RECEIVER_WAITING] = "waiting",
-    [ROSTRUM_RECEIVER_RECEIVING] = "receiving",
-    [ROSTRUM_RECEIVER_DONE] = "done",
-    [ROSTRUM_RECEIVER_FAILED] = "failed",
+    [ROSTRUM_RECEIVER_WAITING] = "waiting", [ROSTRUM_RECEIVER_RECEIVING] = "receiving",
+    [ROSTRUM_RECEIVER_DONE] = "done",       [ROSTRUM_RECEIVER_FAILED] = "failed",
+    [ROSTRUM_RECEIVER_LEFT] = "left",
 };
 
 static void sample(rs_agent *agent, rs_send_state *s) {
@@ -444,7 +443,7 @@ uint32_t rs_sending_runs(void *context, const rs_object_id *id, const char *name
                                       .fragment_size = agent->fragment_size};
     for (uint32_t i = 0; i < s->receiver_count && count < most; i++) {
         const rs_peer_entry *entry = rs_peers_entry(&agent->peers, s->peers[i]);
-        if (s->receivers[i].state == ROSTRUM_RECEIVER_FAILED || !entry || !entry->address || !entry->control_port)
+        if (s->receivers[i].state >= ROSTRUM_RECEIVER_FAILED || !entry || !entry->address || !entry->control_port)
             continue;
         out[count] = (rs_piece_message){
             .type = RS_PIECE_PEER, .address = entry->address, .port = (uint16_t)(entry->control_port + 1)};
@@ -587,6 +586,13 @@ static void receiver_event(rs_agent *agent, rs_send_state *s, const rs_event *ev
         rs_log(RS_LOG_INFO, "send", "object=%s done_at=%s patched=%llu%s", rs_id_text(&s->base.id),
                rs_quote(receiver->name), (unsigned long long)event->bytes, event->had_it ? " had_it=1" : "");
         break;
+    case RS_EV_PEER_LEFT:
+        receiver->state = ROSTRUM_RECEIVER_LEFT;
+        copy_words(receiver->cause, event->cause);
+        if (agent->link && s->path.state == RS_PATH_STATE_GRANTED && s->path.kind == RS_PATH_PACKET)
+            (void)rs_link_receiver_change(agent->link, rs_agent_now(agent), s->path.response_id, receiver->name, false);
+        rs_log(RS_LOG_INFO, "send", "object=%s left_at=%s", rs_id_text(&s->base.id), rs_quote(receiver->name));
+        break;
     default:
         receiver->state = ROSTRUM_RECEIVER_FAILED;
         copy_words(receiver->cause, event->cause);
@@ -618,6 +624,7 @@ void rs_sending_event(rs_agent *agent, const rs_event *event) {
     case RS_EV_PEER_KEPT:
     case RS_EV_PEER_DONE:
     case RS_EV_PEER_FAILED:
+    case RS_EV_PEER_LEFT:
         receiver_event(agent, s, event);
         break;
     case RS_EV_NO_LIGHT:

@@ -111,7 +111,7 @@ void rs_sites_link_down(rs_sites *sites) {
 }
 
 static bool is_final(const rostrum_receiver *receiver) {
-    return receiver->state == ROSTRUM_RECEIVER_DONE || receiver->state == ROSTRUM_RECEIVER_FAILED;
+    return receiver->state >= ROSTRUM_RECEIVER_DONE;
 }
 
 static int64_t place_of(const rs_send_state *whole, const char *name) {
@@ -471,6 +471,7 @@ static rs_leg *leg_of(const rs_agent *agent, const char *leg_id) {
 static rostrum_receiver_state state_of(const char *word) {
     return strcmp(word, "done") == 0        ? ROSTRUM_RECEIVER_DONE
            : strcmp(word, "failed") == 0    ? ROSTRUM_RECEIVER_FAILED
+           : strcmp(word, "left") == 0      ? ROSTRUM_RECEIVER_LEFT
            : strcmp(word, "receiving") == 0 ? ROSTRUM_RECEIVER_RECEIVING
                                             : ROSTRUM_RECEIVER_WAITING;
 }
@@ -552,7 +553,8 @@ static void report(rs_sites *sites, rs_relay *relay) {
     static const char *const words[] = {[ROSTRUM_RECEIVER_WAITING] = "waiting",
                                         [ROSTRUM_RECEIVER_RECEIVING] = "receiving",
                                         [ROSTRUM_RECEIVER_DONE] = "done",
-                                        [ROSTRUM_RECEIVER_FAILED] = "failed"};
+                                        [ROSTRUM_RECEIVER_FAILED] = "failed",
+                                        [ROSTRUM_RECEIVER_LEFT] = "left"};
     relay->report_at = rs_agent_now(agent) + REPORT_EVERY;
     for (uint32_t i = 0; i < relay->count && relay->sending; i++) {
         const rostrum_receiver *from = &relay->sending->receivers[i];

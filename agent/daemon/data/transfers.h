@@ -19,6 +19,7 @@ typedef struct rs_transfer_entry {
     rs_object *object; /* NULL once it was handed back to the store, and of streams */
     struct rs_stream_source *source;
     struct rs_stream_sink *sink;
+    bool left; /* a program here wants it no more; it goes on for others for a moment */
     rs_time progress_at;
 } rs_transfer_entry;
 

@@ -31,7 +31,8 @@
 #define READ_TURN (1u << 20)
 #define ASK_AGAIN RS_SECOND        /* the manager, while nobody gives it */
 #define TOLD_BOUND (2 * RS_SECOND) /* what is new at an agent, the manager knows by then */
-#define NEVER_BEGAN RS_SECOND      /* after a send that ended without making it whole */
+#define LEFT_LATELY (5 * RS_SECOND)
+#define NEVER_BEGAN RS_SECOND /* after a send that ended without making it whole */
 
 rs_time rs_fetch_now(const fetch *f) {
     return rs_agent_now(f->all->agent);
@@ -665,6 +666,12 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
 rs_goes_on rs_fetch_go_on(rs_fetches *fetches, const rs_object *here, const rs_manifest *what) {
     rs_time now = rs_agent_now(fetches->agent);
     fetch *f = find(fetches, &what->id);
+    if (fetches->left_until > now && memcmp(&fetches->left, &what->id, sizeof what->id) == 0) {
+        fetches->left_until = 0;
+        return RS_GOES_NOT;
+    }
+    if (!here)
+        return RS_GOES_ANEW;
     if (f && (f->sleeps || (!f->background && here->pieces && here->pieces->known * 8 < here->pieces->count)))
         return RS_GOES_ANEW; /* little is lost, and a send serves several */
     if (here->size != what->size || here->phase == RS_OBJECT_WHOLE || fetches->agent->stopping)
@@ -685,12 +692,31 @@ rs_goes_on rs_fetch_go_on(rs_fetches *fetches, const rs_object *here, const rs_m
         return RS_GOES_ANEW;
     if (r)
         r->failed_from = what->from_address;
+    f->for_send = true;
     if (f->root.length == 0)
         f->root = what->root;
     rs_log(RS_LOG_DEBUG, "fetch", "object=%s goes on with the pieces that are here, from=%s", rs_id_text(&what->id),
            rs_quote(what->from));
     add_holder(f, what->from, what->from_address, (uint16_t)(what->from_port + 1), false, 0);
     return RS_GOES_ON;
+}
+
+/* A sender that waits for it asks again soon, and learns it then. */
+bool rs_fetch_leave(rs_fetches *fetches, const rs_object_id *id) {
+    fetch *f = find(fetches, id);
+    if (!f)
+        return false;
+    if (f->for_send) {
+        fetches->left = *id;
+        fetches->left_until = rs_fetch_now(f) + LEFT_LATELY;
+    }
+    bool here = f->object != NULL;
+    fetch_ends(f, false, "a program here left it");
+    rs_fetch_sweep(fetches);
+    rs_object *partial = here ? rs_store_find(fetches->agent->store, id) : NULL;
+    if (partial && partial->phase == RS_OBJECT_PARTIAL)
+        rs_store_discard(fetches->agent->store, partial);
+    return true;
 }
 
 void rs_fetch_give_way(rs_fetches *fetches, const rs_object_id *id, const rs_digest *digest) {

@@ -22,12 +22,15 @@ bool rs_fetch_api(void *agent, const rs_object_id *id, const char *const *holder
 typedef enum {
     RS_GOES_ANEW,       /* what is here is of no use, or that failed a while ago */
     RS_GOES_WHEN_KNOWN, /* it may be the same: its digest, which follows, will tell */
+    RS_GOES_NOT,        /* a program here has left it */
     RS_GOES_ON          /* what is missing is being fetched, from the sender and from others */
 } rs_goes_on;
-/* Somebody sends an object, `what`, and `here` is there by that id. */
+/* Somebody sends an object, `what`, and `here` is there by that id; NULL: nothing is. */
 rs_goes_on rs_fetch_go_on(rs_fetches *fetches, const rs_object *here, const rs_manifest *what);
 /* Somebody sends an object of that digest here: that goes first, and the fetch goes on if it does not become whole. */
 void rs_fetch_give_way(rs_fetches *fetches, const rs_object_id *id, const rs_digest *digest);
+/* A program wants it no more: what is here of it goes. False: it is not being fetched. */
+bool rs_fetch_leave(rs_fetches *fetches, const rs_object_id *id);
 
 /* For hear.c. */
 struct fetch;

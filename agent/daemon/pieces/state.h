@@ -43,6 +43,7 @@ struct fetch {
     bool dead;         /* to be freed when the present call is done */
     bool asks;         /* the manager, who has it */
     bool sleeps;       /* it is being sent here */
+    bool for_send;     /* a sender waits for it */
     rs_time ask_at;    /* the next time */
     char answer[160];  /* why nobody has it, by the manager's word */
     rs_object *object; /* NULL: what it is, is not known yet */
@@ -95,6 +96,8 @@ struct rs_fetches {
     payload payloads[HEARD_MOST];
     uint32_t payload_count;
     resume *resumes;
+    rs_object_id left; /* a program left it until then, while a sender waited for it */
+    rs_time left_until;
     rs_time look_at;
 };
 

@@ -308,6 +308,16 @@ void rs_stream_sink_free(rs_stream_sink *s, const char *cause) {
     free(s);
 }
 
+void rs_stream_sink_leave(rs_stream_sink *s) {
+    s->ended = true;
+    s->waits_since = RS_NEVER;
+    if (s->fd < 0)
+        return;
+    rs_api_reply_error(s->agent->api, &s->call, ROSTRUM_ERR_CANCELLED, "stream %s was left after %llu bytes",
+                       rs_id_text(&s->id), (unsigned long long)s->bytes);
+    close_program(s);
+}
+
 uint8_t *rs_stream_sink_at(const rs_stream_sink *s, uint64_t offset) {
     return rs_stream_ring_at(&s->ring, offset / s->ring.fragment);
 }

@@ -90,6 +90,11 @@ ROSTRUM_API void rostrum_send_result_free(rostrum_send_result *result);
 /* Stops the sending of that object, whichever process of the application started it. */
 ROSTRUM_API rostrum_code rostrum_cancel(rostrum *agent, uint64_t data_id, rostrum_error *error);
 
+/* This server wants an object (or stream) no more that comes to it, sent or fetched: what is here of it goes,
+ * and its sender and the other receivers go on without it. Whoever waits to read it goes on waiting; a stream's reader
+ * fails (CANCELLED). UNKNOWN: it does not come in here. */
+ROSTRUM_API rostrum_code rostrum_leave_object(rostrum *agent, uint64_t data_id, rostrum_error *error);
+
 /* A read-only descriptor of the object, as soon as it is whole here; waits at most wait_ms (0: not at all). The caller
  * closes it, and may map it. `size` may be NULL. Errors: UNKNOWN, BUSY (without waiting), TIMEOUT. */
 ROSTRUM_API rostrum_code rostrum_read(rostrum *agent, uint64_t data_id, uint32_t wait_ms, int *fd, uint64_t *size,

@@ -52,7 +52,8 @@ ROSTRUM_API rostrum_code rostrum_stream_read(rostrum_stream *stream, void *bytes
 
 /* The socket of its bytes, to poll: writable, or readable. */
 ROSTRUM_API int rostrum_stream_fd(const rostrum_stream *stream);
-/* Before its end it fails: at all receivers if this program wrote it, else here. May be NULL. */
+/* Before its end it fails: at all receivers if this program wrote it, else here (rostrum_leave_object before: it is
+ * left). May be NULL. */
 ROSTRUM_API void rostrum_stream_close(rostrum_stream *stream);
 
 #ifdef __cplusplus

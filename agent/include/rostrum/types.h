@@ -64,7 +64,8 @@ typedef enum {
     ROSTRUM_RECEIVER_WAITING = 0, /* no light yet */
     ROSTRUM_RECEIVER_RECEIVING = 1,
     ROSTRUM_RECEIVER_DONE = 2, /* whole and digest-checked */
-    ROSTRUM_RECEIVER_FAILED = 3
+    ROSTRUM_RECEIVER_FAILED = 3,
+    ROSTRUM_RECEIVER_LEFT = 4 /* it wanted the object no more (rostrum_leave_object): no failure of the send */
 } rostrum_receiver_state;
 
 typedef struct {

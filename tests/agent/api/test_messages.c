@@ -58,8 +58,8 @@ static void requests__round_trip(void **context) {
     assert_memory_equal(parsed.app, request.app, 16);
     assert_string_equal(parsed.process, request.process);
 
-    static const uint8_t with_data_id[] = {RS_API_ADD,    RS_API_READ,           RS_API_DELETE,    RS_API_SUBSCRIBE,
-                                           RS_API_CANCEL, RS_API_STREAM_RECEIVE, RS_API_STREAM_END};
+    static const uint8_t with_data_id[] = {RS_API_ADD,    RS_API_READ,           RS_API_DELETE,     RS_API_SUBSCRIBE,
+                                           RS_API_CANCEL, RS_API_STREAM_RECEIVE, RS_API_STREAM_END, RS_API_LEAVE};
     for (size_t i = 0; i < sizeof with_data_id; i++) {
         new_request(with_data_id[i])->data_id = UINT64_MAX - i;
         request.wait_ms = with_data_id[i] == RS_API_READ || with_data_id[i] == RS_API_STREAM_RECEIVE ? 77 : 0;

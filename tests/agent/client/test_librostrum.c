@@ -239,6 +239,7 @@ static void status__has_objects_and_transfers(void **context) {
     rostrum_status_free(status);
     assert_int_equal(rostrum_delete(agent, 3, &error), ROSTRUM_ERR_BUSY);
     assert_int_equal(rostrum_cancel(agent, 3, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_leave_object(agent, 3, &error), ROSTRUM_ERR_UNKNOWN); /* it is sent from here */
 }
 
 typedef struct {

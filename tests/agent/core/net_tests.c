@@ -270,9 +270,30 @@ uint64_t net_last_sn(const net *n) {
 }
 
 static const char *const event_names[] = {
-    "PATH_WANTED",    "PHASE",     "FIRST_LIGHT",  "NO_LIGHT",    "PEER_DONE", "PEER_FAILED",  "PATH_DONE",
-    "SEND_DONE",      "INCOMING",  "SESSION",      "COMPLETE",    "DIGEST",    "RECEIVE_DONE", "RECEIVER_FAILED",
-    "LINK_SUSPECTED", "VIEW_USED", "STREAM_MOVED", "PEER_WANTED", "LOG"};
+    [RS_EV_PATH_WANTED] = "PATH_WANTED",
+    [RS_EV_PHASE] = "PHASE",
+    [RS_EV_FIRST_LIGHT] = "FIRST_LIGHT",
+    [RS_EV_PEER_KEPT] = "PEER_KEPT",
+    [RS_EV_NO_LIGHT] = "NO_LIGHT",
+    [RS_EV_PEER_DONE] = "PEER_DONE",
+    [RS_EV_PEER_FAILED] = "PEER_FAILED",
+    [RS_EV_PEER_LEFT] = "PEER_LEFT",
+    [RS_EV_PATH_DONE] = "PATH_DONE",
+    [RS_EV_SEND_DONE] = "SEND_DONE",
+    [RS_EV_INCOMING] = "INCOMING",
+    [RS_EV_SESSION] = "SESSION",
+    [RS_EV_COMPLETE] = "COMPLETE",
+    [RS_EV_DIGEST] = "DIGEST",
+    [RS_EV_RECEIVE_DONE] = "RECEIVE_DONE",
+    [RS_EV_RECEIVER_FAILED] = "RECEIVER_FAILED",
+    [RS_EV_LINK_SUSPECTED] = "LINK_SUSPECTED",
+    [RS_EV_LINK_WORKS] = "LINK_WORKS",
+    [RS_EV_VIEW_USED] = "VIEW_USED",
+    [RS_EV_STREAM_MOVED] = "STREAM_MOVED",
+    [RS_EV_PEER_WANTED] = "PEER_WANTED",
+    [RS_EV_RETAKE] = "RETAKE",
+    [RS_EV_LOG] = "LOG",
+};
 static const char *const message_names[] = {"?",        "HELLO",     "OPEN",      "OPEN_ACK",  "INTL_SEQ",
                                             "PTCH_REQ", "PTCH_DATA", "DATA_FNSD", "DATA_RCVD", "RATE",
                                             "ABORT",    "PING",      "PONG",      "PTCH_MAP"};

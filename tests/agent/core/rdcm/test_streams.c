@@ -210,6 +210,42 @@ static void one_is_stopped__beyond_its_bound_it_fails_alone(void **state) {
     }
 }
 
+/* At any time of it, whoever it is: nobody waits for it, and nothing fails; with losses, and with a manager that takes
+ * a while to make an overlay without it. */
+static void one_leaves__the_others_get_all_and_do_not_wait(void **state) {
+    (void)state;
+    rs_time all = 0;
+    for (rs_peer who = 0; who <= RECEIVERS; who++) {
+        static overlay others;
+        bool without[RECEIVERS + 1] = {false};
+        without[who] = who > 0;
+        world w;
+        begin_with(&w, RECEIVERS, 90);
+        net_knob(w.n)->loss = 0.002;
+        give(&w, 200 + who * 300, 5 * SEC);
+        if (who)
+            net_call(w.n, who, rs_receive_leave(net_node(w.n, who), net_knob(w.n)->now, net_receiving(w.n, who)));
+        give(&w, w.given + 300, 5 * SEC);
+        overlay_make(&others, RECEIVERS, 90, without);
+        overlay_tell(w.n, &others, RECEIVERS, w.xfer, 2);
+        give(&w, ALL, 5 * SEC);
+        rs_time took = w.at;
+        all = who ? all : took;
+        if (took > all + 10 * MS)
+            fail_msg("%d left: given after %lld ms, with it after %lld", (int)who, (long long)(took / MS),
+                     (long long)(all / MS));
+        run(&w, 20 * SEC);
+        assert_true(net_event(w.n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+        assert_int_equal(net_events(w.n, 0, RS_EV_PEER_LEFT, who ? who : ANYONE), who != 0);
+        assert_int_equal(net_events(w.n, 0, RS_EV_PEER_FAILED, ANYONE), 0);
+        for (rs_peer i = 1; i <= RECEIVERS; i++) {
+            assert_int_equal(net_has(w.n, i, 1), i != who);
+            assert_int_equal(net_events(w.n, i, RS_EV_RECEIVER_FAILED, ANYONE), 0);
+        }
+        net_free(w.n);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(its_path_fails__all_get_all),
@@ -218,6 +254,7 @@ int main(void) {
         cmocka_unit_test(its_path_fails_and_one_dies__others_get_all),
         cmocka_unit_test(one_is_stopped__within_its_bound_all_get_all),
         cmocka_unit_test(one_is_stopped__beyond_its_bound_it_fails_alone),
+        cmocka_unit_test(one_leaves__the_others_get_all_and_do_not_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -354,6 +354,77 @@ static void receiver_cancels__the_sender_hears_why(void **state) {
     net_free(n);
 }
 
+/* At each phase, with losses: before a path, while light is awaited, at high rate, while it is patched and verified. */
+static void receiver_leaves__the_others_finish_as_soon(void **state) {
+    (void)state;
+    static const rs_time when[] = {0, 3 * MS, 12 * MS, 50 * MS, 100 * MS, 170 * MS, 215 * MS};
+    for (int protocol = RS_PROTOCOL_REPUBLIC; protocol <= RS_PROTOCOL_RDCM; protocol++) {
+        rs_time all = 0;
+        for (size_t i = 0; i < sizeof when / sizeof *when; i++) {
+            net *n = net_new(4, &usual, 50);
+            net_knob(n)->path.protocol = (rs_protocol)protocol;
+            net_knob(n)->loss = 0.01;
+            net_verify_takes(n, 2, SEC);
+            net_send_all(n, 1, 20000 * FRAGMENT);
+            net_at(n, when[i]);
+            for (rs_time at = when[i]; i > 0 && !net_event(n, 2, RS_EV_INCOMING, ANYONE); at += MS)
+                net_at(n, at);
+            if (i > 0)
+                net_call(n, 2, rs_receive_leave(net_node(n, 2), net_knob(n)->now, net_receiving(n, 2)));
+            net_at(n, 10 * SEC);
+            const net_told *done = net_event(n, 0, RS_EV_SEND_DONE, ANYONE);
+            assert_true(done->event.ok && net_has(n, 1, 1) && net_has(n, 3, 1));
+            assert_int_equal(net_has(n, 2, 1), i == 0);
+            assert_int_equal(net_events(n, 0, RS_EV_PEER_LEFT, 2), i > 0);
+            assert_int_equal(net_events(n, 0, RS_EV_PEER_FAILED, ANYONE), 0);
+            rs_time one = net_event(n, 0, RS_EV_PEER_DONE, 1)->at, other = net_event(n, 0, RS_EV_PEER_DONE, 3)->at;
+            rs_time took = one > other ? one : other;
+            all = i ? all : took;
+            if (took > all + 20 * MS)
+                fail_msg("protocol %d: left after %lld ms, the others take %lld ms, with it %lld", protocol,
+                         (long long)(when[i] / MS), (long long)((took - NET_START) / MS),
+                         (long long)((all - NET_START) / MS));
+            net_free(n);
+        }
+    }
+}
+
+static void all_receivers_leave__the_send_is_done_and_says_so(void **state) {
+    (void)state;
+    net *n = net_new(3, &usual, 51);
+    net_send_all(n, 1, 20000 * FRAGMENT);
+    net_at(n, 50 * MS);
+    for (rs_peer i = 1; i <= 2; i++)
+        net_call(n, i, rs_receive_leave(net_node(n, i), net_knob(n)->now, net_receiving(n, i)));
+    net_at(n, SEC);
+    const net_told *done = net_event(n, 0, RS_EV_SEND_DONE, ANYONE);
+    assert_false(done->event.ok);
+    assert_string_equal(done->event.cause, "all receivers left");
+    assert_true(done->at - NET_START < 60 * MS);
+    net_free(n);
+}
+
+/* Whoever speaks, speaks for itself: by its connection, whatever transfer it names. */
+static void a_leave_for_another__is_nobodys(void **state) {
+    (void)state;
+    static const rs_peer to[] = {1, 2};
+    net *n = net_new(4, &usual, 52);
+    rs_xfer xfer;
+    net_send(n, 0, 1, 20000 * FRAGMENT, 2, to, &xfer);
+    net_at(n, 50 * MS);
+    rs_message m = {.type = RS_MSG_DATA_RCVD, .nonce = net_message(n, 0, 1, RS_MSG_OPEN, 0)->message.nonce};
+    m.data_rcvd.status = RS_RCVD_LEFT;
+    uint8_t bytes[RS_HEADER_MAX];
+    size_t length = rs_wire_encode(&m, 0, bytes, sizeof bytes);
+    const rs_packet_in in = {
+        .channel = RS_CH_PEER_RELIABLE, .peer = 3, .group = RS_NO_GROUP, .header = bytes, .header_length = length};
+    rs_receive(net_node(n, 0), net_knob(n)->now, &in);
+    net_at(n, 10 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok && net_has(n, 1, 1) && net_has(n, 2, 1));
+    assert_int_equal(net_events(n, 0, RS_EV_PEER_LEFT, ANYONE), 0);
+    net_free(n);
+}
+
 static void two_senders_of_one_object__the_second_is_refused(void **state) {
     (void)state;
     net *n = net_new(3, &usual, 16);
@@ -578,6 +649,9 @@ int main(void) {
         cmocka_unit_test(slow_digest__is_waited_for),
         cmocka_unit_test(digest_never_checked__ends_all_the_same),
         cmocka_unit_test(receiver_cancels__the_sender_hears_why),
+        cmocka_unit_test(receiver_leaves__the_others_finish_as_soon),
+        cmocka_unit_test(all_receivers_leave__the_send_is_done_and_says_so),
+        cmocka_unit_test(a_leave_for_another__is_nobodys),
         cmocka_unit_test(two_senders_of_one_object__the_second_is_refused),
         cmocka_unit_test(strangers__get_an_answer_or_nothing),
         cmocka_unit_test(object_replaced__a_straggler_of_the_earlier_opening_is_no_content),
