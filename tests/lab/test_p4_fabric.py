@@ -264,3 +264,24 @@ def test_cabling__p4_switches_tell_what_their_ports_hear(lab: Lab) -> None:
     lit = {f"tor{number}:50 expected ocs:{number}" for number in (2, 3)}
     until(lambda: lit <= set(states()["as expected"]), f"light through the circuit of {path['id']}", 30)
     assert not [one for one in lab.rest.get("/v1/doctor")["findings"] if one["check"] == "cabling"]
+
+
+def pings_heard(lab: Lab, source: str, target: str) -> int:
+    """How many of the source's three pings the target heard, whether its answers came back or not."""
+
+    def heard_so_far() -> int:
+        return int(lab.execute(target, ["sh", "-c", "grep Icmp: /proc/net/snmp"]).splitlines()[1].split()[1])
+
+    before = heard_so_far()
+    argv = ["ping", "-c", "3", "-i", "0.2", "-W", "1", str(lab.topology.servers[target].address)]
+    lab.execute(source, argv, check=False)
+    return heard_so_far() - before
+
+
+@pytest.mark.parametrize(("link", "ends"), [(("tor1", "core"), ("h1", "h3")), (("tor3", "h5"), ("h3", "h5"))])
+def test_link__that_is_cut_passes_nothing_either_way(lab: Lab, link: tuple[str, str], ends: tuple[str, str]) -> None:
+    a, b = ends
+    until(lambda: pings_heard(lab, a, b) and pings_heard(lab, b, a), "both to hear each other")
+    with lab.cut(*link):
+        assert (pings_heard(lab, a, b), pings_heard(lab, b, a)) == (0, 0)
+    until(lambda: pings_heard(lab, a, b) and pings_heard(lab, b, a), "both to hear each other again")
