@@ -214,7 +214,8 @@ bool rs_qsm_get_list(const uint8_t *datagram, size_t length, rs_peer *sender, ui
     *sender = (rs_peer)rs_le_get(datagram + RS_QSM_HEAD, 4);
     *incarnation = (uint32_t)rs_le_get(datagram + RS_QSM_HEAD + 4, 4);
     *partition = (uint32_t)rs_le_get(datagram + RS_QSM_HEAD + 8, 4);
-    return rs_qsm_get_ranges(datagram + RS_QSM_LIST_HEAD, length - RS_QSM_LIST_HEAD, out) == length - RS_QSM_LIST_HEAD;
+    size_t used = rs_qsm_get_ranges(datagram + RS_QSM_LIST_HEAD, length - RS_QSM_LIST_HEAD, out);
+    return used > 0 && used == length - RS_QSM_LIST_HEAD;
 }
 
 void rs_qsm_put_position(uint8_t *datagram, rs_peer sender, uint32_t incarnation, uint64_t sn) {

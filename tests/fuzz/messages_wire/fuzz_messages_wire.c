@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/groups/wire.h"
+#include "core/qsm/wire.h"
 #include "core/ricochet/wire.h"
 
 #define CHECK_AT 12 /* of all kinds but data */
@@ -75,6 +76,56 @@ static void state(const uint8_t *bytes, size_t size) {
     must(memcmp(again, bytes, size) == 0);
 }
 
+static void qsm_head_and_messages(const uint8_t *bytes, size_t size) {
+    rs_qsm_head head;
+    uint8_t again[RS_QSM_HEAD];
+    if (!rs_qsm_get_head(bytes, size, &head))
+        return;
+    rs_qsm_put_head(again, (uint8_t)bytes[3], &head);
+    must(memcmp(again + 4, bytes + 4, 8) == 0 && memcmp(again + 16, bytes + 16, RS_QSM_HEAD - 16) == 0);
+    size_t at = RS_QSM_DATA_HEAD;
+    rs_qsm_inner inner;
+    for (bool well = true; at <= size && rs_qsm_get_inner(bytes, size, &at, &inner, &well);)
+        must(well && inner.body + inner.length == bytes + at);
+}
+
+static void qsm_token(const uint8_t *bytes, size_t size) {
+    rs_qsm_token token;
+    rs_qsm_entry entry;
+    if (!rs_qsm_get_token(bytes, size, &token))
+        return;
+    uint8_t *again = malloc(size);
+    must(again != NULL);
+    rs_qsm_put_token(again, &token);
+    size_t at = RS_QSM_TOKEN_HEAD;
+    for (uint32_t i = 0; i < token.count; i++) {
+        must(rs_qsm_get_entry(bytes + at, size - at, &entry) > 0);
+        at += rs_qsm_put_entry(again + at, &entry);
+    }
+    must(at == size && memcmp(again + RS_QSM_HEAD, bytes + RS_QSM_HEAD, size - RS_QSM_HEAD) == 0);
+    free(again);
+}
+
+static void qsm_others(const uint8_t *bytes, size_t size) {
+    rs_peer sender;
+    uint32_t incarnation, partition;
+    uint64_t sn;
+    rs_qsm_ack ack;
+    rs_qsm_ranges ranges;
+    uint8_t again[RS_QSM_LIST_HEAD + 9 + RS_QSM_RANGES * RS_QSM_RANGE];
+    if (rs_qsm_get_ack(bytes, size, &ack)) {
+        rs_qsm_put_ack(again, &ack);
+        must(memcmp(again + RS_QSM_HEAD, bytes + RS_QSM_HEAD, size - RS_QSM_HEAD) == 0);
+    }
+    if (rs_qsm_get_position(bytes, size, &sender, &incarnation, &sn)) {
+        rs_qsm_put_position(again, sender, incarnation, sn);
+        must(memcmp(again + RS_QSM_HEAD, bytes + RS_QSM_HEAD, size - RS_QSM_HEAD) == 0);
+    }
+    if (rs_qsm_get_list(bytes, size, &sender, &incarnation, &partition, &ranges))
+        must(rs_qsm_put_list(again, sender, incarnation, partition, &ranges) == size &&
+             memcmp(again + RS_QSM_HEAD, bytes + RS_QSM_HEAD, size - RS_QSM_HEAD) == 0);
+}
+
 /* What a decoder took has a place for its check, and is intact once that is there. */
 static void check(uint8_t *bytes, size_t size) {
     rs_gm_id id;
@@ -102,6 +153,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     repair(bytes, size);
     nak(bytes, size);
     state(bytes, size);
+    qsm_head_and_messages(bytes, size);
+    qsm_token(bytes, size);
+    qsm_others(bytes, size);
     check(bytes, size);
     free(bytes);
     return 0;

@@ -105,6 +105,21 @@ static void strangers_and_nonsense__change_nothing(void **state) {
     cluster_free(c);
 }
 
+/* Of 44 bytes a list came out that was nothing but what the stack held. */
+static void list__cut_anywhere_is_none(void **state) {
+    (void)state;
+    const rs_qsm_ranges wanted = {2, 50, {{1, 2}, {8, 3}}};
+    uint8_t bytes[RS_QSM_LIST_HEAD + 9 + RS_QSM_RANGES * RS_QSM_RANGE] = {0};
+    rs_qsm_ranges ranges;
+    rs_peer sender;
+    uint32_t incarnation, partition;
+    size_t length = rs_qsm_put_list(bytes, 6, 7, 1, &wanted);
+    for (size_t cut = 0; cut < length; cut++)
+        assert_false(rs_qsm_get_list(bytes, cut, &sender, &incarnation, &partition, &ranges));
+    assert_true(rs_qsm_get_list(bytes, length, &sender, &incarnation, &partition, &ranges));
+    assert_int_equal(ranges.count, 2);
+}
+
 static size_t held;
 
 static void *count_alloc(void *context, size_t size) {
@@ -218,6 +233,7 @@ static void state__of_many_groups_and_nodes_is_bounded(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(region__that_groups_share_delivers_all_in_order),
                                        cmocka_unit_test(strangers_and_nonsense__change_nothing),
+                                       cmocka_unit_test(list__cut_anywhere_is_none),
                                        cmocka_unit_test(token__that_overtakes_packets_makes_no_losses_of_them),
                                        cmocka_unit_test(state__of_many_groups_and_nodes_is_bounded)};
     return cmocka_run_group_tests_name("qsm", tests, NULL, NULL);
