@@ -289,6 +289,18 @@ static bool has_output(const client *c) {
     return c->out_sent < c->out_length || c->at < c->end || c->want_count > 0 || c->leaves_from != UINT32_MAX;
 }
 
+/* Those that wait for the rate are looked at in their order: who has had a turn is the last. */
+static void goes_last(client *c) {
+    client **at = &c->server->clients;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    while (*at)
+        at = &(*at)->next;
+    *at = c;
+    c->next = NULL;
+}
+
 static bool wrote(client *c, ssize_t sent) {
     if (sent >= 0)
         return true;
@@ -330,6 +342,7 @@ static void write_out(client *c) {
             if (server->config.rate_bps > 0) {
                 rs_time from = server->due > now_of(server) - BURST ? server->due : now_of(server) - BURST;
                 server->due = from + (rs_time)((double)sent * 8e9 / (double)server->config.rate_bps);
+                goes_last(c);
             }
         } else if (c->leaves_from != UINT32_MAX) {
             say_leaves(c);
