@@ -403,6 +403,26 @@ rostrum_code rostrum_start_read(rostrum *agent, uint64_t data_id, uint32_t wait_
     return rostrum_start(agent, &params, tag, error);
 }
 
+static rostrum_code request_fetch(rostrum *agent, uint64_t data_id, const char *const *holders, uint32_t holder_count,
+                                  uint32_t wait_ms, rostrum_error *error) {
+    if (holder_count > ROSTRUM_RECEIVERS_MAX)
+        return rostrum_fail(error, ROSTRUM_ERR_INVALID, "so many holders cannot be named");
+    rs_api_request *request = rostrum_request(agent, RS_API_FETCH, data_id);
+    request->wait_ms = wait_ms;
+    request->receiver_count = holder_count;
+    for (uint32_t i = 0; i < holder_count; i++)
+        request->receivers[i] = holders[i];
+    return ROSTRUM_OK;
+}
+
+rostrum_code rostrum_start_fetch(rostrum *agent, uint64_t data_id, const char *const *holders, uint32_t holder_count,
+                                 uint32_t wait_ms, rostrum_callback callback, void *context, uint64_t *tag,
+                                 rostrum_error *error) {
+    rostrum_start_params params = {.callback = callback, .context = context, .fd = -1};
+    rostrum_code code = request_fetch(agent, data_id, holders, holder_count, wait_ms, error);
+    return code ? code : rostrum_start(agent, &params, tag, error);
+}
+
 rostrum_code rostrum_start_delete(rostrum *agent, uint64_t data_id, rostrum_callback callback, void *context,
                                   uint64_t *tag, rostrum_error *error) {
     (void)rostrum_request(agent, RS_API_DELETE, data_id);
@@ -620,16 +640,10 @@ rostrum_code rostrum_read(rostrum *agent, uint64_t data_id, uint32_t wait_ms, in
 rostrum_code rostrum_fetch(rostrum *agent, uint64_t data_id, const char *const *holders, uint32_t holder_count,
                            uint32_t wait_ms, int *fd, uint64_t *size, rostrum_error *error) {
     rostrum_outcome outcome = {0};
-    *fd = -1;
-    if (holder_count > ROSTRUM_RECEIVERS_MAX)
-        return rostrum_fail(error, ROSTRUM_ERR_INVALID, "so many holders cannot be named");
-    rs_api_request *request = rostrum_request(agent, RS_API_FETCH, data_id);
-    request->wait_ms = wait_ms;
-    request->receiver_count = holder_count;
-    for (uint32_t i = 0; i < holder_count; i++)
-        request->receivers[i] = holders[i];
-    rostrum_code code = rostrum_ask(agent, wait_ms ? wait_ms : 60000, -1, &outcome, error);
-    *fd = outcome.fd;
+    rostrum_code code = request_fetch(agent, data_id, holders, holder_count, wait_ms, error);
+    if (!code)
+        code = rostrum_ask(agent, wait_ms ? wait_ms : 60000, -1, &outcome, error);
+    *fd = code ? -1 : outcome.fd;
     if (size)
         *size = outcome.size;
     return code;

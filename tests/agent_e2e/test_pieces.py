@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from rostrum.client import Agent as Client
 from rostrum.client import wire
 from rostrum.client.values import Code, RostrumError
 
-from tests.agent_e2e.agents import Agent, App, World, content, wait_until, world
+from tests.agent_e2e.agents import APP, BUILD, Agent, App, World, content, wait_until, world
 from tests.agent_e2e.fake_manager import Answer
 from tests.agent_e2e.network import Network, network
 
@@ -135,6 +136,23 @@ def test_each_engine_streams_ten_times_the_memory_from_disk_to_two_disks(lab: Wo
     os.close(fd)
 
 
+@pytest.mark.apps
+@pytest.mark.skipif(
+    not any((top / "cgroup.procs").exists() for top, _ in CGROUPS), reason="this machine has no memory cgroups"
+)
+def test_ten_times_the_memory_is_fetched_from_disk_to_disk(lab: World, disk: Path) -> None:
+    size = 240 * MIB
+    data = content(size, 4)
+    holder, late = lab.start("h1"), lab.start("h2", *to_disk(disk, "h2"))
+    fd = file_of(disk, data)
+    with memory_of(holder, size // 10), memory_of(late, size // 10):
+        lab.app("h1").call(wire.ADD, struct.pack("<Q", 7), [fd])
+        app = lab.app("h2")
+        with open(app.next(start_fetch(app, 7, at(lab, "h1"), 60_000), 60).fds[0], "rb") as file:
+            assert all(file.read(MIB) == data[at : at + MIB] for at in range(0, size, MIB))
+    os.close(fd)
+
+
 def start_fetch(app: App, data_id: int, holders: list[str], wait_ms: int = 30_000) -> int:
     return app.start(wire.FETCH, wire.fetch_body(data_id, holders, wait_ms))
 
@@ -247,17 +265,20 @@ def test_a_sender_that_was_restarted_sends_what_is_missing_and_nothing_twice(lab
     assert result.ok and result.packets_patched == 0 and result.packets_sent < 100, result
 
 
+GIVEN, FETCHED = "fetch_served_bytes_total", "fetched_bytes_total"
+
+
 def with_metrics(lab: World, name: str) -> tuple[str, str]:
     return ("--metrics", str(lab.folder / f"{name}.metrics"))
 
 
-def served(lab: World, name: str) -> int:
-    """Bytes of pieces that it gave."""
+def counter(lab: World, name: str, what: str) -> int:
+    """Of an agent started with_metrics."""
     with socket.socket(socket.AF_UNIX) as one:
         one.connect(str(lab.folder / f"{name}.metrics"))
         one.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         page = b"".join(iter(lambda: one.recv(1 << 16), b"")).decode()
-    return next(int(line.split()[-1]) for line in page.splitlines() if "fetch_served_bytes_total" in line.split(" ")[0])
+    return next(int(line.split()[-1]) for line in page.splitlines() if what in line.split(" ")[0])
 
 
 @pytest.mark.parametrize("protocol", ["republic", "rdcm"])
@@ -284,7 +305,7 @@ def test_a_late_server_hears_the_rest_of_a_transfer_and_gets_what_it_missed_from
     line = lab.agents["h4"].wait_log("heard=")
     heard = int(line.split("heard=")[1].split(" ")[0])
     assert heard > len(data) // 4, line  # the rest of it, but for what was under way when it came
-    assert served(lab, "h2") + served(lab, "h3") > 4 * served(lab, "h1"), line
+    assert counter(lab, "h2", GIVEN) + counter(lab, "h3", GIVEN) > 4 * counter(lab, "h1", GIVEN), line
 
 
 @pytest.mark.parametrize("protocol", ["republic", "rdcm"])
@@ -332,6 +353,45 @@ def test_a_reader_of_a_stream_leaves_and_the_others_have_all_of_it(lab: World) -
             result = out.finish()
         assert result.ok and [one.state for one in result.receivers] == ["done", "done", "left"], result
         assert all(one.result(20) == 2 * data for one in came)
+
+
+def test_holders_keep_to_their_rate_and_two_that_fetch_get_alike(lab: World) -> None:
+    rate, size = 16_000_000, 6 * MIB
+    for name in ("h1", "h2"):
+        lab.start(name, "--fetch-rate", f"{rate}", *with_metrics(lab, name))
+    for name in ("h3", "h4"):
+        lab.start(name, *with_metrics(lab, name))
+    data = {"h3": (7, content(size, 21)), "h4": (8, content(size, 22))}
+    for number, one in data.values():
+        for name in ("h1", "h2"):
+            lab.app(name).add(number, one)
+    apps = {name: lab.app(name) for name in data}
+    began = time.monotonic()
+    tags = {name: start_fetch(apps[name], data[name][0], at(lab, "h1", "h2")) for name in data}
+    wait_until(lambda: max(counter(lab, name, FETCHED) for name in data) >= 4 * MIB, "most of one")
+    assert min(counter(lab, name, FETCHED) for name in data) >= 2 * MIB  # none waits for the other's end
+    for name, (_, one) in data.items():
+        assert apps[name].finish_read(tags[name]) == one
+    took_s = time.monotonic() - began
+    given = {name: counter(lab, name, GIVEN) for name in ("h1", "h2")}
+    assert sum(given.values()) == 2 * size
+    for name, bytes_given in given.items():
+        assert size // 2 < bytes_given <= rate / 8 * took_s + MIB, (name, given, took_s)
+
+
+def test_a_program_in_c_fetches_by_name(lab: World) -> None:
+    lab.start("h1")
+    fetching = lab.start("h3")
+    data = content(3 * MIB + 5, 23)
+    with Client(lab.agents["h1"].socket, APP) as app:
+        app.add("model.bin", data)
+    example = BUILD / "agent" / "client" / "rostrum-example-fetch"
+    command = [example, str(APP), "model.bin", *at(lab, "h1")]
+    out = subprocess.run(command, env={"ROSTRUM_SOCKET": str(fetching.socket)}, check=True, capture_output=True)
+    assert out.stdout == data
+    command[2] = "another.bin"
+    out = subprocess.run(command, env={"ROSTRUM_SOCKET": str(fetching.socket)}, check=False, capture_output=True)
+    assert out.returncode == 1 and b"it is not here" in out.stderr
 
 
 def test_a_holder_of_other_bytes_is_left_for_one_that_has_the_right_ones(lab: World) -> None:
@@ -386,6 +446,10 @@ def test_a_full_disk_ends_a_transfer_with_words_and_leaves_no_object(lab: World,
         result = sender.send(7, ["h2"])
         assert not result.ok and "bytes are free in the disk at" in result.receivers[0].cause, result
         assert [path.name for path in folder.rglob("*") if path.is_file()] == ["others"]
+        late = lab.app("h2")
+        with pytest.raises(RostrumError, match="bytes are free in the disk at"):
+            late.finish_read(start_fetch(late, 7, at(lab, "h1")))
+        assert [path.name for path in folder.rglob("*") if path.is_file()] == ["others"] and not late.status()[2]
         (folder / "others").unlink()
         assert sender.send(7, ["h2"]).ok and lab.app("h2").read(7) == content(16 * MIB, 7)
     finally:

@@ -100,9 +100,13 @@ ROSTRUM_API rostrum_code rostrum_leave_object(rostrum *agent, uint64_t data_id, 
 ROSTRUM_API rostrum_code rostrum_read(rostrum *agent, uint64_t data_id, uint32_t wait_ms, int *fd, uint64_t *size,
                                       rostrum_error *error);
 
-/* Fetches an object that servers have ("NAME", "NAME@ADDRESS" or "NAME@ADDRESS:PORT" each; none: those that a partial
- * object here came from), from all of them at once, piece by piece; then as rostrum_read. wait_ms 0: a minute. Errors:
- * FAILED (nobody gives it), UNKNOWN (where a server is), TIMEOUT (it goes on). */
+/* The number that a name stands for, by which all programs know the object: "42" and "0x2a" are themselves, other text
+ * is its BLAKE2b of 8 bytes. INVALID: it is empty, or a number of more than 64 bits. */
+ROSTRUM_API rostrum_code rostrum_data_id(const char *name, uint64_t *data_id, rostrum_error *error);
+/* Fetches an object that servers have ("NAME", "NAME@ADDRESS" or "NAME@ADDRESS:PORT" each; none: the manager is asked
+ * who has it, and whom the part of it came from that is on this server's disk), from all of them at once, piece by
+ * piece; then as rostrum_read. wait_ms 0: a minute. Errors: FAILED (nobody gives it), UNKNOWN (where a server is),
+ * TIMEOUT (it goes on). */
 ROSTRUM_API rostrum_code rostrum_fetch(rostrum *agent, uint64_t data_id, const char *const *holders,
                                        uint32_t holder_count, uint32_t wait_ms, int *fd, uint64_t *size,
                                        rostrum_error *error);
@@ -125,9 +129,9 @@ ROSTRUM_API void rostrum_status_free(rostrum_status *status);
 typedef struct {
     rostrum_error error;               /* code ROSTRUM_OK: it went well */
     uint64_t tag;                      /* as rostrum_start_* gave it */
-    int fd;                            /* create, read, group: the callee's to close; otherwise -1 */
+    int fd;                            /* create, read, fetch, group: the callee's to close; otherwise -1 */
     uint64_t handle;                   /* create */
-    uint64_t size;                     /* create, add, read */
+    uint64_t size;                     /* create, add, read, fetch */
     const rostrum_send_result *result; /* send; also when some receiver failed */
     const rostrum_status *status;      /* status */
     const char *protocol, *order;      /* a message group (rostrum/groups.h) */
@@ -159,6 +163,9 @@ ROSTRUM_API rostrum_code rostrum_start_send_file(rostrum *agent, uint64_t data_i
 ROSTRUM_API rostrum_code rostrum_start_read(rostrum *agent, uint64_t data_id, uint32_t wait_ms,
                                             rostrum_callback callback, void *context, uint64_t *tag,
                                             rostrum_error *error);
+ROSTRUM_API rostrum_code rostrum_start_fetch(rostrum *agent, uint64_t data_id, const char *const *holders,
+                                             uint32_t holder_count, uint32_t wait_ms, rostrum_callback callback,
+                                             void *context, uint64_t *tag, rostrum_error *error);
 ROSTRUM_API rostrum_code rostrum_start_delete(rostrum *agent, uint64_t data_id, rostrum_callback callback,
                                               void *context, uint64_t *tag, rostrum_error *error);
 ROSTRUM_API rostrum_code rostrum_start_status(rostrum *agent, rostrum_callback callback, void *context, uint64_t *tag,

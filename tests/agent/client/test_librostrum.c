@@ -388,6 +388,62 @@ static void uuid__parse(void **context) {
         assert_false(rostrum_uuid_parse(bad[i], out));
 }
 
+/* As Python's rostrum.client takes them. */
+static void data_id__is_a_number_or_a_name(void **context) {
+    (void)context;
+    char longest[130] = {0};
+    uint64_t id;
+    static const struct {
+        const char *name;
+        uint64_t id;
+    } known[] = {{"42", 42},
+                 {" 0x2A\n", 42},
+                 {"1_000", 1000},
+                 {"+0b_11", 3},
+                 {"-0", 0},
+                 {"00", 0},
+                 {"18446744073709551615", UINT64_MAX},
+                 {"0o17", 15},
+                 {"model.bin", 0xd5974a0bb3d1e846},
+                 {"gr\xc3\xb6\xc3\x9f"
+                  "e",
+                  0xe99a32c955e1f8f4},
+                 {"10.bin", 0xffb38b3b65e764c9}};
+    static const char *const names[] = {"007", "0x", "1__0", "_1", "1_", "12a", "0b2", "- 1", "+", " ", "0_x1"};
+    static const char *const bad[] = {"", "-1", "18446744073709551616", "0x10000000000000000"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        assert_int_equal(rostrum_data_id(known[i].name, &id, &error), ROSTRUM_OK);
+        assert_true(id == known[i].id);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_int_equal(rostrum_data_id(names[i], &id, &error), ROSTRUM_OK);
+        assert_true(id > UINT32_MAX);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(rostrum_data_id(bad[i], &id, &error), ROSTRUM_ERR_INVALID);
+    memset(longest, 'x', 128); /* one block of the hash; one byte more */
+    assert_int_equal(rostrum_data_id(longest, &id, &error), ROSTRUM_OK);
+    assert_true(id == 0x224e1e874e31c90);
+    memset(longest, 'y', 129);
+    assert_int_equal(rostrum_data_id(longest, &id, &error), ROSTRUM_OK);
+    assert_true(id == 0xe601539f147a617c);
+}
+
+static void fetch__that_nobody_answers_has_words(void **context) {
+    (void)context;
+    static const char *const holders[] = {"h2@10.0.0.2"};
+    progress now = {0};
+    int fd = 7;
+    uint64_t size = 1;
+    assert_int_equal(rostrum_fetch(agent, 5, holders, 1, 10, &fd, &size, &error), ROSTRUM_ERR_UNAVAILABLE);
+    assert_int_equal(fd, -1);
+    assert_int_equal(rostrum_fetch(agent, 5, holders, ROSTRUM_RECEIVERS_MAX + 1, 10, &fd, NULL, &error),
+                     ROSTRUM_ERR_INVALID);
+    assert_int_equal(rostrum_start_fetch(agent, 5, holders, 1, 10, on_answer, &now, NULL, &error), ROSTRUM_OK);
+    dispatch_until(&now.answers, 1);
+    assert_int_equal(now.code, ROSTRUM_ERR_UNAVAILABLE);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2 || !mkdtemp(folder)) {
         (void)fprintf(stderr, "usage: test_librostrum API_TESTD\n");
@@ -410,7 +466,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(close__answers_what_is_under_way, setup, teardown),
         cmocka_unit_test_setup_teardown(stream__all_comes_and_its_end, setup, teardown),
         cmocka_unit_test_setup_teardown(stream__failures_have_words, setup, teardown),
+        cmocka_unit_test_setup_teardown(fetch__that_nobody_answers_has_words, setup, teardown),
         cmocka_unit_test(uuid__parse),
+        cmocka_unit_test(data_id__is_a_number_or_a_name),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)unlink(socket_path);
