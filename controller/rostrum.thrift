@@ -156,7 +156,9 @@ struct PathResponse {
   /** REPUBLIC, RDCM or WAN; absent = REPUBLIC. With RDCM an Agent.view of this response follows at once, to the sender and to every receiver. */
   14: optional Protocol protocol,
   /** Ours: of the receivers, those that saw nothing of earlier paths of this kind. The sender need not wait for their first packet; it still reports Manager.no_light for them. */
-  15: optional list<string> dark (max = "16384")
+  15: optional list<string> dark (max = "16384"),
+  /** ServerAddress.rack of the sender itself. */
+  16: optional i32 sender_rack
 }
 
 /** A send to receivers of several sites (docs/wan.md, "Sites"), asked for before any path; to be asked again for receivers whose relay is gone. */

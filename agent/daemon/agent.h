@@ -34,6 +34,7 @@ typedef struct rs_agent {
     uint64_t boot;
     int64_t started_ns;
     uint32_t fragment_size;
+    uint32_t rack; /* as the manager numbers them; 0 = it did not tell */
     rs_loop *loop;
     rs_peers peers;
     rs_node *node;

@@ -107,6 +107,7 @@ class PathResponse:
     receivers: tuple[ServerAddress, ...] = ()
     protocol: Protocol = Protocol.REPUBLIC
     dark: tuple[str, ...] = ()  # of the receivers: whose first packet is not expected
+    sender_rack: int = 0  # ServerAddress.rack of the sender
 
 
 class RingKind(Enum):

@@ -37,6 +37,7 @@ _LIGHT_BOUND: Final = _FIELDS["light_bound_ms"][0]
 _RECEIVERS: Final = _FIELDS["receivers"][0]
 _PROTOCOL: Final = _FIELDS["protocol"][0]
 _DARK: Final = _FIELDS["dark"][0]
+_SENDER_RACK: Final = _FIELDS["sender_rack"][0]
 _ADDRESS: Final = fields("ServerAddress")
 _ADDRESS_SERVER: Final = _ADDRESS["server"][0]
 _ADDRESS_ADDRESS: Final = _ADDRESS["address"][0]
@@ -78,6 +79,8 @@ def response(value: PathResponse, reason_max: int) -> bytes:
             for name in value.dark:
                 written = name.encode("utf-8", "replace")
                 parts += (_length(len(written)), written)
+        if value.sender_rack:
+            parts.append(_i32(I32, _SENDER_RACK, value.sender_rack))
     parts.append(_END)  # of the response
     parts.append(_END)  # of the arguments
     body = b"".join(parts)

@@ -309,13 +309,18 @@ static rs_peer peer_at(void *context, uint32_t address, uint16_t port) {
 }
 
 static bool place_at(void *context, rs_peer peer, uint32_t *address, uint16_t *port) {
-    *address = engine_rack(context, peer) << RACK_BITS | (peer + 1);
+    const node_engine *e = context;
+    peer = peer == RS_NO_PEER ? e->base.node : peer;
+    *address = engine_rack(e->base.sim, peer) << RACK_BITS | (peer + 1);
     *port = 1;
     return true;
 }
 
 bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
     const rs_rdcm_config rdcm = rdcm_config(&params->rdcm);
+    node_engine *e = engine_take(s, sizeof *e);
+    e->base = (sim_engine){.ops = &NODE, .sim = s, .node = host};
+    e->room = params->room_bytes;
     rs_config config = {.seed = params->seed,
                         .fragment_size = params->fragment_size,
                         .nic_rate_bps = params->nic_rate_bps,
@@ -329,16 +334,14 @@ bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
                         .max_receivers = params->max_receivers,
                         .direct_receivers = params->direct_receivers,
                         .feedback_arity = params->feedback_arity,
-                        .directory = {.peer_at = peer_at, .place_of = place_at, .context = s, .host_bits = RACK_BITS},
+                        .directory = {.peer_at = peer_at, .place_of = place_at, .context = e, .host_bits = RACK_BITS},
                         .options[RS_PROTOCOL_RDCM] = &rdcm};
     rs_allocator allocator = engine_allocator(s);
-    rs_node *node = rs_node_new(&config, &allocator);
-    if (!node)
+    e->node = rs_node_new(&config, &allocator);
+    if (!e->node) {
+        engine_give(s, e);
         return sim_fail(s, "no such host can be: its parameters are out of range, or memory is short");
-    node_engine *e = engine_take(s, sizeof *e);
-    e->base.ops = &NODE;
-    e->node = node;
-    e->room = params->room_bytes;
+    }
     return sim_host_use(s, host, &e->base);
 }
 

@@ -30,6 +30,7 @@ typedef struct {
     bool done;           /* This receiver itself is not waited for; */
     bool whole;          /* it misses nothing. */
     rs_report own;       /* With RS_REPORT_OWN: what it saw when the newest mark came. */
+    uint64_t moved;      /* So many fragments further than at the mark before. */
     uint64_t marks;      /* Packets that asked for a report. */
     rs_time marked_at;   /* The newest came then, */
     rs_time mark_every;  /* and the one before so long before. */

@@ -6,8 +6,10 @@
 #define NEAR_FIRST (4 * RS_MS) /* an answer is waited for so long while no round trip is known */
 #define NEAR_LEAST (1 * RS_MS)
 #define NEAR_MOST (10 * RS_MS)
-#define NEAR_TRIES 6          /* requests in a row without an answer: the sender is asked, */
-#define FAR_FOR (200 * RS_MS) /* for so long */
+/* Requests in a row without an answer, each after twice the wait (63 ms at least: the parent may miss the same, and
+ * wait for a repair that is coded): the sender is asked, */
+#define NEAR_TRIES 6
+#define FAR_FOR (200 * RS_MS) /* for so long. */
 #define LAST_WORDS 3          /* reports of being done: one may be lost */
 #define LAST_EVERY (1 * RS_MS)
 #define SERVE_LEAST (250 * RS_MS) /* after the last request of somebody below, */
@@ -133,6 +135,10 @@ rs_rx_verdict rs_tree_told(rs_node *node, rs_time now, rs_receiving *x, const rs
     t->reporter.parent = parent;
     t->reporter.height = m->report_to.height;
     t->has_parent = to->address != 0;
+    if (t->has_parent && x->asks == RS_ASKS_MAPS) { /* the sender reads maps of speakers only */
+        x->asks = RS_ASKS_RANGES;
+        rs_request_repeat(node, now, x);
+    }
     t->sample = (rs_time)m->report_to.sample_us * 1000;
     t->reporter.done |= x->state > RS_RX_RECEIVING || x->ring.round_done;
     if (t->reporter.done)
@@ -236,8 +242,9 @@ static void report_packet(rs_time now, rs_receiving *x, tree *t, rs_packet_out *
 /* ------------------------------------------------------------------------------------------- asking and answering */
 
 rs_time rs_tree_request_timeout(const rs_receiving *x) {
-    rs_time late = rs_rtt_late(&of(x)->rtt, NEAR_FIRST / 4) * 4;
-    return late < NEAR_LEAST ? NEAR_LEAST : late > NEAR_MOST ? NEAR_MOST : late;
+    const tree *t = of(x);
+    rs_time late = rs_rtt_late(&t->rtt, NEAR_FIRST / 4) * 4;
+    return (late < NEAR_LEAST ? NEAR_LEAST : late > NEAR_MOST ? NEAR_MOST : late) << t->tries;
 }
 
 void rs_tree_request(rs_node *node, rs_receiving *x) {

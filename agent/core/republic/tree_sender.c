@@ -107,9 +107,9 @@ void rs_tree_sender_free(rs_node *node, rs_sending *x) {
 
 /* ------------------------------------------------------------------------------------------------------- its shape */
 
-static bool wire_place(const rs_node *node, const rs_recipient *r, rs_wire_place *out) {
+static bool wire_place(const rs_node *node, rs_peer peer, rs_wire_place *out) {
     const rs_directory *d = &node->config.directory;
-    return d->place_of(d->context, r->link.peer->id, &out->address, &out->port) && out->address && out->port;
+    return d->place_of(d->context, peer, &out->address, &out->port) && out->address && out->port;
 }
 
 typedef struct {
@@ -126,8 +126,8 @@ static int by_rack(const void *a, const void *b) {
 }
 
 /* What servers of a rack have in common: its number, or where none is told the upper bits of their addresses. */
-static uint64_t rack_of(const rs_directory *d, const rs_recipient *r, uint32_t address) {
-    uint32_t rack = d->rack_of ? d->rack_of(d->context, r->link.peer->id) : 0;
+static uint64_t rack_of(const rs_directory *d, rs_peer peer, uint32_t address) {
+    uint32_t rack = d->rack_of ? d->rack_of(d->context, peer) : 0;
     return rack ? UINT64_C(1) << 32 | rack : address >> d->host_bits;
 }
 
@@ -167,8 +167,13 @@ static void tell(rs_node *node, rs_time now, const rs_sending *x, uint32_t place
         rs_control_set_pending(node, now, &r->link, RS_CONTROL_REPORT_TO);
 }
 
-/* NULL: not all are where others can be told of them, too many know no tree, or memory is short. */
+/* The sender's own rack comes last, so that its head is above no other rack's: what it repaired for them would share
+ * the rack's way out with the data. NULL: not all are where others can be told of them, too many know no tree, or
+ * memory is short. */
 static ordered *in_order(rs_node *node, const rs_sending *x, uint32_t *count) {
+    const rs_directory *d = &node->config.directory;
+    rs_wire_place own;
+    uint64_t own_rack = wire_place(node, RS_NO_PEER, &own) ? rack_of(d, RS_NO_PEER, own.address) : 0;
     uint32_t unknown = 0;
     ordered *order = rs_memory_take(&node->allocator, x->recipient_count * sizeof *order);
     for (uint32_t i = 0; order && i < x->recipient_count; i++) {
@@ -176,11 +181,12 @@ static ordered *in_order(rs_node *node, const rs_sending *x, uint32_t *count) {
         if (!rs_is_active(r) || !r->member || r->light == RS_LIGHT_DEMOTED)
             continue;
         unknown += !knows_tree(node, r);
-        if (unknown > PROMOTED_MOST || !wire_place(node, r, &order[*count].at)) {
+        if (unknown > PROMOTED_MOST || !wire_place(node, r->link.peer->id, &order[*count].at)) {
             rs_memory_give(&node->allocator, order);
             return NULL;
         }
-        order[*count].rack = rack_of(&node->config.directory, r, order[*count].at.address);
+        uint64_t rack = rack_of(d, r->link.peer->id, order[*count].at.address);
+        order[*count].rack = rack == own_rack ? UINT64_MAX : rack;
         order[(*count)++].place = i;
     }
     if (order)
@@ -269,10 +275,11 @@ bool rs_tree_tell(const rs_node *node, const rs_sending *x, const rs_recipient *
     m->report_to.on = true;
     m->report_to.height = n->height;
     m->report_to.sample_us = (uint32_t)(t->sample / 1000);
-    if (n->parent != NOBODY && !wire_place(node, &x->recipients[n->parent], &m->report_to.parent))
+    if (n->parent != NOBODY && !wire_place(node, x->recipients[n->parent].link.peer->id, &m->report_to.parent))
         return false;
     for (uint32_t at = n->first_child; at != NOBODY && m->report_to.count < RS_REPORT_TO_MOST; at = t->nodes[at].next)
-        m->report_to.count += wire_place(node, &x->recipients[at], &m->report_to.children[m->report_to.count]);
+        m->report_to.count +=
+            wire_place(node, x->recipients[at].link.peer->id, &m->report_to.children[m->report_to.count]);
     return true;
 }
 

@@ -43,7 +43,7 @@ typedef enum {
     RS_STRAGGLERS_EVICT = 3    /* it fails, with these figures as the cause */
 } rs_straggler_policy;
 
-/* Where peers are reached, for what one node tells others of third ones. */
+/* Where peers are reached, for what one node tells others of third ones. RS_NO_PEER is this node itself. */
 typedef struct {
     rs_peer (*peer_at)(void *context, uint32_t address, uint16_t port); /* RS_NO_PEER: there can be none */
     bool (*place_of)(void *context, rs_peer peer, uint32_t *address, uint16_t *port); /* false: not known */

@@ -131,6 +131,11 @@ static rs_peer peer_at(void *context, uint32_t address, uint16_t port) {
 
 static bool place_of(void *context, rs_peer peer, uint32_t *address, uint16_t *port) {
     const rs_agent *agent = context;
+    if (peer == RS_NO_PEER) {
+        *address = agent->options.address;
+        *port = agent->options.control_port;
+        return *address != 0;
+    }
     const rs_peer_entry *entry = rs_peers_entry(&agent->peers, peer);
     *address = entry->address;
     *port = entry->control_port;
@@ -139,7 +144,7 @@ static bool place_of(void *context, rs_peer peer, uint32_t *address, uint16_t *p
 
 static uint32_t rack_of(void *context, rs_peer peer) {
     const rs_agent *agent = context;
-    return rs_peers_entry(&agent->peers, peer)->rack;
+    return peer == RS_NO_PEER ? agent->rack : rs_peers_entry(&agent->peers, peer)->rack;
 }
 
 static bool knows_tree(void *context, rs_peer peer) {

@@ -226,6 +226,7 @@ static rs_peer receiver_named(const rs_agent *agent, const rs_send_state *s, con
 }
 
 static void learn_addresses(rs_agent *agent, const rs_send_state *s, const rs_manager_response *response) {
+    agent->rack = response->own_rack ? response->own_rack : agent->rack;
     for (uint32_t i = 0; i < response->receiver_count; i++) {
         const rs_manager_server *server = &response->receivers[i];
         rs_peer peer = receiver_named(agent, s, server->server);

@@ -468,6 +468,7 @@ static void deliver_response(const rs_thrift_path_response *from, rs_manager_del
         to->receiver_count = from->receivers.count;
         to->dark = from->dark.items;
         to->dark_count = from->dark.count;
+        to->own_rack = from->has_sender_rack && from->sender_rack > 0 ? (uint32_t)from->sender_rack : 0;
         break;
     case RS_THRIFT_DECISION_QUEUED:
         to->decision = RS_MANAGER_QUEUED;

@@ -471,6 +471,7 @@ def _accepted(core: Core, path: Path) -> PathResponse:
         receivers=tuple([core.address(name) for name in path.request.receivers]),
         protocol=path.protocol,
         dark=_expected_dark(core, path) if core.resources.health.darkness else (),
+        sender_rack=core.address(path.request.sender).rack,
     )
 
 

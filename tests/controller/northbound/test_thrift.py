@@ -379,6 +379,7 @@ def test_response__is_written_as_the_idl_says(rng: random.Random) -> None:
             ),
             protocol=rng.choice([Protocol.REPUBLIC, Protocol.RDCM]),
             dark=tuple(f"h{number}" for number in range(rng.choice([0, 0, 1, 40]))),
+            sender_rack=rng.choice([0, 1, 10000]),
         )
         wanted = idl.PathResponse(
             request_id=value.request_id,
@@ -394,6 +395,7 @@ def test_response__is_written_as_the_idl_says(rng: random.Random) -> None:
             wanted.receivers = addresses(value.receivers)
             wanted.protocol = value.protocol.value
             wanted.dark = list(value.dark) or None
+            wanted.sender_rack = value.sender_rack or None
         assert response(value, 20) == encode("Agent", "response", {"response": wanted})
 
 

@@ -222,6 +222,37 @@ static void one_does_not_answer__it_is_waited_for_a_little_and_then_named(void *
     assert_false(rs_reporter_served(&r));
 }
 
+/* Of many children's reports one is lost nearly every time: it does not hold the others up. */
+static void one_report_is_lost__the_child_has_moved_on_with_the_others(void **state) {
+    (void)state;
+    rs_reporter r = collector();
+    const uint64_t least[] = {950, 970, 950}; /* both answer; one does not; it does not again: it has not moved */
+    rs_report out;
+    for (uint32_t mark = 0; mark < 3; mark++) {
+        rs_time now = (mark + 1) * MS;
+        rs_report own = at_sn(960 + 20 * mark), a = child_at(950), b = child_at(960 + 20 * mark);
+        rs_reporter_mark(&r, now, &own);
+        if (mark == 0)
+            rs_reporter_heard(&r, now, 1, &a);
+        rs_reporter_heard(&r, now, 2, &b);
+        rs_reporter_make(&r, now + MS / 2, &out);
+        assert_int_equal(out.least, least[mark]);
+    }
+}
+
+static void one_report_is_lost_at_the_rings_end__it_goes_on_at_its_beginning(void **state) {
+    (void)state;
+    rs_reporter r = collector();
+    rs_report first = at_sn(995), second = at_sn(10), a = child_at(990), b = child_at(995), later = child_at(10), out;
+    rs_reporter_mark(&r, 1 * MS, &first);
+    rs_reporter_heard(&r, 1 * MS, 1, &a);
+    rs_reporter_heard(&r, 1 * MS, 2, &b);
+    rs_reporter_mark(&r, 2 * MS, &second);
+    rs_reporter_heard(&r, 2 * MS, 2, &later);
+    rs_reporter_make(&r, 2 * MS + MS / 2, &out);
+    assert_int_equal(out.least, 5);
+}
+
 static void strangers_and_nonsense__are_not_heard(void **state) {
     (void)state;
     rs_reporter r = collector();
@@ -241,6 +272,8 @@ int main(void) {
         cmocka_unit_test(all_answered__the_least_goes_up_at_once),
         cmocka_unit_test(around_the_end__behind_is_behind),
         cmocka_unit_test(one_does_not_answer__it_is_waited_for_a_little_and_then_named),
+        cmocka_unit_test(one_report_is_lost__the_child_has_moved_on_with_the_others),
+        cmocka_unit_test(one_report_is_lost_at_the_rings_end__it_goes_on_at_its_beginning),
         cmocka_unit_test(strangers_and_nonsense__are_not_heard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

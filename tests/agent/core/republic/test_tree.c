@@ -19,6 +19,7 @@ static rs_peer peer_at(void *context, uint32_t address, uint16_t port) {
 
 static bool place_of(void *context, rs_peer peer, uint32_t *address, uint16_t *port) {
     (void)context;
+    peer = peer == RS_NO_PEER ? 0 : peer; /* only the sender asks for its own */
     *address = (peer / 4) << 16 | (peer + 1);
     *port = 7071;
     return true;
@@ -44,7 +45,8 @@ static bool is_report(const uint8_t *header, size_t length) {
 }
 
 typedef struct {
-    bool reports[SERVERS], is_parent[SERVERS];
+    bool reports[SERVERS], is_parent[SERVERS], speaks[SERVERS];
+    uint64_t to_senders_rack; /* from other racks, and not to the sender */
     uint64_t at_sender;
     uint64_t newest; /* fragment */
     rs_time last_data, longest_gap, from;
@@ -66,6 +68,8 @@ static void watch(net *n, bool arrives, rs_channel channel, rs_peer from, rs_pee
         return;
     s->reports[from] = true;
     s->at_sender += to == 0;
+    s->speaks[from] = to == 0;
+    s->to_senders_rack += to != 0 && to < 4 && from >= 4;
     if (to != 0)
         s->is_parent[to] = true;
 }
@@ -117,6 +121,43 @@ static void losses__are_mended_by_those_near(void **state) {
         lost += net_stats(n, i, net_receiving(n, i)).lost;
     }
     assert_true(near > lost / 2);
+    net_free(n);
+}
+
+/* What heads repair for other racks does not share the sender's rack's way out with the data. */
+static void head_of_the_senders_rack__collects_for_no_other(void **state) {
+    (void)state;
+    seen s;
+    net *n = begin(14, &s);
+    net_at(n, 300 * MS);
+    assert_true(s.reports[1] && s.reports[2] && s.reports[3]);
+    assert_true(s.is_parent[1]); /* of those in its rack */
+    assert_int_equal(s.to_senders_rack, 0);
+    net_free(n);
+}
+
+/* One that spoke for others was not heard for a while, and is a child among them since: it asks its parent for what it
+ * misses. It went on to tell the sender, which repairs for speakers only, until the data was over. */
+static void speaker_that_was_gone_around__is_repaired_by_its_parent(void **state) {
+    (void)state;
+    seen s;
+    net *n = begin(15, &s);
+    net_knob(n)->loss = 0.03;
+    net_at(n, 150 * MS);
+    rs_peer victim = 1;
+    while (victim < SERVERS && !(s.speaks[victim] && s.is_parent[victim]))
+        victim++;
+    assert_in_range(victim, 1, SERVERS - 1);
+    rs_xfer its = net_receiving(n, victim);
+    assert_int_equal(net_stats(n, victim, its).requests_sent, 0);
+    net_mute(n, victim, true);
+    net_at(n, 200 * MS);
+    net_mute(n, victim, false);
+    net_at(n, 400 * MS);
+    assert_false(s.speaks[victim]);
+    assert_true(net_stats(n, victim, its).peer_repairs_received > 50);
+    net_at(n, 5 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
     net_free(n);
 }
 
@@ -259,7 +300,7 @@ static void liar__is_gone_around(void **state) {
     net_at(n, 100 * MS);
     rs_peer liar = 0;
     for (rs_peer i = 1; i < SERVERS && !liar; i++)
-        if (s.is_parent[i])
+        if (s.is_parent[i] && s.speaks[i])
             liar = i;
     net_mute(n, liar, true); /* its own words are made up here */
     rs_message open = net_message(n, 0, liar, RS_MSG_OPEN, 0)->message;
@@ -389,6 +430,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_report__the_sender_reads_two),
         cmocka_unit_test(losses__are_mended_by_those_near),
+        cmocka_unit_test(head_of_the_senders_rack__collects_for_no_other),
+        cmocka_unit_test(speaker_that_was_gone_around__is_repaired_by_its_parent),
         cmocka_unit_test(collector_killed__others_go_on),
         cmocka_unit_test(collector_frozen__others_go_on),
         cmocka_unit_test(every_collector_is_lost_in_turn__the_rest_is_whole),
