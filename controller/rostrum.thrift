@@ -167,7 +167,7 @@ struct SplitRequest {
   1: required string request_id,
   2: required binary app_id (max = "16"),
   3: required i64 data_id,
-  4: required list<string> receivers (max = "1024"),
+  4: required list<string> receivers (max = "16384"),
   /** Relays that failed in this send. */
   5: required list<string> avoid (max = "1024")
 }
@@ -180,7 +180,7 @@ struct Leg {
   /** It takes the object over the wide area, by unicast, and passes it on to the others. Absent: the sender's own site, to whose receivers it requests a path. */
   3: optional ServerAddress relay,
   /** In the site and in those behind it; the relay among them if the object is for it too. */
-  4: required list<string> receivers (max = "1024"),
+  4: required list<string> receivers (max = "16384"),
   /** The sender cannot reach the relay (address translation): connection and datagrams begin at the relay. */
   5: required bool relay_dials,
   /** Why this way, for a person. */
@@ -201,7 +201,7 @@ struct RelayOrder {
   2: required binary app_id (max = "16"),
   3: required i64 data_id,
   4: required ServerAddress origin,
-  5: required list<string> receivers (max = "1024"),
+  5: required list<string> receivers (max = "16384"),
   /** Connection and datagrams begin at the relay. */
   6: required bool dials,
   /** The object is for the relay itself, too: else it goes from its store when it was passed on. */
@@ -295,7 +295,7 @@ struct RelayReport {
   4: required string state,
   5: required string cause (max = "4096"),
   6: required i64 bytes,
-  7: required list<ReceiverReport> receivers (max = "1024")
+  7: required list<ReceiverReport> receivers (max = "16384")
 }
 
 /** An object that is whole at an agent, or is no longer. */
@@ -340,7 +340,7 @@ struct FetchAnswer {
 struct ServeOrder {
   1: required binary app_id (max = "16"),
   2: required i64 data_id,
-  3: required list<string> receivers (max = "1024")
+  3: required list<string> receivers (max = "16384")
 }
 
 /** How the messages of a group travel; texts, so that engines can be added. (3 to 5 were r, c and stagger, of "ricochet".) */

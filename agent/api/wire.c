@@ -40,7 +40,6 @@ static int compare_names(const void *a, const void *b) {
 }
 
 static bool check_receivers(const rs_api_request *request, rs_error *error) {
-    const char *sorted[ROSTRUM_RECEIVERS_MAX];
     uint32_t count = request->receiver_count;
     if (count == 0 || count > ROSTRUM_RECEIVERS_MAX)
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "send needs 1 to %d receivers, not %u", ROSTRUM_RECEIVERS_MAX,
@@ -51,13 +50,16 @@ static bool check_receivers(const rs_api_request *request, rs_error *error) {
         if (length > ROSTRUM_NAME_MAX || !name || !is_name(name, length))
             return rs_error_set(error, ROSTRUM_ERR_INVALID,
                                 "receiver %u is not a server's name (1 to %d bytes of UTF-8)", i + 1, ROSTRUM_NAME_MAX);
-        sorted[i] = name;
     }
+    const char **sorted = malloc(count * sizeof *sorted), *twice = NULL;
+    if (!sorted)
+        return rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "memory is short");
+    memcpy(sorted, request->receivers, count * sizeof *sorted);
     qsort(sorted, count, sizeof *sorted, compare_names);
-    for (uint32_t i = 1; i < count; i++)
-        if (strcmp(sorted[i - 1], sorted[i]) == 0)
-            return rs_error_set(error, ROSTRUM_ERR_INVALID, "receiver %s is named twice", sorted[i]);
-    return true;
+    for (uint32_t i = 1; i < count && !twice; i++)
+        twice = strcmp(sorted[i - 1], sorted[i]) == 0 ? sorted[i] : NULL;
+    free(sorted);
+    return !twice || rs_error_set(error, ROSTRUM_ERR_INVALID, "receiver %s is named twice", twice);
 }
 
 static bool check_process(const rs_api_request *request, rs_error *error) {

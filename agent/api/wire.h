@@ -11,7 +11,7 @@
 #define RS_API_MAGIC 0x5241u /* "AR" */
 #define RS_API_VERSION 1u
 #define RS_API_HEADER_SIZE 16u
-#define RS_API_MESSAGE_MAX 65536u
+#define RS_API_MESSAGE_MAX 196608u /* less than what sockets send at once everywhere (wmem_default) */
 
 typedef enum {
     /* requests */

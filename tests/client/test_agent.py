@@ -225,9 +225,9 @@ def test_what_is_being_added_may_be_sent(agent: Agent) -> None:
     os.close(created.fd)
 
 
-def test_send_to_a_thousand_receivers(agent: Agent) -> None:
+def test_send_to_ten_thousand_receivers(agent: Agent) -> None:
     agent.add(1, b"x")
-    names = [f"server-{number:04}.rack-{number // 40}" for number in range(1024)]
+    names = [f"h{number}.rack{number // 40:03}" for number in range(10_000)]
     result = agent.send(1, names).wait(60)
     assert [one.name for one in result.receivers] == names
 
@@ -292,7 +292,7 @@ def test_sends_that_cannot_start(agent: Agent) -> None:
     agent.add(1, b"x")
     with pytest.raises(Unavailable, match="manager"):
         agent.send(1, ["refuse"]).wait(60)
-    for receivers in ([], ["h3", "h3"], ["h\x00"], ["h\n"], [f"h{number}" for number in range(1025)]):
+    for receivers in ([], ["h3", "h3"], ["h\x00"], ["h\n"], [f"h{number}" for number in range(16385)]):
         with pytest.raises(RostrumError) as caught:
             agent.send(1, receivers).wait(60)
         assert caught.value.code == Code.INVALID

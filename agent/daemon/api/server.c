@@ -61,7 +61,8 @@ rs_api_server *rs_api_server_new(const rs_api_config *config, const rs_api_handl
     server->read_deadline = RS_NEVER;
     server->config.max_clients += config->max_clients ? 0 : 256;
     server->config.max_pending += config->max_pending ? 0 : 1024;
-    server->config.max_queued_bytes += config->max_queued_bytes ? 0 : (uint64_t)4 << 20;
+    server->config.max_queued_bytes +=
+        config->max_queued_bytes ? 0 : (uint64_t)16 << 20; /* the longest result of a send, and some */
     server->config.digest_algorithm = config->digest_algorithm ? config->digest_algorithm : RS_DIGEST_XXH3;
     server->path = strdup(config->socket_path ? config->socket_path : "");
     server->server_name = strdup(config->server_name ? config->server_name : "");

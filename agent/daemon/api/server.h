@@ -104,7 +104,7 @@ typedef struct {
     uint8_t digest_algorithm;  /* of added objects: RS_DIGEST_XXH3 (also by 0) or RS_DIGEST_SHA256 */
     uint32_t max_clients;      /* 0 = 256 */
     uint32_t max_pending;      /* requests a client may have waiting in the server (reads, adds); 0 = 1024 */
-    uint64_t max_queued_bytes; /* answers a client may leave unread before it is disconnected; 0 = 4 MiB */
+    uint64_t max_queued_bytes; /* answers a client may leave unread before it is disconnected; 0 = 16 MiB */
 } rs_api_config;
 
 /* Listens. A socket that a dead agent left is replaced; a live one is an error. NULL and `error`. The store outlives

@@ -15,10 +15,10 @@
 extern "C" {
 #endif
 
-#define ROSTRUM_NAME_MAX 255       /* bytes of a server's or process's name */
-#define ROSTRUM_GROUP_NAME_MAX 128 /* characters of a message group's name */
-#define ROSTRUM_WORDS_MAX 255      /* bytes of a cause or reason */
-#define ROSTRUM_RECEIVERS_MAX 1024 /* receivers of one send */
+#define ROSTRUM_NAME_MAX 255        /* bytes of a server's or process's name */
+#define ROSTRUM_GROUP_NAME_MAX 128  /* characters of a message group's name */
+#define ROSTRUM_WORDS_MAX 255       /* bytes of a cause or reason */
+#define ROSTRUM_RECEIVERS_MAX 16384 /* receivers of one send; their names are 192 KiB together at most */
 
 /* Why a request failed; the words that come along say the rest. */
 typedef enum {

@@ -23,7 +23,7 @@ class NewPath(BaseModel):
 
     sender: Name = Field(description="Server that sends, as in the topology", examples=["h1"])
     receivers: list[Name] = Field(
-        min_length=1, max_length=4096, description="Servers that receive", examples=[["h3", "h5"]]
+        min_length=1, max_length=16384, description="Servers that receive", examples=[["h3", "h5"]]
     )
     size: Count | None = Field(None, description="Bytes to be sent; a hint for the scheduler")
     deadline_ms: Span | None = Field(None, description="When the transfer should be done, from now; a hint")

@@ -107,11 +107,17 @@ static void send__takes_what_fits_and_refuses_the_rest(void **context) {
     static char names[ROSTRUM_RECEIVERS_MAX + 1][ROSTRUM_NAME_MAX + 2];
     new_request(RS_API_SEND)->receiver_count = ROSTRUM_RECEIVERS_MAX;
     for (uint32_t i = 0; i < ROSTRUM_RECEIVERS_MAX; i++) {
-        (void)snprintf(names[i], sizeof names[i], "server-%u.row-%u.data-center.example", i, i / 40);
+        (void)snprintf(names[i], sizeof names[i], "h%u.r%u", i, i / 40);
         request.receivers[i] = names[i];
     }
     round_trip();
     assert_string_equal(parsed.receivers[ROSTRUM_RECEIVERS_MAX - 1], names[ROSTRUM_RECEIVERS_MAX - 1]);
+    request.receiver_count = 5000;
+    for (uint32_t i = 0; i < request.receiver_count; i++)
+        (void)snprintf(names[i], sizeof names[i], "server-%u.row-%u.data-center.example", i, i / 40);
+    round_trip();
+    assert_string_equal(parsed.receivers[4999], names[4999]);
+    request.receiver_count = ROSTRUM_RECEIVERS_MAX;
     for (uint32_t i = 0; i < ROSTRUM_RECEIVERS_MAX; i++)
         (void)snprintf(names[i], sizeof names[i], "%0255u", i);
     assert_false(rs_api_encode_request(&request, &message, &error));
