@@ -16,7 +16,7 @@ import os
 import select
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,12 +55,14 @@ class Port:
 
 
 class Emulator:
-    """Runs from `start` to `stop`. `folder`: for its counters and its log."""
+    """Runs from `start` to `stop`. `folder`: for its counters and its log. `enter`: into other namespaces."""
 
-    def __init__(self, folder: Path, ports: Sequence[Port], seed: int = 1) -> None:
+    def __init__(
+        self, folder: Path, ports: Sequence[Port], seed: int = 1, enter: Callable[[list[str]], list[str]] = list
+    ) -> None:
         if not 2 <= len(ports) <= PORTS:
             raise LabError(f"a wide-area network has 2 to {PORTS} ports, not {len(ports)}")
-        self.ports, self.seed = list(ports), seed
+        self.ports, self.seed, self._enter = list(ports), seed, enter
         self._file, self._log = folder / "wan_link.counters", folder / "wan_link.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -75,7 +77,9 @@ class Emulator:
         """Returns when packets pass. Raises LabError."""
         argv = [str(program()), str(self._file), str(self.seed), *(port.word() for port in self.ports)]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+            self._process = subprocess.Popen(
+                self._enter(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], START_BOUND_S)[0] or not self._process.stdout.readline():
             self.stop()

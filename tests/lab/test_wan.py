@@ -1,4 +1,4 @@
-"""The emulated wide area, by packets that pass it; and the study that runs over it, small."""
+"""The emulated wide area, by packets that pass it; the study that runs over it, and sites around it, small."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from rostrum.lab.emulator import Emulator, Port
+from rostrum.lab.experiments import sites
 from rostrum.lab.namespace import LabError, PrivateNamespace
 
 pytestmark = pytest.mark.lab
@@ -129,3 +130,15 @@ def test_study__ours_and_tcp_over_a_lossy_area(tmp_path: Path) -> None:
     ours = next(row for row in report["runs"] if row["tool"] == "rostrum")
     assert ours["outcome"] == "ok" and ours["share"] > 0 and "20ms/1" in report["summary"]["share"], ours
     assert file.with_suffix(".svg").exists() and report["points"][0]["lost"].startswith("on each receiver's link")
+
+
+def test_sites__by_manager_and_relays_and_on_when_a_relay_is_killed() -> None:
+    """What goes over the wide area is tested, not how fast: other work may run on this machine."""
+    seed = 5
+    area = sites.Area((10.0, 30.0), 2, 40e6, 0.01)
+    report = sites.run(area, 8 << 20, seed)
+    plain, killed = report["plain"], report["killed"]
+    assert plain["protocol"] == "wan" and "relay s2h1" in plain["reason"], plain
+    assert not plain["failed"] and all(1 <= row["copies"] < 2 for row in plain["sites"].values()), plain
+    assert set(killed["failed"]) == {"s1h1"} and "relay s1h1 failed" in killed["failed"]["s1h1"], killed
+    assert killed["went_on_from"] >= 0.25, killed  # the relay was killed when a third was there
