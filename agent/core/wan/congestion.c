@@ -200,18 +200,22 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
     return false;
 }
 
-/* Holds a queue as long as wanted_queue at the narrowest place. */
+/* Holds a queue as long as wanted_queue at the narrowest place. What is under way makes it longer or shorter yet, and is
+ * counted: a rate that waits to see that swings about what is carried, and on the mean stays 4 % below. */
 static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     rs_time wanted = wanted_queue(p);
     double rate = (double)p->rate_bps, trip = (double)(p->least > MS ? p->least : MS);
+    double out = (double)p->delivered_bps, queue = (double)p->queue;
+    if (p->queue >= wanted / 4 && out > 0) /* else what comes out is not all that could */
+        queue += (rate - out) / out * trip;
     if (judge_losses(p, s, w))
         return;
     if (w->marked > 0) { /* a switch has seen the queue before we did */
         double part = w->marked / 2 < SLOWER_MOST ? w->marked / 2 : SLOWER_MOST;
         set_rate(p, rate * (1 - part * w->trips));
         p->velocity = VELOCITY_FIRST;
-    } else if (p->queue > wanted) {
-        double over = (double)(p->queue - wanted) / trip / 2;
+    } else if (queue > (double)wanted) {
+        double over = (queue - (double)wanted) / trip / 2;
         over = over < SLOWER_MOST ? over : SLOWER_MOST;
         double to = (double)p->delivered_bps * (1 - over);
         if ((double)s->sent_bps < 0.9 * rate) /* a host that was busy sent less: what came out is not all that could */
@@ -225,13 +229,17 @@ static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     } else if (p->queue < wanted / 4) {
         bool back = rate < FAR_BELOW * (double)p->best_bps;
         double faster = back && p->velocity < VELOCITY_BACK ? VELOCITY_BACK : p->velocity;
-        set_rate(p, rate * (1 + faster * w->trips));
+        double to = rate * (1 + faster * w->trips), most = out * (1 + VELOCITY_MOST);
+        to = back || to < most ? to : most;
+        to = to > out ? to : out;
+        set_rate(p, to > rate ? to : rate);
         p->velocity *= 1 + w->trips;
         p->velocity = p->velocity < VELOCITY_MOST ? p->velocity : VELOCITY_MOST;
     } else {
-        double under = (double)(wanted - p->queue) / trip / 2;
+        double under = ((double)wanted - queue) / trip / 2;
         under = under < VELOCITY_MOST ? under : VELOCITY_MOST;
-        set_rate(p, rate * (1 + under * w->trips));
+        double to = rate * (1 + under * w->trips);
+        set_rate(p, to > out ? to : out);
         p->velocity = VELOCITY_FIRST;
     }
 }
