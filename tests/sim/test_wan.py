@@ -22,3 +22,16 @@ def test_start_up_takes_ten_round_trips_at_most() -> None:
 def test_a_slow_receiver_stops_nobody_and_is_not_forgotten() -> None:
     row = one(Case("slow", receivers=5, seconds=1.0, slow_bps=GBIT // 10), seed=1)
     assert row["seconds"] < 4 < row["all_done_s"], row
+
+
+def test_rate_does_not_swing_about_that_of_a_link_that_nobody_told() -> None:
+    """It went from 160 to 265 Mbit/s and back, as it waited to see what was under way; the share was 0.94."""
+    case = Case("untold", GBIT // 5, 0.05, shared=False, receivers=3, seconds=10.0, fragment=1440, nic_bps=GBIT)
+    row = one(case, seed=1)
+    assert row["share"] >= 0.965, row
+
+
+def test_a_slow_receiver_is_known_by_start_up_however_long_its_queue() -> None:
+    """That queue makes the group's round trip seven times as long, and such round trips were waited for."""
+    row = one(Case("slow", seconds=1.5, slow_bps=GBIT // 10), seed=1)
+    assert 0 < row["rate_reached_round_trips"] <= 12, row

@@ -200,8 +200,8 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
     return false;
 }
 
-/* Holds a queue as long as wanted_queue at the narrowest place. What is under way makes it longer or shorter yet, and is
- * counted: a rate that waits to see that swings about what is carried, and on the mean stays 4 % below. */
+/* Holds a queue as long as wanted_queue at the narrowest place. What is under way makes it longer or shorter yet, and
+ * is counted: a rate that waits to see that swings about what is carried, and on the mean stays 4 % below. */
 static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     rs_time wanted = wanted_queue(p);
     double rate = (double)p->rate_bps, trip = (double)(p->least > MS ? p->least : MS);

@@ -16,6 +16,7 @@
 #define PROBE_MOST (1000 * RS_MS)
 #define PROBES_MOST 10
 #define SLOW_FOR (1000 * RS_MS) /* and ten round trips: it is not a moment's trouble */
+#define TRIAL_PACKETS 64        /* of a trial that tells; what one receiver more than another got in it */
 #define NEED_TRIPS 3            /* round trips from a packet's first sending to its section's end: NACK, repair, word */
 #define NEED_MORE (100 * RS_MS)
 
@@ -425,6 +426,7 @@ rs_rx_verdict rs_wan_on_status(rs_node *node, rs_time now, rs_sending *x, const 
     r->progress_at = s.cum > p->cum ? now : r->progress_at;
     p->cum = s.cum > p->cum ? s.cum : p->cum;
     p->next = s.next > p->next ? s.next : p->next;
+    p->received = s.received > p->received ? s.received : p->received;
     x->stats.acks_received++;
     w->probes = 0;
     bool over = x->phase != RS_PHASE_HIGH_RATE;
@@ -473,9 +475,11 @@ static void try_the_others(rs_sending *x, rs_time now) {
     }
     if (found == 0)
         return;
-    if (w->trial_until == 0)
+    if (w->trial_until == 0) {
         w->trial_until = found * 2 <= all ? now + 12 * w->grtt : now;
-    else if (found == all && now < w->trial_until)
+        for (uint32_t i = 0; i < x->recipient_count; i++)
+            w->peers[i].tried_at = w->peers[i].received;
+    } else if (found == all && now < w->trial_until)
         w->trial_until = now;
 }
 
@@ -484,11 +488,12 @@ static void try_the_others(rs_sending *x, rs_time now) {
 static bool demote_slowest(rs_node *node, rs_time now, rs_sending *x, rs_recipient *slowest) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     rs_wan_peer *p = peer_of(x, slowest);
-    uint32_t others = 0, faster = 0;
+    uint32_t others = 0, faster = 0, took_more = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         if (&x->recipients[i] == slowest || !counts(x, &x->recipients[i], now))
             continue;
         others++;
+        took_more += w->peers[i].received - w->peers[i].tried_at > 2 * (p->received - p->tried_at) + TRIAL_PACKETS;
         faster += w->peers[i].path.rate_bps / 2 > p->path.rate_bps;
         if (p->slow_since == 0)
             w->peers[i].slow_since = 0;
@@ -501,7 +506,9 @@ static bool demote_slowest(rs_node *node, rs_time now, rs_sending *x, rs_recipie
     if (p->slow_since == 0)
         p->slow_since = now;
     bool at_start = p->slow_since <= w->trial_until && now - x->stats.high_rate_at < 40 * w->grtt;
-    if (now - p->slow_since < (at_start ? SLOW_FOR / 4 + 6 * w->grtt : SLOW_FOR + 10 * w->grtt))
+    /* The trial was offered to all alike. Its round trip is that of its own queue, which would be waited for. */
+    bool shown = at_start && took_more * 2 >= others;
+    if (!shown && now - p->slow_since < (at_start ? SLOW_FOR / 4 + 6 * w->grtt : SLOW_FOR + 10 * w->grtt))
         return false;
     rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = slowest->link.peer->id, .session = x->t.session};
     rs_format(log.cause, sizeof log.cause, "takes %lld Mb/s, less than half of what others take: %s",

@@ -20,6 +20,8 @@ typedef struct {
     rs_time heard_at;   /* its newest status came then; 0: none did */
     uint64_t cum;       /* all below are there */
     uint64_t next;      /* it has seen fragments sent up to there */
+    uint64_t received;  /* packets, by its newest status, */
+    uint64_t tried_at;  /* and when the trial of start-up began */
     rs_time slow_since; /* it was the slowest, by far, since then; 0: it is not */
 } rs_wan_peer;
 
