@@ -77,7 +77,7 @@ def run(size: int, rounds: int, disk: Path, seed: int) -> dict[str, Any]:
     data = b"".join(made.randbytes(MIB) for _ in range(size // MIB))  # more than 255 MiB at once it does not make
     with Lab.start("hybrid-4x2", name="pieces", or_another=True, seed=seed) as lab:
         memory = [late_fetch(lab, number, data) for number in range(1, max(3, rounds) + 1)]
-        synced = [many_files(lab, seed + number) for number in range(max(3, rounds))]
+        synced = [many_files(lab, seed + number) for number in range(max(5, rounds))]
     with tempfile.TemporaryDirectory(prefix="rostrum-pieces-", dir=disk) as folder:
         with Lab.start("hybrid-4x2", name="pieces", or_another=True, seed=seed, to_disk=folder) as lab:
             resumed = [resume(lab, 100 + number, data) for number in range(rounds)]

@@ -17,7 +17,7 @@ import pytest
 from rostrum.client import Agent, NotFound, ReadObject, RostrumError, TimedOut, data_id_of, trees
 from rostrum.client import sync as syncing
 from rostrum.client.sync import SyncResult, sync_folder, take_folder
-from rostrum.client.trees import Entry, boundary, boundary_for, checked, cut, scan, stays_inside
+from rostrum.client.trees import Entry, Tree, boundary, boundary_for, checked, cut, scan, stays_inside
 
 BOUND_S = 60.0
 
@@ -297,6 +297,29 @@ def test_interrupted__shows_no_half_files_and_goes_on(
     receiver.join()
     assert result.ok and state(target) == state(source) and seen
     assert result.sent < 40 * 5000  # what was complete is not sent again
+
+
+def test_new_folder__is_seen_when_its_files_are_there(tmp_path: Path) -> None:
+    def names(top: Path) -> list[str]:
+        return sorted(str(path.relative_to(top)) for path in top.rglob("*") if trees.STAGING not in path.parts)
+
+    top = tmp_path / "top"
+    with Tree(top) as tree:
+        tree.begin("token")
+        for path in ("taken", "shown", "left"):
+            tree.make_folder(Entry(path, "d", 0o755, 1), fresh=True)
+            tree.write_file(Entry(f"{path}/one", "f", 0o640, 5 * 10**9, 3), memoryview(b"one"))
+        assert names(top) == []
+        tree.show("shown")
+        (top / "taken").mkdir()  # by somebody else
+        (top / "taken" / "another").write_text("x")
+        tree.show("taken")
+        assert names(top) == ["shown", "shown/one", "taken", "taken/another", "taken/one"]
+        tree.make_folder(Entry("taken", "d", 0o755, 1), fresh=True)
+        tree.write_file(Entry("taken/two", "f", 0o640, 5 * 10**9, 3), memoryview(b"two"))
+        assert "taken/two" in names(top)
+    assert (top / "left" / "one").read_bytes() == b"one"  # a run that ends early leaves what is whole
+    assert not (top / trees.STAGING).exists()
 
 
 def test_nobody_there__is_said(hub: Hub, source: Path) -> None:

@@ -19,6 +19,7 @@ import secrets
 import struct
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,7 @@ PART = 16 << 20  # bytes of a part; the sender makes the next one while one is u
 OWN_PART_LEAST = 4 << 20
 SMALL, SMALL_TOGETHER = 1 << 16, 256
 AHEAD = 8  # parts that a receiver may be behind in writing
+FRESH_MOST = 1000  # files of a folder that is shown when they are there
 ANSWER_WAIT_S = 30.0
 LOOK_BYTES_PER_S = 20e6  # a server reads, or writes, at least so many
 POLL_S = 0.5
@@ -507,6 +509,7 @@ class _Receiver:
         self.done: set[int] = set()
         self.placed: set[int] = set()  # of these, in this run
         self.failed: list[tuple[str, str]] = []
+        self.fresh: dict[str, int] = {}  # folders that are shown when so many files have come
 
     def say(self, what: str, **message: object) -> None:
         """To the sender; again while its agent still has an older one of that name."""
@@ -591,9 +594,7 @@ class _Receiver:
         report(f"{len(self.done)} files are as {self.sender} has them, {len(self.extra)} deleted")
 
     def _take_all(self) -> None:
-        for entry in self.entries:
-            if entry and entry.kind == "d":
-                self.tree.make_folder(entry)
+        self._make_folders()
         if self.changed:
             self._compare_chunks()
         for index in sorted(self.want):
@@ -607,6 +608,18 @@ class _Receiver:
                 self._take_part(part)
             if taken % AHEAD == 0:
                 self.say(f"taken {taken // AHEAD - 1}")
+
+    def _make_folders(self) -> None:
+        """New ones without others in them are shown when their files are there, if these are not many: a run that is
+        killed leaves out what is not shown."""
+        files = Counter(entry.path.rpartition("/")[0] for index in self.want if (entry := self.entries[index]))
+        folders = {entry.path.rpartition("/")[0] for entry in self.entries if entry and entry.kind == "d"}
+        for entry in self.entries:
+            if entry and entry.kind == "d":
+                fresh = 0 < files[entry.path] <= FRESH_MOST and entry.path not in folders
+                self.tree.make_folder(entry, fresh)
+                if fresh:
+                    self.fresh[entry.path] = files[entry.path]
 
     def _compare_chunks(self) -> None:
         """Which chunks of files that changed are here: they are copied."""
@@ -721,8 +734,14 @@ class _Receiver:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
                 raise
             self.failed.append((entry.path, error.strerror or str(error)))
+        parent = entry.path.rpartition("/")[0]
+        if parent in self.fresh:
+            self.fresh[parent] -= 1
+            if self.fresh[parent] == 0:
+                self.tree.show(parent)
 
     def _finish(self) -> None:
+        self.tree.show_all()
         for index in self.links:
             entry = self.entries[index]
             assert entry

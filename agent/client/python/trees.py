@@ -262,6 +262,7 @@ class Tree:
         self._top = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._open: OrderedDict[str, int] = OrderedDict()
         self._staging = -1
+        self._fresh: dict[str, str] = {}  # folders that nobody sees yet, and their names in the staging one
         self._made = 0
         umask = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Umask"))
         self._umask = int(umask.split()[1], 8)
@@ -270,6 +271,8 @@ class Tree:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self.show_all()
         self._forget_folders()
         if self._staging >= 0:
             os.close(self._staging)
@@ -294,7 +297,10 @@ class Tree:
             self._open.move_to_end(path)
             return self._open[path]
         parent, _, name = path.rpartition("/")
-        found = os.open(name, os.O_RDONLY | os.O_DIRECTORY | NOFOLLOW, dir_fd=self.folder(parent))
+        within = self.folder(parent)
+        if path in self._fresh:
+            name, within = self._fresh[path], self._staging
+        found = os.open(name, os.O_RDONLY | os.O_DIRECTORY | NOFOLLOW, dir_fd=within)
         self._open[path] = found
         if len(self._open) > FOLDERS_OPEN:
             os.close(self._open.popitem(last=False)[1])
@@ -387,9 +393,15 @@ class Tree:
         except (OSError, ValueError):
             return ""
 
-    def make_folder(self, entry: Entry) -> None:
+    def make_folder(self, entry: Entry, fresh: bool = False) -> None:
+        """With `fresh` one that was not there is seen from `show` on: what is in it needs no other place before."""
         info = self.look(entry.path)
         name, folder = self._at(entry.path)
+        if info is None and fresh:
+            self._made += 1
+            self._fresh[entry.path] = f"{self._made}"
+            os.mkdir(self._fresh[entry.path], 0o700, dir_fd=self._staging)
+            return
         if info is not None and not stat.S_ISDIR(info.st_mode):
             os.unlink(name, dir_fd=folder)
             info = None
@@ -397,6 +409,30 @@ class Tree:
             os.mkdir(name, 0o700, dir_fd=folder)
         elif info.st_mode & 0o700 != 0o700:
             os.fchmod(self.folder(entry.path), stat.S_IMODE(info.st_mode) | 0o700)
+
+    def show(self, path: str) -> None:
+        """A fresh folder takes its place, with what is in it."""
+        staged = self._fresh.pop(path, "")
+        if not staged:
+            return
+        name, folder = self._at(path)
+        try:
+            os.rename(staged, name, src_dir_fd=self._staging, dst_dir_fd=folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            source = self._open.pop(path, -1)  # somebody else made one there meanwhile
+            if source < 0:
+                source = os.open(staged, os.O_RDONLY | os.O_DIRECTORY | NOFOLLOW, dir_fd=self._staging)
+            try:
+                for one in os.listdir(source):
+                    os.rename(one, one, src_dir_fd=source, dst_dir_fd=self.folder(path))
+            finally:
+                os.close(source)
+
+    def show_all(self) -> None:
+        for path in list(self._fresh):
+            self.show(path)
 
     def new_file(self, mode: int) -> tuple[int, str]:
         """A file that nobody sees yet: descriptor and name."""
@@ -406,19 +442,26 @@ class Tree:
 
     def write_file(self, entry: Entry, content: memoryview) -> None:
         """A whole file takes its place."""
+        parent, _, last = entry.path.rpartition("/")
+        fresh = parent in self._fresh
         self._made += 1
-        name = str(self._made)
+        name, folder = (last, self.folder(parent)) if fresh else (str(self._made), self._staging)
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | NOFOLLOW
-        descriptor = os.open(name, flags, entry.mode, dir_fd=self._staging)
+        descriptor = os.open(name, flags, entry.mode, dir_fd=folder)
         try:
             if os.write(descriptor, content) != len(content):
                 raise OSError(errno.ENOSPC, "it could be written in part only")
             if entry.mode & self._umask:
                 os.fchmod(descriptor, entry.mode)
             os.utime(descriptor, ns=(entry.mtime_ns, entry.mtime_ns))
+        except BaseException:
+            if fresh:
+                os.unlink(name, dir_fd=folder)
+            raise
         finally:
             os.close(descriptor)
-        self._place(name, entry.path)
+        if not fresh:
+            self._place(name, entry.path)
 
     def place_file(self, entry: Entry, descriptor: int, name: str) -> None:
         """It is complete: it takes its place. The descriptor stays the caller's."""
