@@ -125,7 +125,7 @@ async def test_sync__answers_when_steady_and_counts_ranges(make: Dial) -> None:
 
 
 async def test_async__answers_at_once_and_reports_later(make: Dial) -> None:
-    _, dial = await make()
+    _, dial = await make(ms=300)  # longer than this process may stand still before it answers
     telnet, other = await dial(), await dial()
     answer = await telnet.say("ENT-CRS-FIBER::10001,20002:4:::OPMODE=ASYNC;")
     assert "M  4 COMPLD" in answer
