@@ -133,6 +133,7 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
         rs_put_u32(out, request->type == RS_API_PIN ? request->flags : request->wait_ms);
         break;
     case RS_API_FETCH:
+    case RS_API_STREAM_JOIN:
         if (request->receiver_count > 0 && !check_receivers(request, error))
             return false;
         rs_put_u64(out, request->data_id);
@@ -254,6 +255,7 @@ static bool parse_fields(rs_reader *in, rs_api_request *out, rs_error *error) {
         }
         return in->bad || (check_receivers(out, error) && check_options(out, "a send's", error));
     case RS_API_FETCH:
+    case RS_API_STREAM_JOIN:
         out->data_id = rs_get_u64(in);
         out->wait_ms = rs_get_u32(in);
         return get_names(in, out, &used, "fetch", error) &&

@@ -35,6 +35,7 @@ typedef enum {
     RS_API_NAME = 19,           /* by which the program knows an object */
     RS_API_PIN = 20,            /* an object stays when room is made; flag RS_API_PIN_ON: or does not any more */
     RS_API_LEAVE = 21,          /* an object or stream that comes here is wanted no more */
+    RS_API_STREAM_JOIN = 22,    /* with a descriptor, as STREAM_RECEIVE; receivers: who receives or sends it */
     /* answers; those marked + do not end the request */
     RS_API_DONE = 128,
     RS_API_ERROR = 129,

@@ -90,6 +90,23 @@ rostrum_code rostrum_stream_receive(rostrum *agent, uint64_t data_id, uint32_t w
     return begin(stream, theirs, NULL, out, error);
 }
 
+rostrum_code rostrum_stream_join(rostrum *agent, uint64_t data_id, const char *const *holders, uint32_t holder_count,
+                                 uint32_t wait_ms, rostrum_stream **out, rostrum_error *error) {
+    int theirs;
+    *out = NULL;
+    if (holder_count == 0 || holder_count > ROSTRUM_RECEIVERS_MAX)
+        return rostrum_fail(error, ROSTRUM_ERR_INVALID, "say who receives or sends the stream");
+    rostrum_stream *stream = make(agent, data_id, &theirs, error);
+    if (!stream)
+        return ROSTRUM_ERR_NO_ROOM;
+    rs_api_request *request = rostrum_request(agent, RS_API_STREAM_JOIN, data_id);
+    request->wait_ms = wait_ms;
+    request->receiver_count = holder_count;
+    for (uint32_t i = 0; i < holder_count; i++)
+        request->receivers[i] = holders[i];
+    return begin(stream, theirs, NULL, out, error);
+}
+
 /* Waits until the socket of the bytes can be used; events and answers are taken meanwhile. */
 static void wait_ready(rostrum_stream *stream, short events) {
     struct pollfd ready[2] = {{.fd = stream->fd, .events = events}, {.fd = stream->agent->socket, .events = POLLIN}};

@@ -26,6 +26,7 @@
 #include "daemon/metrics/metrics.h"
 #include "daemon/pieces/fetch.h"
 #include "daemon/pieces/holdings.h"
+#include "daemon/streams/late.h"
 #include "daemon/streams/receive.h"
 #include "daemon/streams/send.h"
 #include "daemon/units.h"
@@ -259,6 +260,7 @@ static rs_time next_deadline(const rs_agent *agent) {
     deadline = earlier(deadline, prepare_due(agent));
     deadline = earlier(deadline, rs_groups_deadline(agent->groups));
     deadline = earlier(deadline, rs_streams_deadline(agent));
+    deadline = earlier(deadline, rs_late_deadline(agent));
     deadline = earlier(deadline, rs_fetches_deadline(agent->fetches));
     if (agent->evict)
         deadline = earlier(deadline, agent->evict_at);
@@ -305,6 +307,8 @@ static void timeouts(rs_agent *agent) {
         rs_receiving_timeout(agent);
     if (now >= rs_streams_deadline(agent))
         rs_streams_timeout(agent);
+    if (now >= rs_late_deadline(agent))
+        rs_late_timeout(agent);
     if (now >= prepare_due(agent))
         prepare(agent);
     if (now >= rs_groups_deadline(agent->groups))
@@ -551,6 +555,18 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
     return agent->node != NULL;
 }
 
+/* What is of no transfer to this server may be of a stream that a program here has joined. */
+static uint8_t *deliver(void *context, rs_group group, const uint8_t *header, size_t header_length,
+                        uint32_t payload_length) {
+    uint8_t *place = rs_receiving_deliver(context, group, header, header_length, payload_length);
+    return place ? place : rs_late_packet(context, group, header, header_length, payload_length);
+}
+
+static void delivered(void *context) {
+    rs_receiving_delivered(context);
+    rs_late_delivered(context);
+}
+
 static bool start_data(rs_agent *agent, uint64_t seed) {
     const rs_options *o = &agent->options;
     char error[RS_IO_ERROR_MAX];
@@ -570,8 +586,8 @@ static bool start_data(rs_agent *agent, uint64_t seed) {
     }
     const rs_data_callbacks callbacks = {.context = agent,
                                          .predict = rs_receiving_predict,
-                                         .deliver = rs_receiving_deliver,
-                                         .delivered = rs_receiving_delivered,
+                                         .deliver = deliver,
+                                         .delivered = delivered,
                                          .dropped = on_dropped,
                                          .waited = on_waited,
                                          .unreadable = unreadable};
@@ -686,6 +702,7 @@ static bool start_api(rs_agent *agent) {
                                       .on_join = rs_groups_api,
                                       .on_stream_end = rs_stream_end_api,
                                       .on_stream_receive = rs_stream_take_api,
+                                      .on_stream_join = rs_late_api,
                                       .log = log_api,
                                       .context = agent};
     agent->api = rs_api_server_new(&config, &handlers, agent->store, &error);
@@ -710,7 +727,9 @@ static bool start_pieces(rs_agent *agent) {
                                            .port = o->piece_port,
                                            .rate_bps = o->fetch_rate_bps,
                                            .digest_of = digest_of,
-                                           .runs = rs_sending_runs,
+                                           .runs = rs_late_runs,
+                                           .stream = rs_late_kept,
+                                           .run = rs_late_run,
                                            .context = agent};
     agent->piece_server = rs_piece_server_new(&config);
     if (!agent->piece_server)
@@ -844,6 +863,7 @@ void rs_agent_free(rs_agent *agent) {
     rs_receiving_free_all(agent);
     rs_fetches_free(agent->fetches);
     rs_piece_server_free(agent->piece_server);
+    rs_late_free(agent);
     rs_streams_free(agent);
     rs_sites_free(agent->sites);
     rs_groups_free(agent->groups);

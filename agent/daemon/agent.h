@@ -26,6 +26,7 @@
 #include "daemon/store/store.h"
 
 typedef struct rs_stream_reader rs_stream_reader;
+typedef struct rs_stream_ended rs_stream_ended;
 typedef struct rs_fetches rs_fetches;
 typedef struct rs_holdings rs_holdings;
 
@@ -58,6 +59,8 @@ typedef struct rs_agent {
     rs_totals totals;
     rs_watch api_watch, link_watch, signal_watch;
     rs_transfers transfers;
+    struct rs_late *late_streams;     /* that programs here have joined */
+    rs_stream_ended *ended_streams;   /* that others have joined */
     rs_stream_reader *stream_readers; /* programs that wait for a stream to begin */
     rs_loop_pauses pauses;            /* of this process, as far as they were dealt with */
     rs_time held_until; /* no data packet goes out before the manager has answered, or then; RS_NEVER: they may */

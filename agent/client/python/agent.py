@@ -298,6 +298,19 @@ class Agent:
         """
         return StreamReader(self._connection, self._connection.names.number(data_id), milliseconds(wait))
 
+    def stream_join(
+        self, data_id: int | str, holders: str | Iterable[str], wait: float | None = READ_WAIT_S
+    ) -> StreamReader:
+        """A stream under way that is not for this server, of servers that receive it or send it (as of `fetch`).
+
+        It begins with the oldest bytes that these keep, some MB, and goes on to its end. Nobody waits for who has
+        joined: a program that falls further behind fails. It may be joined within `wait` seconds.
+        """
+        names = servers_of(holders)
+        if not names:
+            raise RostrumError("say who receives or sends the stream", Code.INVALID)
+        return StreamReader(self._connection, self._connection.names.number(data_id), milliseconds(wait), names)
+
     def read(
         self, data_id: int | str, wait: float | None = READ_WAIT_S, on_progress: Progress | None = None
     ) -> ReadObject:

@@ -514,6 +514,18 @@ class Agent:
         tag, call, link = await _begin_stream(connection, wire.STREAM_RECEIVE, body, f"stream {data_id}", None)
         return StreamReader(connection, number, tag, call, link)
 
+    async def stream_join(
+        self, data_id: int | str, holders: str | Iterable[str], wait: float | None = READ_WAIT_S
+    ) -> StreamReader:
+        """As Agent.stream_join."""
+        connection, names = self._connection, servers_of(holders)
+        if not names:
+            raise RostrumError("say who receives or sends the stream", Code.INVALID)
+        number = connection.names.number(data_id)
+        body = wire.fetch_body(number, names, milliseconds(wait))
+        tag, call, link = await _begin_stream(connection, wire.STREAM_JOIN, body, f"stream {data_id}", None)
+        return StreamReader(connection, number, tag, call, link)
+
     async def join(self, group: str, protocol: str | None = None, order: str = "none", options: str = "") -> Group:
         """As Agent.join."""
         return await self._join(group, True, protocol, order, options)

@@ -87,10 +87,14 @@ def say(events: Iterable[Event]) -> None:
 @click.argument("name")
 @click.option("--wait", default="10min", show_default=True, type=Duration(bare="s"),
               help="How long to wait for it to begin.")  # fmt: skip
+@click.option("--from", "holders", multiple=True, help="Join it under way: servers that receive it, or send it.")
 @JSON
 @which_agent
-def receive(connect: Connect, name: str, wait: float, as_json: bool) -> None:
+def receive(connect: Connect, name: str, wait: float, holders: tuple[str, ...], as_json: bool) -> None:
     """Write stream NAME to standard output as it comes to this server.
+
+    With --from of a stream that is not for this server: it begins with what those servers keep of it, some MB, and
+    nobody waits for this one.
 
     The exit status is 0 only if it came to its end. What was written before a failure is right as far as it goes.
 
@@ -98,10 +102,16 @@ def receive(connect: Connect, name: str, wait: float, as_json: bool) -> None:
       rostrum stream receive log
       rostrum stream receive folder --server h3 | tar x
       rostrum stream receive log --wait 1h > copy
+      rostrum stream receive log --from h3           on h7, while it goes to h3 and h5
     """
     began, first = time.monotonic(), None
     output = sys.stdout.buffer
-    with connect() as agent, agent.stream_receive(number_of(name), wait=wait) as stream_in:
+    names = [one.strip() for given in holders for one in given.split(",") if one.strip()]
+    number = number_of(name)
+    with (
+        connect() as agent,
+        agent.stream_join(number, names, wait) if names else agent.stream_receive(number, wait) as stream_in,
+    ):
         for data in stream_in:
             first = first or time.monotonic()
             output.write(data)

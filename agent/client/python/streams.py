@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 
 from . import wire
@@ -142,12 +142,13 @@ class StreamWriter:
 class StreamReader:
     """A stream that comes to this server. Iterating gives its bytes in pieces of any size."""
 
-    def __init__(self, connection: Connection, data_id: int, wait_ms: int) -> None:
+    def __init__(self, connection: Connection, data_id: int, wait_ms: int, holders: Sequence[str] = ()) -> None:
         self.data_id, self.bytes_read = data_id, 0
         self._connection = connection
         self._ended = False
-        body = struct.pack("<QI", data_id, wait_ms)
-        self._tag, self._call, self._socket = _begin(connection, wire.STREAM_RECEIVE, body, data_id)
+        body = wire.fetch_body(data_id, holders, wait_ms) if holders else struct.pack("<QI", data_id, wait_ms)
+        kind = wire.STREAM_JOIN if holders else wire.STREAM_RECEIVE
+        self._tag, self._call, self._socket = _begin(connection, kind, body, data_id)
 
     def read(self, size: int = READ_BYTES) -> bytes:
         """Up to `size` bytes, as soon as there are some; nothing at the end, which is whole then.

@@ -709,9 +709,13 @@ static void serve_stream_receive(rs_api_server *server, rs_api_client *client, c
                               .id = id_of(client, request->data_id),
                               .process = client->process,
                               .wait_ms = request->wait_ms,
-                              .stream = stream_socket(server, call, fd)};
-    if (take.stream >= 0)
-        server->handlers.on_stream_receive(server->handlers.context, &take);
+                              .stream = stream_socket(server, call, fd),
+                              .holder_count = request->receiver_count,
+                              .holders = request->receivers};
+    if (take.stream < 0)
+        return;
+    bool joins = request->type == RS_API_STREAM_JOIN && server->handlers.on_stream_join;
+    (joins ? server->handlers.on_stream_join : server->handlers.on_stream_receive)(server->handlers.context, &take);
 }
 
 static void serve_stream_end(rs_api_server *server, const rs_api_call *call, const rs_object_id *id, uint64_t bytes) {
@@ -843,6 +847,7 @@ static void serve_registered(rs_api_server *server, rs_api_client *client, const
         serve_stream_end(server, call, &id, request->number);
         break;
     case RS_API_STREAM_RECEIVE:
+    case RS_API_STREAM_JOIN:
         serve_stream_receive(server, client, call, request, fd);
         break;
     case RS_API_CANCEL:

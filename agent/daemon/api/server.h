@@ -42,8 +42,10 @@ typedef struct {
     rs_api_call call;
     rs_object_id id;
     const char *process;
-    uint32_t wait_ms; /* for the stream to begin; 0 = it must have begun */
-    int stream;       /* the socket that its bytes go to, the callee's to close */
+    uint32_t wait_ms;      /* for the stream to begin; 0 = it must have begun */
+    int stream;            /* the socket that its bytes go to, the callee's to close */
+    uint32_t holder_count; /* STREAM_JOIN: who receives or sends it */
+    const char *const *holders;
 } rs_api_take;
 
 /* A program wants a message group. */
@@ -80,6 +82,8 @@ typedef struct {
     void (*on_stream_end)(void *context, const rs_api_call *call, const rs_object_id *id, uint64_t bytes);
     /* Answer at the end with rs_api_reply_streamed, or with rs_api_reply_error. NULL: there are no streams here. */
     void (*on_stream_receive)(void *context, const rs_api_take *take);
+    /* The same, of a stream that is not for this server: it is joined under way. NULL: that cannot be. */
+    void (*on_stream_join)(void *context, const rs_api_take *take);
     /* An object is to be fetched; it is answered when it is whole, by rs_api_fetch_failed, or when its time is over.
      * False and `error`: it cannot be begun. NULL: there is no fetching here. */
     /* The program knows the object by that name; it may not be here (yet). May be NULL. */

@@ -4,6 +4,7 @@
 
 #include "daemon/api/waits.h"
 #include "daemon/pieces/fetch.h"
+#include "daemon/streams/late.h"
 #include "daemon/streams/receive.h"
 
 static rs_transfer_entry *coming(const rs_agent *agent, const rs_object_id *id) {
@@ -17,7 +18,7 @@ static rs_transfer_entry *coming(const rs_agent *agent, const rs_object_id *id) 
 void rs_leave_api(void *context, const rs_api_call *call, const rs_object_id *id) {
     rs_agent *agent = context;
     rs_transfer_entry *t = coming(agent, id);
-    bool fetched = rs_fetch_leave(agent->fetches, id);
+    bool fetched = rs_fetch_leave(agent->fetches, id) || rs_late_leave(agent, id);
     if (t) {
         t->left = true;
         if (t->sink)

@@ -426,8 +426,8 @@ uint32_t rs_sending_runs(void *context, const rs_object_id *id, const char *name
     const rs_send_state *s = being_sent(agent, id);
     uint64_t nonce;
     uint32_t count = 0;
-    bool sends =
-        s && s->base.object && !s->spread && s->path.state == RS_PATH_STATE_GRANTED && s->phase < RS_PHASE_DONE;
+    bool sends = s && (s->base.object || s->base.source) && !s->spread && s->path.state == RS_PATH_STATE_GRANTED &&
+                 s->phase < RS_PHASE_DONE;
     if (!sends || most == 0 || rs_send_nonce(agent->node, s->base.xfer, &nonce) != RS_OK)
         return 0;
     bool heard = s->path.group_address != 0 && s->path.kind == RS_PATH_PACKET && s->phase < RS_PHASE_PATCHING;

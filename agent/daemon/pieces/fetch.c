@@ -599,9 +599,8 @@ static void ask_manager(fetch *f) {
     (void)rs_manager_fetch(agent->link, now, &f->id, !f->object && !rs_store_find(agent->store, &f->id));
 }
 
-/* "NAME", "NAME@ADDRESS" or "NAME@ADDRESS:PORT". */
-static bool parse_holder(const rs_agent *agent, const char *text, char name[RS_PIECE_NAME], uint32_t *address,
-                         uint16_t *port, rs_error *error) {
+bool rs_fetch_parse_holder(const rs_agent *agent, const char *text, char name[RS_PIECE_NAME], uint32_t *address,
+                           uint16_t *port, rs_error *error) {
     const char *at = strchr(text, '@');
     size_t length = at ? (size_t)(at - text) : strlen(text);
     if (length == 0 || length >= RS_PIECE_NAME)
@@ -639,7 +638,7 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
         return rs_error_set(error, ROSTRUM_ERR_EXISTS, "object %llu is coming or being added here already: read waits",
                             (unsigned long long)id->data);
     for (uint32_t i = 0; i < count; i++)
-        if (!parse_holder(agent, holders[i], name, &address, &port, error))
+        if (!rs_fetch_parse_holder(agent, holders[i], name, &address, &port, error))
             return false;
     const rs_manifest *manifest = here ? rs_store_manifest(here) : NULL;
     if (count == 0 && !f && (!manifest || !manifest->from_address) && !rs_holdings_wanted(agent->holdings))
@@ -651,7 +650,7 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
                             all->count);
     f->background = false;
     for (uint32_t i = 0; i < count; i++)
-        if (parse_holder(agent, holders[i], name, &address, &port, error))
+        if (rs_fetch_parse_holder(agent, holders[i], name, &address, &port, error))
             add_holder(f, name, address, port, false, 0);
     if (manifest && manifest->from_address)
         add_holder(f, manifest->from, manifest->from_address, (uint16_t)(manifest->from_port + 1), false, 0);

@@ -19,6 +19,9 @@ void rs_fetches_link(rs_manager_callbacks *callbacks);
 /* An application wants it. `holders`: "NAME", "NAME@ADDRESS" or "NAME@ADDRESS:PORT" each; none: the manager is asked.
  * False and `error`: it is not begun. That it came, or did not, the application's interface learns. */
 bool rs_fetch_api(void *agent, const rs_object_id *id, const char *const *holders, uint32_t count, rs_error *error);
+/* "NAME", "NAME@ADDRESS" or "NAME@ADDRESS:PORT". */
+bool rs_fetch_parse_holder(const rs_agent *agent, const char *text, char name[64], uint32_t *address, uint16_t *port,
+                           rs_error *error);
 typedef enum {
     RS_GOES_ANEW,       /* what is here is of no use, or that failed a while ago */
     RS_GOES_WHEN_KNOWN, /* it may be the same: its digest, which follows, will tell */

@@ -23,6 +23,7 @@
 #define IDLE (60 * RS_SECOND)    /* a client that says and takes nothing */
 #define LEAVES_BYTES (16u << 10) /* of digests in a message */
 #define PEERS_TOLD 16u
+#define RUN_MOST 1024u /* fragments of a stream that are asked for at a time */
 
 typedef struct client {
     struct client *next;
@@ -44,7 +45,11 @@ typedef struct client {
     uint32_t want_first, want_count;
     uint64_t at, end;     /* bytes of the piece that is being written */
     uint32_t leaves_from; /* digests that are to be said: from there; UINT32_MAX: none */
-    bool over;            /* to be freed when the present call is done */
+    bool streams;         /* a stream was asked for, this one, of which so many fragments are to be given yet: */
+    rs_object_id stream;
+    uint64_t run_sn;
+    uint32_t run_left, fragment_size;
+    bool over; /* to be freed when the present call is done */
 } client;
 
 struct rs_piece_server {
@@ -192,8 +197,17 @@ static void asked(client *c, const rs_piece_message *m) {
     const rs_piece_server_config *config = &c->server->config;
     rs_object *object = rs_store_find(c->server->config.store, &m->id);
     bool whole = object && object->phase == RS_OBJECT_WHOLE;
-    if (c->object) {
+    if (c->object || c->streams) {
         c->over = true;
+        return;
+    }
+    rs_piece_message stream;
+    if (!object && config->stream && config->stream(config->context, &m->id, &stream)) {
+        c->streams = true;
+        c->stream = m->id;
+        c->fragment_size = stream.fragment_size;
+        let_hear(c, m);
+        say(c, &stream);
         return;
     }
     rs_digest coming = {0}; /* of one whose pieces who fetches has to check alone */
@@ -229,6 +243,43 @@ static void asked(client *c, const rs_piece_message *m) {
     let_hear(c, m);
 }
 
+static void spend(rs_piece_server *server, uint64_t bytes) {
+    if (server->config.rate_bps <= 0)
+        return;
+    rs_time from = server->due > now_of(server) - BURST ? server->due : now_of(server) - BURST;
+    server->due = from + (rs_time)((double)bytes * 8e9 / (double)server->config.rate_bps);
+}
+
+static void say_stream(client *c) {
+    rs_piece_message m;
+    c->run_left = 0;
+    if (!c->server->config.stream(c->server->config.context, &c->stream, &m)) {
+        refuse(c, true, "the stream has ended here");
+        return;
+    }
+    c->fragment_size = m.fragment_size;
+    say(c, &m);
+}
+
+/* Of what is not kept any more, what is kept now is the answer. */
+static void say_run(client *c) {
+    rs_piece_server *server = c->server;
+    uint8_t bytes[RS_PIECE_BODY_MOST - RS_PIECE_HEAD - 8];
+    uint32_t length =
+        server->config.run(server->config.context, &c->stream, c->run_sn, c->run_left, bytes, (uint32_t)sizeof bytes);
+    if (length == 0) {
+        say_stream(c);
+        return;
+    }
+    const rs_piece_message m = {.type = RS_PIECE_RUN, .sn = c->run_sn, .bytes = bytes, .length = length};
+    uint32_t count = (length + c->fragment_size - 1) / c->fragment_size;
+    say(c, &m);
+    c->run_sn += count;
+    c->run_left -= count < c->run_left ? count : c->run_left;
+    server->stats.bytes += length;
+    spend(server, length);
+}
+
 static bool is_here(const rs_object *object, uint64_t piece) {
     return piece < pieces_of(object) && (!object->pieces || rs_pieces_have(object->pieces, piece));
 }
@@ -241,6 +292,11 @@ static void take(client *c, const rs_piece_message *m) {
     } else if (m->type == RS_PIECE_WANT && c->object && c->want_count < WANTS_MOST && is_here(c->object, m->first)) {
         c->wants[(c->want_first + c->want_count++) % WANTS_MOST] = m->first;
         rs_store_read_ahead(c->object, (uint64_t)m->first * RS_DIGEST_CHUNK);
+    } else if (m->type == RS_PIECE_WANT_RUN && c->streams && c->run_left == 0) {
+        c->run_sn = m->sn;
+        c->run_left = m->count < RUN_MOST ? m->count : RUN_MOST;
+        if (c->run_left == 0)
+            say_stream(c);
     } else {
         c->server->stats.refused++;
         c->over = true;
@@ -286,7 +342,12 @@ static void begin_piece(client *c) {
 }
 
 static bool has_output(const client *c) {
-    return c->out_sent < c->out_length || c->at < c->end || c->want_count > 0 || c->leaves_from != UINT32_MAX;
+    return c->out_sent < c->out_length || c->at < c->end || c->want_count > 0 || c->leaves_from != UINT32_MAX ||
+           c->run_left > 0;
+}
+
+static bool is_held(const rs_piece_server *server) {
+    return server->config.rate_bps > 0 && server->due > now_of(server);
 }
 
 /* Those that wait for the rate are looked at in their order: who has had a turn is the last. */
@@ -322,7 +383,7 @@ static void write_out(client *c) {
             continue;
         }
         if (c->at < c->end) {
-            if (server->config.rate_bps > 0 && server->due > now_of(server)) {
+            if (is_held(server)) {
                 server->held = true;
                 return;
             }
@@ -339,15 +400,18 @@ static void write_out(client *c) {
             budget -= (uint32_t)sent;
             server->stats.bytes += (uint64_t)sent;
             c->heard_at = now_of(server);
-            if (server->config.rate_bps > 0) {
-                rs_time from = server->due > now_of(server) - BURST ? server->due : now_of(server) - BURST;
-                server->due = from + (rs_time)((double)sent * 8e9 / (double)server->config.rate_bps);
+            spend(server, (uint64_t)sent);
+            if (server->config.rate_bps > 0)
                 goes_last(c);
-            }
         } else if (c->leaves_from != UINT32_MAX) {
             say_leaves(c);
         } else if (c->want_count > 0) {
             begin_piece(c);
+        } else if (c->run_left > 0 && is_held(server)) {
+            server->held = true;
+            return;
+        } else if (c->run_left > 0) {
+            say_run(c);
         } else {
             return;
         }
@@ -355,7 +419,7 @@ static void write_out(client *c) {
 }
 
 static void update_watch(client *c) {
-    bool held = c->server->config.rate_bps > 0 && c->server->due > now_of(c->server) && c->at < c->end;
+    bool held = is_held(c->server) && (c->at < c->end || c->run_left > 0);
     uint32_t events = EPOLLIN | (has_output(c) && !held ? EPOLLOUT : 0);
     if (c->watch.events != events)
         (void)rs_loop_watch(c->server->config.loop, &c->watch, c->watch.fd, events);

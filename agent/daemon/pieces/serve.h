@@ -24,6 +24,10 @@ typedef struct {
     /* `name` fetches an object. If it is being sent from here just now, this says where it is heard: RUNS (address 0:
      * nowhere), then a PEER for each receiver; `most` at most. Returns how many messages these are; 0: it is not. */
     uint32_t (*runs)(void *context, const rs_object_id *id, const char *name, rs_piece_message *out, uint32_t most);
+    /* Of a continuing stream that is sent from here or comes in: STREAM, what is kept of it (false: there is none); and
+     * the bytes of fragments from `sn` on, as far as these are kept, at most `most` of them in `room` bytes. */
+    bool (*stream)(void *context, const rs_object_id *id, rs_piece_message *out);
+    uint32_t (*run)(void *context, const rs_object_id *id, uint64_t sn, uint32_t most, uint8_t *out, uint32_t room);
     void *context;
 } rs_piece_server_config;
 

@@ -19,7 +19,9 @@ static uint8_t *put_text(uint8_t *out, const char *text, size_t most) {
 uint32_t rs_piece_put(const rs_piece_message *m, uint8_t *out) {
     uint8_t *at = out + RS_PIECE_HEAD;
     uint32_t follows =
-        m->type == RS_PIECE_LEAVES || m->type == RS_PIECE_HAVE || m->type == RS_PIECE_PIECE ? m->length : 0;
+        m->type == RS_PIECE_LEAVES || m->type == RS_PIECE_HAVE || m->type == RS_PIECE_PIECE || m->type == RS_PIECE_RUN
+            ? m->length
+            : 0;
     switch (m->type) {
     case RS_PIECE_ASK:
         memcpy(at, m->id.app, sizeof m->id.app);
@@ -59,6 +61,19 @@ uint32_t rs_piece_put(const rs_piece_message *m, uint8_t *out) {
         at = rs_le_put(at, m->nonce, 8);
         at = rs_le_put(at, m->fragment_size, 4);
         break;
+    case RS_PIECE_STREAM:
+        at = rs_le_put(at, m->fragment_size, 4);
+        at = rs_le_put(at, m->sn, 8);
+        at = rs_le_put(at, m->here, 8);
+        at = rs_le_put(at, m->size, 8);
+        break;
+    case RS_PIECE_WANT_RUN:
+        at = rs_le_put(at, m->sn, 8);
+        at = rs_le_put(at, m->count, 4);
+        break;
+    case RS_PIECE_RUN:
+        at = rs_le_put(at, m->sn, 8);
+        break;
     default:
         break;
     }
@@ -73,11 +88,17 @@ uint32_t rs_piece_put(const rs_piece_message *m, uint8_t *out) {
 bool rs_piece_take_head(const uint8_t head[RS_PIECE_HEAD], uint8_t *type, uint32_t *length) {
     *type = head[3];
     *length = (uint32_t)rs_le_get(head + 4, 4);
-    if (rs_le_get(head, 2) != MAGIC || head[2] != VERSION || *type < RS_PIECE_ASK || *type > RS_PIECE_RUNS)
+    if (rs_le_get(head, 2) != MAGIC || head[2] != VERSION || *type < RS_PIECE_ASK || *type > RS_PIECE_RUN)
         return false;
     if (*type == RS_PIECE_PIECE)
         return *length > 4 && *length - 4 <= RS_DIGEST_CHUNK;
     return *length <= RS_PIECE_BODY_MOST - RS_PIECE_HEAD;
+}
+
+static bool rest_of(rs_reader *in, rs_piece_message *out) {
+    out->bytes = in->at;
+    out->length = (uint32_t)(in->end - in->at);
+    return !in->bad && out->length > 0;
 }
 
 bool rs_piece_take(uint8_t type, const uint8_t *body, uint32_t length, rs_piece_message *out) {
@@ -139,6 +160,19 @@ bool rs_piece_take(uint8_t type, const uint8_t *body, uint32_t length, rs_piece_
         out->nonce = rs_get_u64(&in);
         out->fragment_size = rs_get_u32(&in);
         break;
+    case RS_PIECE_STREAM:
+        out->fragment_size = rs_get_u32(&in);
+        out->sn = rs_get_u64(&in);
+        out->here = rs_get_u64(&in);
+        out->size = rs_get_u64(&in);
+        break;
+    case RS_PIECE_WANT_RUN:
+        out->sn = rs_get_u64(&in);
+        out->count = rs_get_u32(&in);
+        break;
+    case RS_PIECE_RUN:
+        out->sn = rs_get_u64(&in);
+        return rest_of(&in, out);
     default:
         return false;
     }

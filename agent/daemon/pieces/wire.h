@@ -16,12 +16,15 @@ typedef enum {
     RS_PIECE_HAS,     /* it is here: what it is */
     RS_PIECE_NO,      /* it is not, or not any more: why */
     RS_PIECE_WANT_LEAVES,
-    RS_PIECE_LEAVES, /* digests of pieces, in order */
-    RS_PIECE_WANT,   /* a piece */
-    RS_PIECE_PIECE,  /* its bytes follow the number */
-    RS_PIECE_HAVE,   /* pieces that are here now, as bits */
-    RS_PIECE_PEER,   /* another server that fetches it, or to which it is being sent */
-    RS_PIECE_RUNS    /* it is being sent from here just now: where its packets can be heard */
+    RS_PIECE_LEAVES,   /* digests of pieces, in order */
+    RS_PIECE_WANT,     /* a piece */
+    RS_PIECE_PIECE,    /* its bytes follow the number */
+    RS_PIECE_HAVE,     /* pieces that are here now, as bits */
+    RS_PIECE_PEER,     /* another server that fetches it, or to which it is being sent */
+    RS_PIECE_RUNS,     /* it is being sent from here just now: where its packets can be heard */
+    RS_PIECE_STREAM,   /* it is a continuing stream, of which this is kept here */
+    RS_PIECE_WANT_RUN, /* fragments of it; of none: STREAM again */
+    RS_PIECE_RUN       /* their bytes */
 } rs_piece_type;
 
 typedef struct {
@@ -29,17 +32,18 @@ typedef struct {
     rs_object_id id; /* ASK */
     uint16_t port;   /* ASK, PEER: where that server gives pieces itself; 0: it does not. RUNS: of the data channel */
     char name[RS_PIECE_NAME];   /* ASK, PEER */
-    uint64_t size;              /* HAS */
+    uint64_t size;              /* HAS; STREAM: of all fragments, RS_STREAM: not known yet */
     rs_digest root;             /* HAS; length 0: it is not known there yet */
     bool whole;                 /* HAS: all pieces are here; else HAVE says which */
     bool gone;                  /* NO: asking again is of no use */
     char words[RS_PIECE_WORDS]; /* NO */
-    uint32_t first, count;      /* LEAVES, HAVE: pieces from there on, so many; WANT, PIECE: first */
+    uint32_t first, count;      /* LEAVES, HAVE: pieces from there on, so many; WANT, PIECE: first; WANT_RUN: count */
     uint32_t address;           /* PEER; RUNS: the group. IPv4, host order */
     uint64_t nonce;             /* RUNS: its packets have it */
-    uint32_t fragment_size;     /* RUNS */
+    uint32_t fragment_size;     /* RUNS, STREAM */
+    uint64_t sn, here;          /* STREAM: from sn to before `here`; WANT_RUN, RUN: from sn on */
     bool no_leaves;             /* HAS: it knows no digests of pieces */
-    const uint8_t *bytes;       /* LEAVES: digests; HAVE: bits; not copied */
+    const uint8_t *bytes;       /* LEAVES: digests; HAVE: bits; RUN: fragments; not copied */
     uint32_t length;            /* bytes of them; PIECE: of the piece */
 } rs_piece_message;
 

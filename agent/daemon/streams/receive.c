@@ -15,7 +15,8 @@
 
 #define PIECES 64u /* fragments in one write */
 #define GONE "the program that read the stream went away"
-#define WAIT_BOUNDS 2 /* silence bounds that a program may take nothing while something waits */
+#define LENT_FOR (5 * RS_SECOND) /* a stream that others joined is kept so long after its end here */
+#define WAIT_BOUNDS 2            /* silence bounds that a program may take nothing while something waits */
 
 struct rs_stream_sink {
     rs_agent *agent;
@@ -35,6 +36,16 @@ struct rs_stream_sink {
     bool complete;
     uint64_t bytes;      /* of the program */
     rs_time waits_since; /* something waits for the program; RS_NEVER: nothing does */
+    bool lent;           /* others have joined, and get what they missed from here */
+};
+
+/* One that has ended here, for those who joined it. */
+struct rs_stream_ended {
+    rs_stream_ended *next;
+    rs_object_id id;
+    rs_stream_ring ring;
+    uint64_t size;
+    rs_time until;
 };
 
 /* A program that waits for a stream to begin. */
@@ -296,9 +307,56 @@ void rs_stream_sink_begin(rs_stream_sink *s, rs_xfer xfer) {
         }
 }
 
+bool rs_stream_sink_kept(rs_agent *agent, const rs_object_id *id, rs_stream_kept *out) {
+    rs_stream_sink *s = find(agent, id);
+    uint64_t first, here, end;
+    for (rs_stream_ended *e = agent->ended_streams; e && !s; e = e->next)
+        if (memcmp(&e->id, id, sizeof *id) == 0) {
+            uint64_t all = e->size / e->ring.fragment + (e->size % e->ring.fragment != 0);
+            *out = (rs_stream_kept){&e->ring, all > e->ring.slots ? all - e->ring.slots : 0, all, e->size};
+            e->until = rs_agent_now(agent) + LENT_FOR;
+            return true;
+        }
+    if (!s || !s->xfer)
+        return false;
+    s->lent = true;
+    uint64_t fragment = s->ring.fragment, came = s->here / fragment + (s->complete && s->here % fragment != 0);
+    uint64_t past = came;
+    if (rs_stream_window(agent->node, s->xfer, &first, &here, &end) == RS_OK && end / fragment > past)
+        past = end / fragment;
+    past += 64; /* what is on its way may take these places */
+    *out = (rs_stream_kept){&s->ring, past > s->ring.slots ? past - s->ring.slots : 0, came,
+                            s->complete ? s->here : RS_STREAM};
+    return true;
+}
+
+/* Who joined it may lack something yet. */
+static void keep_ended(rs_stream_sink *s) {
+    rs_stream_ended *e = s->lent && s->complete && !s->agent->stopping ? calloc(1, sizeof *e) : NULL;
+    if (!e)
+        return;
+    *e = (rs_stream_ended){s->agent->ended_streams, s->id, s->ring, s->here, rs_agent_now(s->agent) + LENT_FOR};
+    s->agent->ended_streams = e;
+    s->ring.bytes = NULL;
+}
+
+static void forget_ended(rs_agent *agent, rs_time now) {
+    for (rs_stream_ended **at = &agent->ended_streams; *at;) {
+        rs_stream_ended *e = *at;
+        if (now < e->until) {
+            at = &e->next;
+            continue;
+        }
+        *at = e->next;
+        rs_stream_ring_free(&e->ring);
+        free(e);
+    }
+}
+
 void rs_stream_sink_free(rs_stream_sink *s, const char *cause) {
     if (!s)
         return;
+    keep_ended(s);
     if (s->fd >= 0)
         rs_api_reply_error(s->agent->api, &s->call, ROSTRUM_ERR_FAILED, "stream %s ended after %llu bytes: %s",
                            rs_id_text(&s->id), (unsigned long long)s->bytes, cause);
@@ -347,11 +405,14 @@ rs_time rs_streams_deadline(const rs_agent *agent) {
             due = stalled_at(t->sink);
     for (const rs_stream_reader *r = agent->stream_readers; r; r = r->next)
         due = r->deadline < due ? r->deadline : due;
+    for (const rs_stream_ended *e = agent->ended_streams; e; e = e->next)
+        due = e->until < due ? e->until : due;
     return due;
 }
 
 void rs_streams_timeout(rs_agent *agent) {
     rs_time now = rs_agent_now(agent);
+    forget_ended(agent, now);
     for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (t->source)
             rs_stream_source_timeout(t->source);
@@ -375,6 +436,7 @@ void rs_streams_timeout(rs_agent *agent) {
 }
 
 void rs_streams_free(rs_agent *agent) {
+    forget_ended(agent, RS_NEVER);
     while (agent->stream_readers)
         end_reader(agent->stream_readers);
 }

@@ -4,15 +4,18 @@
 #define RS_DAEMON_STREAMS_RECEIVE_H
 
 #include "daemon/agent.h"
+#include "daemon/streams/ring.h"
 
 typedef struct rs_stream_sink rs_stream_sink;
 
 /* A stream is coming in. NULL with words in `cause`: it cannot be taken. rs_stream_sink_begin when the core has it. */
 rs_stream_sink *rs_stream_sink_new(rs_agent *agent, const rs_incoming *info, char *cause, size_t size);
 void rs_stream_sink_begin(rs_stream_sink *sink, rs_xfer xfer);
-/* `cause`: why there is no more of it, for the program that reads it, if that has not had all. */
 /* The program wants no more of it; it is still there for others, and freed when its transfer ends. */
 void rs_stream_sink_leave(rs_stream_sink *sink);
+/* Of a stream that comes in here, or has lately, for others who have joined it. */
+bool rs_stream_sink_kept(rs_agent *agent, const rs_object_id *id, rs_stream_kept *out);
+/* `cause`: why there is no more of it, for the program that reads it, if that has not had all. */
 void rs_stream_sink_free(rs_stream_sink *sink, const char *cause);
 uint8_t *rs_stream_sink_at(const rs_stream_sink *sink, uint64_t offset);
 /* Whether a fragment is as it was sealed: of `payload`, or where it belongs if that is NULL. */

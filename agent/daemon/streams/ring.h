@@ -18,6 +18,13 @@ typedef struct {
     uint32_t fragment; /* bytes, head included */
 } rs_stream_ring;
 
+/* What is kept of a stream: fragments from `first` to before `here`, unless these were overwritten since. */
+typedef struct {
+    const rs_stream_ring *ring;
+    uint64_t first, here;
+    uint64_t size; /* of all fragments; RS_STREAM: not known yet */
+} rs_stream_kept;
+
 /* False: memory is short, or no fragment of that size can be of a stream. */
 bool rs_stream_ring_make(rs_stream_ring *ring, uint32_t fragment, uint64_t slots);
 void rs_stream_ring_free(rs_stream_ring *ring);

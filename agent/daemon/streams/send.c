@@ -180,6 +180,19 @@ void rs_stream_end_api(void *context, const rs_api_call *call, const rs_object_i
     rs_api_reply_error(agent->api, call, ROSTRUM_ERR_UNKNOWN, "stream %s is not being sent from here", rs_id_text(id));
 }
 
+bool rs_stream_source_kept(const rs_agent *agent, const rs_object_id *id, rs_stream_kept *out) {
+    for (const rs_transfer_entry *t = agent->transfers.sending; t; t = t->next) {
+        const rs_stream_source *s = t->source;
+        if (!s || memcmp(&t->id, id, sizeof *id) != 0 || !s->ring.bytes)
+            continue;
+        uint64_t last = s->over ? (s->used > 0 || s->sn == 0 ? RS_STREAM_HEAD + s->used : 0) : 0;
+        *out = (rs_stream_kept){&s->ring, s->limit > s->ring.slots ? s->limit - s->ring.slots : 0, s->sn + (last > 0),
+                                s->over ? s->sn * s->ring.fragment + last : RS_STREAM};
+        return true;
+    }
+    return false;
+}
+
 const uint8_t *rs_stream_source_at(const rs_stream_source *s, uint64_t offset) {
     return s->ring.bytes ? rs_stream_ring_at(&s->ring, offset / s->ring.fragment) : NULL;
 }

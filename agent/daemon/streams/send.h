@@ -5,6 +5,7 @@
 #define RS_DAEMON_STREAMS_SEND_H
 
 #include "daemon/data/sending.h"
+#include "daemon/streams/ring.h"
 
 #define RS_STREAM_BYTES (UINT64_C(16) << 20) /* kept of each stream at most, here and at each receiver */
 #define RS_STREAMS_MOST 64u                  /* of each direction */
@@ -17,6 +18,8 @@ void rs_stream_source_free(rs_stream_source *source);
 /* Where a fragment lies that the core sends. */
 const uint8_t *rs_stream_source_at(const rs_stream_source *source, uint64_t offset);
 uint64_t rs_stream_source_bytes(const rs_stream_source *source); /* of the program, so far */
+/* Of a stream that is sent from here, for others who have joined it. */
+bool rs_stream_source_kept(const rs_agent *agent, const rs_object_id *id, rs_stream_kept *out);
 /* The core has begun, or its window has moved. */
 void rs_stream_source_moved(rs_stream_source *source);
 rs_time rs_stream_source_deadline(const rs_stream_source *source);

@@ -44,6 +44,12 @@ ROSTRUM_API rostrum_code rostrum_stream_finish(rostrum_stream *stream, rostrum_s
  * for two of the agent's silence bounds (10 s) while something waits fails here; the others go on. */
 ROSTRUM_API rostrum_code rostrum_stream_receive(rostrum *agent, uint64_t data_id, uint32_t wait_ms,
                                                 rostrum_stream **out, rostrum_error *error);
+/* A stream under way that is not for this server: of servers that receive it, or send it ("NAME", "NAME@ADDRESS" or
+ * "NAME@ADDRESS:PORT"). It begins with the oldest bytes that these keep (some MB), and goes on to its end. Nobody waits
+ * for who has joined: a program that falls further behind fails. */
+ROSTRUM_API rostrum_code rostrum_stream_join(rostrum *agent, uint64_t data_id, const char *const *holders,
+                                             uint32_t holder_count, uint32_t wait_ms, rostrum_stream **out,
+                                             rostrum_error *error);
 /* Waits for bytes; *length is 0 at the end of the stream, which is whole then. Errors: UNKNOWN, TIMEOUT (it did not
  * begin), EXISTS (another program here reads it), FAILED (there will be no more, and it is not whole; the words say
  * why). */
