@@ -63,3 +63,25 @@ rs_range rs_ranges_take(rs_ranges *set, uint32_t at) {
     erase(set, at, 1);
     return taken;
 }
+
+bool rs_ranges_remove(rs_ranges *set, uint64_t sn) {
+    uint32_t at = 0;
+    while (at < set->count && set->range[at].to <= sn)
+        at++;
+    if (at == set->count || sn < set->range[at].from)
+        return false;
+    rs_range *r = &set->range[at];
+    if (r->to - r->from == 1) {
+        erase(set, at, 1);
+    } else if (sn == r->from) {
+        r->from++;
+    } else if (sn + 1 == r->to) {
+        r->to--;
+    } else if (set->count < RS_RANGES_CAP) {
+        memmove(r + 1, r, (set->count - at) * sizeof *r);
+        set->count++;
+        r[0].to = sn;
+        r[1].from = sn + 1;
+    }
+    return true;
+}

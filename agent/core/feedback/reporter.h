@@ -14,11 +14,12 @@
 typedef struct {
     rs_peer peer;
     uint32_t address;
-    bool heard, late; /* Something was heard of it; its answer to the newest mark is awaited. */
-    rs_time heard_at; /* Its newest report came then, or it became a child... */
-    uint64_t marks;   /* ...when so many marks had come. */
-    rs_report said;   /* Its newest report. */
-    rs_ranges wanted; /* Fragments that it asked for. */
+    bool heard, late;  /* Something was heard of it; its answer to the newest mark is awaited. */
+    rs_time heard_at;  /* Its newest report came then, or it became a child... */
+    uint64_t marks;    /* ...when so many marks had come. */
+    rs_report said;    /* Its newest report. */
+    rs_ranges wanted;  /* Fragments that it asked for; */
+    rs_ranges awaited; /* those that were not here: it has them when they come. */
 } rs_reporter_child;
 
 typedef struct {

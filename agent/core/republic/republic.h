@@ -38,7 +38,7 @@ bool rs_republic_say(rs_node *node, rs_time now, rs_receiving *x, uint32_t what,
 /* The path is not needed any more; `whole`: nobody misses anything, as far as is known. */
 void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole);
 
-rs_rx_result rs_republic_store(rs_receiving *x, uint64_t sn);
+rs_rx_result rs_republic_store(rs_node *node, rs_receiving *x, uint64_t sn);
 
 /* receiver.c: what is missing, and asking for it */
 void rs_request_repair(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to);

@@ -300,7 +300,7 @@ static rs_rx_result answered(rs_node *node, rs_time now, rs_receiving *x, tree *
         rs_rtt_sample(&t->rtt, now - t->asked_at);
     t->unanswered = false;
     t->tries = 0;
-    result = rs_republic_store(x, h.sn);
+    result = rs_republic_store(node, x, h.sn);
     if (result.verdict != RS_RX_STORE)
         x->stats.peer_repairs_old++;
     x->retry_due = x->asked.count ? now + rs_tree_request_timeout(x) : RS_NEVER;
@@ -321,13 +321,28 @@ static void asked(rs_node *node, rs_time now, rs_receiving *x, tree *t, rs_repor
         rs_list_keep(&node->mending, &x->t.in_mending, true);
 }
 
+/* What those below asked for, and was not here, has come. */
+void rs_tree_stored(rs_node *node, rs_receiving *x, uint64_t sn) {
+    tree *t = of(x);
+    for (uint32_t i = 0; t && i < t->reporter.child_count; i++) {
+        rs_reporter_child *c = &t->reporter.children[i];
+        if (c->awaited.count == 0 || !rs_ranges_remove(&c->awaited, sn) || c->wanted.count + 1 >= RS_RANGES_CAP)
+            continue;
+        rs_ranges_add(&c->wanted, sn, sn + 1);
+        rs_list_keep(&node->mending, &x->t.in_mending, true);
+    }
+}
+
 static bool repair_packet(rs_receiving *x, tree *t, rs_packet_out *out) {
     uint64_t sn;
     for (uint32_t i = 0; i < t->reporter.child_count; i++) {
         rs_reporter_child *c = &t->reporter.children[(t->turn + i) % t->reporter.child_count];
         while (rs_ranges_pop_sn(&c->wanted, &sn)) {
-            if (!rs_seqset_has(&x->present, sn))
-                continue; /* it comes here soon, and is asked for again */
+            if (!rs_seqset_has(&x->present, sn)) {
+                if (c->awaited.count + 1 < RS_RANGES_CAP)
+                    rs_ranges_add(&c->awaited, sn, sn + 1);
+                continue;
+            }
             rs_data_header header = {.session = x->t.session,
                                      .engine = x->t.engine->id,
                                      .nonce = x->t.nonce,

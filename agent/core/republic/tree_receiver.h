@@ -15,7 +15,8 @@ rs_rx_verdict rs_tree_told(rs_node *node, rs_time now, rs_receiving *x, const rs
 void rs_tree_session(rs_receiving *x);                                                        /* another one begins */
 void rs_tree_mark(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn); /* a packet asks for a report */
 void rs_tree_done(rs_node *node, rs_time now, rs_receiving *x);              /* it is not waited for any more */
-void rs_tree_request(rs_node *node, rs_receiving *x);                        /* something to be asked for is there */
+void rs_tree_stored(rs_node *node, rs_receiving *x, uint64_t sn);
+void rs_tree_request(rs_node *node, rs_receiving *x); /* something to be asked for is there */
 void rs_tree_retry(rs_time now, rs_receiving *x);
 rs_time rs_tree_request_timeout(const rs_receiving *x); /* a request is answered within it, or is lost */
 rs_rx_result rs_tree_datagram(rs_node *node, rs_time now, rs_receiving *x, const rs_packet_in *packet);

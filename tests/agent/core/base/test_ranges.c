@@ -51,10 +51,40 @@ static void add__never_loses_any(void **state) {
     }
 }
 
+static bool is_in(const rs_ranges *set, uint64_t sn) {
+    for (uint32_t i = 0; i < set->count; i++)
+        if (set->range[i].from <= sn && sn < set->range[i].to)
+            return true;
+    return false;
+}
+
+/* One is taken out and nothing else; a hole that would need one interval too many is not made. */
+static void remove__takes_out_one(void **state) {
+    (void)state;
+    srandom(3);
+    rs_ranges set = {0};
+    for (uint64_t from = 0; from < RS_RANGES_CAP / 2; from++)
+        rs_ranges_add(&set, 20 * from, 20 * from + 10);
+    for (int i = 0; i < 3000; i++) {
+        uint64_t sn = (uint64_t)(random() % 700);
+        const rs_ranges before = set;
+        assert_int_equal(rs_ranges_remove(&set, sn), is_in(&before, sn));
+        assert_true(set.count <= RS_RANGES_CAP);
+        bool kept = is_in(&set, sn);
+        assert_true(!kept || before.count == RS_RANGES_CAP);
+        for (uint64_t other = 0; other < 700; other++)
+            assert_true(other == sn || is_in(&set, other) == is_in(&before, other));
+    }
+    assert_false(rs_ranges_remove(&set, 5000));
+    set.count = 0;
+    assert_false(rs_ranges_remove(&set, 0));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(add__joins_what_touches),
         cmocka_unit_test(add__never_loses_any),
+        cmocka_unit_test(remove__takes_out_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,6 +161,31 @@ static void speaker_that_was_gone_around__is_repaired_by_its_parent(void **state
     net_free(n);
 }
 
+static bool each_fiftieth(net *n, rs_peer to, const rs_data_header *h, void *context) {
+    (void)n, (void)to, (void)context;
+    return !(h->flags & RS_DATA_REPAIR) && h->sn % 50 == 7;
+}
+
+/* What all of them lost comes down the tree level by level as soon as the top has it: a parent remembers what it was
+ * asked for and lacked. Each level asked again and again. */
+static void common_losses__come_down_the_tree_at_once(void **state) {
+    (void)state;
+    seen s;
+    net *n = begin(16, &s);
+    net_knob(n)->drop = each_fiftieth;
+    net_at(n, 5 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    uint64_t requests = 0, repairs = 0;
+    for (rs_peer i = 1; i < SERVERS; i++) {
+        requests += net_stats(n, i, net_receiving(n, i)).requests_sent;
+        repairs += net_stats(n, i, net_receiving(n, i)).peer_repairs_received;
+    }
+    print_message("%llu requests for %llu repairs\n", (unsigned long long)requests, (unsigned long long)repairs);
+    assert_true(repairs > 2000);
+    assert_true(requests < 2 * repairs);
+    net_free(n);
+}
+
 static rs_peer a_collector(const seen *s, const seen *not_of) {
     for (rs_peer i = 1; i < SERVERS; i++)
         if (s->is_parent[i] && !not_of->reports[i])
@@ -432,6 +457,7 @@ int main(void) {
         cmocka_unit_test(losses__are_mended_by_those_near),
         cmocka_unit_test(head_of_the_senders_rack__collects_for_no_other),
         cmocka_unit_test(speaker_that_was_gone_around__is_repaired_by_its_parent),
+        cmocka_unit_test(common_losses__come_down_the_tree_at_once),
         cmocka_unit_test(collector_killed__others_go_on),
         cmocka_unit_test(collector_frozen__others_go_on),
         cmocka_unit_test(every_collector_is_lost_in_turn__the_rest_is_whole),
