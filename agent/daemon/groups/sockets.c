@@ -16,10 +16,9 @@
 #define INTAKE_TURN 1024u      /* and these are put aside when the sockets have dropped some */
 #define LINGER (5 * RS_SECOND) /* controller/rostrum.thrift, GroupView */
 #define SEND_TURN 1024u
-/* For how long datagrams from peers may wait while multicast does: until what lay in the sockets when they began has
- * been read. In packets, not time alone: in that, this process may not have run. */
+/* For how long datagrams from peers may wait while multicast does: until a window of it has been read. In packets, not
+ * time alone: in that, this process may not have run. */
 #define PUT_OFF_LEAST (4 * RS_MILLISECOND)
-#define PUT_OFF_WINDOWS 2u
 _Static_assert(RS_GROUP_HEAD_MOST <= RS_DATAGRAM_HEADER_MAX, "first pieces fit");
 
 /* --------------------------------------------------------------------------------------------------- addresses */
@@ -199,7 +198,7 @@ bool rs_groups_read_first(rs_groups *g) {
         g->put_off_packets = 0;
     }
     g->put_off_packets += limit;
-    bool enough = now - g->put_off_at >= PUT_OFF_LEAST && g->put_off_packets >= PUT_OFF_WINDOWS * g->window;
+    bool enough = now - g->put_off_at >= PUT_OFF_LEAST && g->put_off_packets >= g->window;
     if (enough)
         g->put_off_at = 0;
     return enough;
