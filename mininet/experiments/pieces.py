@@ -81,7 +81,7 @@ def run(size: int, rounds: int, disk: Path, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="rostrum-pieces-", dir=disk) as folder:
         with Lab.start("hybrid-4x2", name="pieces", or_another=True, seed=seed, to_disk=folder) as lab:
             resumed = [resume(lab, 100 + number, data) for number in range(rounds)]
-            disks = [from_disk_to_disk(lab, 200 + number, data, Path(folder)) for number in range(rounds)]
+            disks = [from_disk_to_disk(lab, 200 + number, data, Path(folder)) for number in range(max(5, rounds))]
         written = [dd(Path(folder), size) for _ in range(rounds)]
     transfer_s, ideal_s = (min(row[key] for row in memory) for key in ("transfer_s", "transfer_to_four_s"))
     reachable = min(size / transfer_s, max(written))
