@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "io/sockets.h"
+
 #define BATCH 128u
 #define READ_BATCH 32u
 #define SEGMENTS 64u /* the kernel's UDP_MAX_SEGMENTS, 64 until Linux 6.8 */
@@ -20,6 +22,7 @@ typedef struct {
     uint32_t address;
     uint16_t port, next; /* the next datagram of the same message, NONE at its end */
     uint32_t length;
+    bool markable;
     struct iovec pieces[2];
     uint8_t header[RS_DATAGRAM_HEADER_MAX];
 } slot;
@@ -36,7 +39,7 @@ typedef struct {
 
 struct rs_datagrams {
     int fd;
-    bool joined;
+    bool joined, marked;
     uint64_t lost;
     unsigned filled;
     slot slots[BATCH];
@@ -44,7 +47,7 @@ struct rs_datagrams {
     struct sockaddr_in from[READ_BATCH];
     struct iovec rooms[READ_BATCH];
     struct mmsghdr in[READ_BATCH];
-    _Alignas(struct cmsghdr) uint8_t in_control[READ_BATCH][CMSG_SPACE(sizeof(int))];
+    _Alignas(struct cmsghdr) uint8_t in_control[READ_BATCH][CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint8_t))];
     uint8_t *memory;
 };
 
@@ -72,6 +75,7 @@ rs_datagrams *rs_datagrams_open(uint32_t address, uint16_t port, bool joined, ch
     }
     setsockopt(d->fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes); /* as much as the system grants */
     setsockopt(d->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    setsockopt(d->fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof one);
     d->joined = joined && setsockopt(d->fd, SOL_UDP, UDP_GRO, &one, sizeof one) == 0;
     for (unsigned i = 0; i < READ_BATCH; i++) {
         d->rooms[i] = (struct iovec){d->memory + (size_t)i * RS_DATAGRAM_MAX, RS_DATAGRAM_MAX};
@@ -93,6 +97,10 @@ int rs_datagrams_fd(const rs_datagrams *d) {
     return d->fd;
 }
 
+bool rs_datagrams_marked(const rs_datagrams *d) {
+    return d->marked;
+}
+
 uint64_t rs_datagrams_lost(const rs_datagrams *d) {
     return d->lost;
 }
@@ -109,9 +117,14 @@ void rs_datagrams_send(rs_datagrams *d, uint32_t address, uint16_t port, const u
     s->address = address;
     s->port = port;
     s->next = NONE;
+    s->markable = false;
     s->length = (uint32_t)(header_length + payload_length);
     s->pieces[0] = (struct iovec){s->header, header_length};
     s->pieces[1] = (struct iovec){(void *)(uintptr_t)payload, payload_length};
+}
+
+void rs_datagrams_markable(rs_datagrams *d) {
+    d->slots[d->filled - 1].markable = true;
 }
 
 static bool is_control(const slot *s) {
@@ -122,8 +135,9 @@ static bool follows(const rs_datagrams *d, unsigned message, const slot *s) {
     const outgoing *o = &d->out;
     const slot *first = &d->slots[o->first[message]], *last = &d->slots[o->last[message]];
     return first->address == s->address && first->port == s->port && is_control(first) == is_control(s) &&
-           last->length == first->length && s->length > 0 && s->length <= first->length &&
-           o->count[message] < SEGMENTS && o->bytes[message] + s->length <= RS_DATAGRAM_MAX;
+           first->markable == s->markable && last->length == first->length && s->length > 0 &&
+           s->length <= first->length && o->count[message] < SEGMENTS &&
+           o->bytes[message] + s->length <= RS_DATAGRAM_MAX;
 }
 
 /* The datagrams of the batch into messages; returns how many. Each joins the newest message to its peer, if that goes
@@ -177,8 +191,9 @@ static void lay_out(rs_datagrams *d, unsigned messages) {
         h->msg_iovlen = (size_t)(piece - h->msg_iov);
         uint16_t segment = (uint16_t)first->length;
         size_t used = 0;
-        if (is_control(first))
-            used += tell_kernel(o->control[m], IPPROTO_IP, IP_TOS, &(int){RS_DSCP_CONTROL << 2}, sizeof(int));
+        const int tos = (is_control(first) ? RS_DSCP_CONTROL << 2 : 0) | (first->markable ? RS_ECN_ABLE : 0);
+        if (tos)
+            used += tell_kernel(o->control[m], IPPROTO_IP, IP_TOS, &tos, sizeof tos);
         if (o->count[m] > 1)
             used += tell_kernel(o->control[m] + used, SOL_UDP, UDP_SEGMENT, &segment, sizeof segment);
         h->msg_control = used ? o->control[m] : NULL;
@@ -254,6 +269,7 @@ static unsigned take(rs_datagrams *d, unsigned i, rs_datagram_taken taken, void 
     const uint16_t port = ntohs(d->from[i].sin_port);
     size_t length = d->in[i].msg_len, segment = segment_of(&d->in[i]), at = 0;
     unsigned count = 0;
+    d->marked = rs_sockets_was_marked(&d->in[i].msg_hdr); /* the kernel joins none that are with some that are not */
     do {
         taken(context, address, port, bytes + at, length - at < segment ? length - at : segment);
         at += segment;

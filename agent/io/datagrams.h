@@ -32,9 +32,12 @@ int rs_datagrams_fd(const rs_datagrams *d); /* readable when datagrams are waiti
  * RS_DSCP_CONTROL: switches have a class for that above multicast, whose losses it tells of. */
 void rs_datagrams_send(rs_datagrams *d, uint32_t address, uint16_t port, const uint8_t *header, size_t header_length,
                        const uint8_t *payload, size_t payload_length);
+/* Switches may mark the one put last instead of losing it (ECT(0), RFC 3168). */
+void rs_datagrams_markable(rs_datagrams *d);
 void rs_datagrams_flush(rs_datagrams *d);
 /* Those that wait, until `limit` were taken or a few more: what came as one is taken whole. Returns how many. */
 unsigned rs_datagrams_receive(rs_datagrams *d, unsigned limit, rs_datagram_taken taken, void *context);
+bool rs_datagrams_marked(const rs_datagrams *d);   /* the one that is being given was, by a switch */
 uint64_t rs_datagrams_lost(const rs_datagrams *d); /* that the socket did not take */
 
 #endif

@@ -142,6 +142,10 @@ uint32_t rs_io_source(const rs_io *io) {
     return io->ops->source ? io->ops->source(io) : 0;
 }
 
+bool rs_io_marked(const rs_io *io) {
+    return io->ops->marked && io->ops->marked(io);
+}
+
 void rs_io_stats_get(const rs_io *io, rs_io_stats *out) {
     memset(out, 0, sizeof *out);
     io->ops->stats(io, out);

@@ -48,6 +48,7 @@ typedef struct {
     uint32_t payload_length;
     const uint8_t *header;
     const uint8_t *payload;
+    bool markable; /* switches may mark it instead of losing it (ECT(0), RFC 3168); back ends on sockets say so */
 } rs_io_packet;
 
 /* Where received datagrams go. */
@@ -92,6 +93,7 @@ typedef struct {
     uint64_t (*receive_room)(const rs_io *io, rs_io_group group);
     int64_t (*waited)(const rs_io *io, rs_io_group group); /* may be NULL */
     uint32_t (*source)(const rs_io *io);                   /* may be NULL */
+    bool (*marked)(const rs_io *io);                       /* may be NULL */
     void (*stats)(const rs_io *io, rs_io_stats *out);
 } rs_io_ops;
 
@@ -140,6 +142,8 @@ uint64_t rs_io_receive_room(const rs_io *io, rs_io_group group);
 int64_t rs_io_waited(const rs_io *io, rs_io_group group);
 /* While the sink is given a datagram: the address it was sent from, in host order; 0: not known (rings do not say). */
 uint32_t rs_io_source(const rs_io *io);
+/* And whether a switch marked it on its way, because its queue was long (ECN); false: rings do not say. */
+bool rs_io_marked(const rs_io *io);
 void rs_io_stats_get(const rs_io *io, rs_io_stats *out);
 const char *rs_io_name(const rs_io *io);
 

@@ -372,6 +372,11 @@ static uint32_t lossy_source(const rs_io *base) {
     return io->delivering ? io->delivering->source : rs_io_source(io->inner);
 }
 
+static bool lossy_marked(const rs_io *base) {
+    const lossy_io *io = (const lossy_io *)base;
+    return !io->delivering && rs_io_marked(io->inner);
+}
+
 static int64_t lossy_waited(const rs_io *base, rs_io_group group) {
     return rs_io_waited(((const lossy_io *)base)->inner, group);
 }
@@ -400,6 +405,7 @@ static const rs_io_ops lossy_ops = {.name = "lossy",
                                     .receive_room = lossy_receive_room,
                                     .waited = lossy_waited,
                                     .source = lossy_source,
+                                    .marked = lossy_marked,
                                     .stats = lossy_stats};
 
 rs_io *rs_io_lossy(rs_io *inner, const char *spec, uint64_t seed, char *error) {

@@ -89,11 +89,20 @@ void rs_sockets_close(rs_sockets *io) {
 
 /* -------------------------------------------------------------------------------------------------------- sending */
 
+static void tell_ecn(uint8_t *control) {
+    const struct cmsghdr c = {.cmsg_level = IPPROTO_IP, .cmsg_type = IP_TOS, .cmsg_len = CMSG_LEN(sizeof(int))};
+    memset(control, 0, CMSG_SPACE(sizeof(int)));
+    memcpy(control, &c, sizeof c);
+    memcpy(control + CMSG_LEN(0), &(int){RS_ECN_ABLE}, sizeof(int));
+}
+
 int rs_sockets_send(rs_io *base, const rs_io_packet *packets, unsigned count) {
     rs_sockets *io = (rs_sockets *)base;
     struct mmsghdr messages[RS_IO_BATCH];
     struct iovec vectors[RS_IO_BATCH][2];
     struct sockaddr_in addresses[RS_IO_BATCH];
+    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
+    tell_ecn(control); /* the same for all that are markable */
     count = count < RS_IO_BATCH ? count : RS_IO_BATCH;
     for (unsigned i = 0; i < count; i++) {
         addresses[i] = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(packets[i].port)};
@@ -103,7 +112,9 @@ int rs_sockets_send(rs_io *base, const rs_io_packet *packets, unsigned count) {
         messages[i].msg_hdr = (struct msghdr){.msg_name = &addresses[i],
                                               .msg_namelen = sizeof addresses[i],
                                               .msg_iov = vectors[i],
-                                              .msg_iovlen = packets[i].payload_length > 0 ? 2 : 1};
+                                              .msg_iovlen = packets[i].payload_length > 0 ? 2 : 1,
+                                              .msg_control = packets[i].markable ? control : NULL,
+                                              .msg_controllen = packets[i].markable ? sizeof control : 0};
     }
     return rs_messages_send(&io->log, io->send_fd, messages, packets, count);
 }
@@ -158,6 +169,7 @@ static int open_group_socket(rs_sockets *io, uint32_t address, uint16_t port) {
     bool multicast = IN_MULTICAST(address);
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
         setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof one) != 0 ||
+        setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof one) != 0 ||
         setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &zero, sizeof zero) != 0 || (io->tune && !io->tune(fd)) ||
         bind(fd, (const struct sockaddr *)&to, sizeof to) != 0 ||
         (multicast && setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof membership) != 0)) {
@@ -270,6 +282,13 @@ void rs_sockets_note_drops(rs_sockets *io, rs_socket_group *group, struct msghdr
         }
 }
 
+bool rs_sockets_was_marked(struct msghdr *message) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
+        if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS)
+            return (*CMSG_DATA(c) & RS_ECN_MASK) == RS_ECN_MASK;
+    return false;
+}
+
 /* ---------------------------------------------------------------------------------------------------------- asking */
 
 int rs_sockets_receive_fd(const rs_io *base) {
@@ -287,6 +306,10 @@ uint64_t rs_sockets_drops(const rs_io *base, rs_io_group number) {
 
 uint32_t rs_sockets_source(const rs_io *base) {
     return ((const rs_sockets *)base)->source;
+}
+
+bool rs_sockets_marked(const rs_io *base) {
+    return ((const rs_sockets *)base)->marked;
 }
 
 int64_t rs_sockets_waited(const rs_io *base, rs_io_group number) {

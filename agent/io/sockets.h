@@ -28,6 +28,7 @@ typedef struct {
     rs_send_log log;
     bool buffer_warned;
     uint32_t source; /* of the datagram that is being delivered */
+    bool marked;     /* it was, by a switch */
 } rs_sockets;
 
 /* `io` is zeroed but for its ops. False with words in `error`; rs_sockets_close either way. */
@@ -45,6 +46,11 @@ typedef bool (*rs_sockets_read)(rs_sockets *io, rs_socket_group *group, unsigned
                                 unsigned *total);
 /* Reads groups by turns until none has more or *total is `limit`. Of many only those that the kernel says are ready. */
 void rs_sockets_receive(rs_sockets *io, unsigned limit, const rs_io_sink *sink, rs_sockets_read read, unsigned *total);
+/* A switch marked the message (ECN's "congestion experienced"): by what the kernel says of it, if it was asked by
+ * IP_RECVTOS. */
+bool rs_sockets_was_marked(struct msghdr *message);
+#define RS_ECN_MASK 3
+#define RS_ECN_ABLE 2 /* ECT(0) */
 /* Reads the kernel's count of drops that came with a message. */
 void rs_sockets_note_drops(rs_sockets *io, rs_socket_group *group, struct msghdr *message);
 
@@ -55,6 +61,7 @@ uint64_t rs_sockets_drops(const rs_io *io, rs_io_group number);
 uint64_t rs_sockets_receive_room(const rs_io *io, rs_io_group number);
 int64_t rs_sockets_waited(const rs_io *io, rs_io_group number);
 uint32_t rs_sockets_source(const rs_io *io);
+bool rs_sockets_marked(const rs_io *io);
 void rs_sockets_stats(const rs_io *io, rs_io_stats *out);
 
 #endif

@@ -14,7 +14,7 @@
 
 #define BOUNCE_BYTES 65536u
 #define ROOM_BYTES (RS_IO_HEADER_BYTES + BOUNCE_BYTES) /* a header in front of its payload */
-#define CONTROL_BYTES CMSG_SPACE(sizeof(uint32_t))
+#define CONTROL_BYTES (CMSG_SPACE(sizeof(uint32_t)) + CMSG_SPACE(sizeof(uint8_t)))
 #define BATCH_MIN 8u
 
 /* Everything recvmmsg needs for one batch. */
@@ -113,6 +113,7 @@ static bool read_group(rs_sockets *base, rs_socket_group *group, unsigned limit,
         rs_placement *p = &b->placements[i];
         p->length = length - header_length;
         base->source = ntohl(b->from[i].sin_addr.s_addr);
+        base->marked = rs_sockets_was_marked(&b->messages[i].msg_hdr);
         p->target =
             sink->deliver(sink->context, group->number, p->bounce - RS_IO_HEADER_BYTES, header_length, p->length);
         kept += p->target != NULL && p->length > 0;
@@ -148,4 +149,5 @@ const rs_io_ops rs_io_udp = {.name = "udp",
                              .receive_room = rs_sockets_receive_room,
                              .waited = rs_sockets_waited,
                              .source = rs_sockets_source,
+                             .marked = rs_sockets_marked,
                              .stats = rs_sockets_stats};

@@ -29,7 +29,7 @@
 #define BOUNCE_BYTES 67584u  /* room for the largest message and a header behind it */
 #define MESSAGE_BYTES 65536u /* of which the kernel may fill so many */
 #define UDP_IP_HEADERS 28u
-#define CONTROL_BYTES (CMSG_SPACE(sizeof(uint32_t)) + CMSG_SPACE(sizeof(int)))
+#define CONTROL_BYTES (CMSG_SPACE(sizeof(uint32_t)) + CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint8_t)))
 
 /* One message as it was read. */
 typedef struct {
@@ -37,6 +37,7 @@ typedef struct {
     uint32_t length, segment; /* bytes in all, and of each datagram but the last */
     unsigned first, count;    /* its places in `places` */
     struct sockaddr_in from;
+    bool marked; /* the kernel joins none that are with some that are not */
 } gso_message;
 
 typedef struct {
@@ -142,7 +143,8 @@ static unsigned run_of(const gso_io *io, const rs_io_packet *packets, unsigned c
     if (size == 0 || size + UDP_IP_HEADERS > io->sockets.interface.mtu)
         return 1;
     count = count < SEND_SEGMENTS ? count : SEND_SEGMENTS;
-    while (run < count && packets[run].address == packets->address && packets[run].port == packets->port) {
+    while (run < count && packets[run].address == packets->address && packets[run].port == packets->port &&
+           packets[run].markable == packets->markable) {
         uint32_t next = bytes_of(&packets[run]);
         if (next == 0 || next > size || total + next > RS_IO_PAYLOAD_MAX)
             break;
@@ -159,17 +161,17 @@ typedef struct {
     struct mmsghdr messages[RS_IO_BATCH];
     struct iovec vectors[2 * RS_IO_BATCH];
     struct sockaddr_in addresses[RS_IO_BATCH];
-    _Alignas(struct cmsghdr) uint8_t control[RS_IO_BATCH][CMSG_SPACE(sizeof(uint16_t))];
+    _Alignas(struct cmsghdr) uint8_t control[RS_IO_BATCH][CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(int))];
     unsigned runs[RS_IO_BATCH]; /* packets of each message */
 } gso_batch;
 
-static void set_segment(struct msghdr *message, uint8_t *control, uint32_t bytes) {
-    uint16_t segment = (uint16_t)bytes;
+static void tell_kernel(struct msghdr *message, uint8_t *control, int level, int type, const void *value,
+                        size_t length) {
+    const struct cmsghdr c = {.cmsg_level = level, .cmsg_type = type, .cmsg_len = CMSG_LEN(length)};
+    memcpy(control + message->msg_controllen, &c, sizeof c);
+    memcpy(control + message->msg_controllen + CMSG_LEN(0), value, length);
     message->msg_control = control;
-    message->msg_controllen = CMSG_SPACE(sizeof segment);
-    struct cmsghdr *c = CMSG_FIRSTHDR(message);
-    *c = (struct cmsghdr){.cmsg_level = SOL_UDP, .cmsg_type = UDP_SEGMENT, .cmsg_len = CMSG_LEN(sizeof segment)};
-    memcpy(CMSG_DATA(c), &segment, sizeof segment);
+    message->msg_controllen += CMSG_SPACE(length);
 }
 
 static unsigned fill_batch(const gso_io *io, gso_batch *b, const rs_io_packet *packets, unsigned count) {
@@ -182,8 +184,11 @@ static unsigned fill_batch(const gso_io *io, gso_batch *b, const rs_io_packet *p
         to->sin_addr.s_addr = htonl(packets[i].address);
         *message = (struct msghdr){
             .msg_name = to, .msg_namelen = sizeof *to, .msg_iov = &b->vectors[2 * i], .msg_iovlen = 2 * (size_t)run};
+        uint16_t segment = (uint16_t)bytes_of(&packets[i]);
         if (run > 1)
-            set_segment(message, b->control[messages], bytes_of(&packets[i]));
+            tell_kernel(message, b->control[messages], SOL_UDP, UDP_SEGMENT, &segment, sizeof segment);
+        if (packets[i].markable)
+            tell_kernel(message, b->control[messages], IPPROTO_IP, IP_TOS, &(int){RS_ECN_ABLE}, sizeof(int));
         b->runs[messages] = run;
         for (unsigned end = i + run; i < end; i++) {
             b->vectors[2 * i] = (struct iovec){(void *)(uintptr_t)packets[i].header, packets[i].header_length};
@@ -327,6 +332,7 @@ static uint8_t *deliver(gso_io *io, const rs_io_sink *sink, rs_io_group group, c
     io->sockets.stats.packets_received++;
     io->sockets.stats.bytes_received += length;
     io->sockets.source = ntohl(m->from.sin_addr.s_addr);
+    io->sockets.marked = m->marked;
     return sink->deliver(sink->context, group, m->bounce + offset, header_length, *payload_length);
 }
 
@@ -410,6 +416,7 @@ static bool read_group(rs_sockets *base, rs_socket_group *group, unsigned limit,
         gso_message *m = &r->messages[i];
         m->length = r->headers[i].msg_len;
         m->segment = segment_of(&r->headers[i]);
+        m->marked = rs_sockets_was_marked(&r->headers[i].msg_hdr);
         all_fit = all_fit && fits(r, m);
         unsigned count = segments_of(m), before = group->last_segments, less = before - (before + 15) / 16;
         group->last_segments = count > less ? count : less; /* a batch ends with a message that is not full */
@@ -464,4 +471,5 @@ const rs_io_ops rs_io_udp_gso = {
     .receive_room = rs_sockets_receive_room,
     .waited = rs_sockets_waited,
     .source = rs_sockets_source,
+    .marked = rs_sockets_marked,
     .stats = rs_sockets_stats};

@@ -41,6 +41,7 @@ def _numbers(text: str | None, usual: tuple[float, ...]) -> tuple[float, ...]:
 @click.option("--tools", default=",".join(TOOLS), show_default=True, help="Which take part.")
 @click.option("--rate", type=float, default=200.0, show_default=True, help="Of the sender's link, in Mbit/s.")
 @click.option("--queue", type=Size(least=10_000), default="1M", show_default=True, help="Before that link.")
+@click.option("--mark", type=Size(least=10_000), help="Mark packets (ECN) behind so much of that queue [none].")
 @click.option("--receivers", type=click.IntRange(1, 10), default=3, show_default=True)
 @click.option("--mtu", type=click.IntRange(576, 9000), default=1500, show_default=True)
 @click.option("--seconds", type=click.FloatRange(1, 60), help="Of data in a run, at the link's rate [30; quick: 20].")
@@ -57,6 +58,7 @@ def command(
     tools: str,
     rate: float,
     queue: int,
+    mark: int | None,
     receivers: int,
     mtu: int,
     seconds: float | None,
@@ -74,14 +76,14 @@ def command(
     if unknown := [name for name in names if name not in TOOLS]:
         raise click.BadParameter(f"no such tool: {', '.join(unknown)}; there are {', '.join(TOOLS)}")
     usual = QUICK if quick else FULL
-    base = Point(mtu, False, round(rate * 1e6), 0.0, receivers, 0, common=common, queue=queue)
+    base = Point(mtu, False, round(rate * 1e6), 0.0, receivers, 0, common=common, queue=queue, mark=mark or 0)
     chosen = {"rtts": _numbers(rtts, usual["rtts"]), "losses": _numbers(losses, usual["losses"]),
               "bursts": _numbers(bursts, usual["bursts"])}  # fmt: skip
     points = list(grid(**chosen, base=base))
     before: dict[str, Any] = json.loads(json_file.read_text()) if resume and json_file.exists() else {}
     seed = seed or (before["manifest"]["seed"] if before else random.SystemRandom().randrange(1, 2**31))
-    parameters = {**chosen, "rate": rate, "queue": queue, "receivers": receivers, "mtu": mtu, "common": common,
-                  "seconds": seconds or SECONDS[quick]}  # fmt: skip
+    parameters = {**chosen, "rate": rate, "queue": queue, "mark": mark or 0, "receivers": receivers, "mtu": mtu,
+                  "common": common, "seconds": seconds or SECONDS[quick]}  # fmt: skip
     try:
         _run(points, names, before, json_file, manifest(seed, parameters), seed)
     except LabError as error:

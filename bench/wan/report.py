@@ -29,6 +29,7 @@ def compact(record: dict[str, Any], counters: Callable[[], dict[str, Any]], poin
         "goodput_bps": goodput,
         "share": goodput / point.ideal_bps,
         "queue_drops": sender.get("full_up", 0),
+        "marked": sender.get("marked", 0),
         "late_p99_us": seen["late"]["p99_us"],
         "late_p99.9_us": seen["late"]["p99.9_us"],
         "overrun": seen["overrun"],
@@ -75,8 +76,8 @@ def report(rows: Sequence[Row], points: Iterable[Point], probes: list[Row], mani
             {
                 "point": point.name, "rtt_ms": point.rtt_ms, "loss_percent": point.loss_percent, "burst": point.burst,
                 "lost": "on the sender's link" if point.common else "on each receiver's link, both ways",
-                "mtu": point.mtu, "rate_bps": point.rate_bps, "queue": point.queue, "receivers": point.receivers,
-                "ideal_bps": point.ideal_bps,
+                "mtu": point.mtu, "rate_bps": point.rate_bps, "queue": point.queue, "mark": point.mark,
+                "receivers": point.receivers, "ideal_bps": point.ideal_bps,
             }
             for point in points
         ],

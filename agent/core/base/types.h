@@ -66,6 +66,7 @@ typedef struct {
     uint64_t payload_offset;
     uint32_t payload_length;
     rs_combine combine;
+    bool markable; /* switches may mark it instead of losing it (ECN): its engine heeds marks */
     uint16_t header_length;
     uint8_t header[RS_HEADER_MAX];
 } rs_packet_out;
@@ -81,6 +82,7 @@ typedef struct {
     const uint8_t *header;
     size_t header_length;
     uint32_t payload_length;
+    bool marked; /* by a switch whose queue was long (ECN) */
 } rs_packet_in;
 
 /* What to do with a received packet's payload. */

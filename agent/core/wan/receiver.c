@@ -148,11 +148,12 @@ static void came_late(rs_wan_receiver *w, rs_time now, uint64_t stamp_us) {
     w->late = late > w->late ? late : w->late;
 }
 
-static void word(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h, bool by_group) {
+static void word(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h, bool by_group, bool marked) {
     rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
     rs_wan_word said = rs_wan_unpack(h->aux);
     x->link.heard_at = now;
     w->repairs += said.repair;
+    w->marked += marked;
     if (said.grtt > 0) {
         w->grtt = said.grtt;
         w->group = said.group;
@@ -211,6 +212,7 @@ static rs_rx_result coded(rs_node *node, rs_time now, rs_receiving *x, const rs_
     x->link.heard_at = x->data_at = now;
     x->stats.repairs_received++;
     w->repairs++;
+    w->marked += packet->marked;
     if (missing != 1)
         return old(x);
     node->combine.count = 0;
@@ -253,7 +255,7 @@ rs_rx_result rs_wan_data(rs_node *node, rs_time now, rs_receiving *x, const rs_d
     if (x->state != RS_RX_RECEIVING)
         return old(x);
     x->stats.packets_received++;
-    word(node, now, x, h, true);
+    word(node, now, x, h, true, packet->marked);
     rs_rx_result result = rs_receiver_store(x, h->sn);
     if (result.verdict == RS_RX_STORE)
         stored(node, now, x, h->sn);
@@ -269,7 +271,7 @@ rs_rx_result rs_wan_repair_datagram(rs_node *node, rs_time now, rs_receiving *x,
         return old(x);
     x->stats.peer_repairs_received += !is_unicast(x);
     x->stats.packets_received += is_unicast(x);
-    word(node, now, x, &h, is_unicast(x));
+    word(node, now, x, &h, is_unicast(x), packet->marked);
     rs_rx_result result = rs_receiver_store(x, h.sn);
     if (result.verdict == RS_RX_STORE)
         stored(node, now, x, h.sn);
@@ -302,7 +304,7 @@ rs_rx_verdict rs_wan_receiver_message(rs_node *node, rs_time now, rs_receiving *
     if (m->session > x->t.session) {
         rs_receiver_next_session(node, x, m);
         if (w) {
-            w->next = w->received = w->repairs = 0;
+            w->next = w->received = w->repairs = w->marked = 0;
             w->ended = 0;
         }
     }
@@ -368,6 +370,7 @@ bool rs_wan_poll_status(rs_node *node, rs_time now, rs_receiving *x, rs_packet_o
                        .cum = w->cum,
                        .received = w->received,
                        .repairs = w->repairs,
+                       .marked = w->marked,
                        .dropped = x->session_dropped,
                        .stamp_us = w->stamp_us,
                        .at = (uint64_t)(w->stamp_at > x->waited ? w->stamp_at - x->waited : 0)};

@@ -359,6 +359,7 @@ bool rs_wan_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *
         any || ahead_of_losses(node, x, out) || next_data(now, x, out) || mend(node, now, x, out) || probe(now, x, out);
     if (any) {
         uint32_t bytes = rs_wire_bytes(out);
+        out->markable = true;
         w->sent_bytes += bytes;
         rs_pacer_sent(&node->nic, now, bytes);
         rs_pacer_sent(&x->pacer, now, bytes);

@@ -52,6 +52,7 @@ typedef struct {
     uint64_t next; /* one past the newest fragment seen sent for the first time */
     uint64_t cum;  /* all below are here */
     uint64_t received, repairs;
+    uint64_t marked;   /* of both, by a switch */
     uint64_t stamp_us; /* of the newest packet */
     rs_time stamp_at;  /* that came then */
     rs_time grtt;      /* as the sender says */

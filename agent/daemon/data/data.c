@@ -307,7 +307,8 @@ void rs_data_flush(rs_data *data) {
                                         .header = out->header,
                                         .header_length = out->header_length,
                                         .payload = data->destinations[i].payload,
-                                        .payload_length = out->payload_length};
+                                        .payload_length = out->payload_length,
+                                        .markable = out->markable};
         }
         int taken = rs_io_send(data->io, packets, data->filled);
         if (taken == RS_IO_UNREADABLE) {
@@ -386,6 +387,10 @@ static void tell_waits_and_drops(rs_data *data) {
             group->drops = drops;
         }
     }
+}
+
+bool rs_data_marked(const rs_data *data) {
+    return rs_io_marked(data->io);
 }
 
 static bool predict(void *context, rs_group number, uint32_t ahead, uint8_t **place, uint32_t *length) {

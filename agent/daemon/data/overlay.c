@@ -109,9 +109,16 @@ static void readable(void *context, uint32_t events) {
 
 void rs_overlay_send(rs_overlay *o, const rs_packet_out *out, const uint8_t *payload) {
     uint32_t address = address_of(o, out->peer);
-    if (address)
-        rs_datagrams_send(o->datagrams, address, port_of(o, out->peer), out->header, out->header_length, payload,
-                          out->payload_length);
+    if (!address)
+        return;
+    rs_datagrams_send(o->datagrams, address, port_of(o, out->peer), out->header, out->header_length, payload,
+                      out->payload_length);
+    if (out->markable)
+        rs_datagrams_markable(o->datagrams);
+}
+
+bool rs_overlay_marked(const rs_overlay *o) {
+    return rs_datagrams_marked(o->datagrams);
 }
 
 void rs_overlay_send_bytes(rs_overlay *o, uint32_t address, uint16_t port, const uint8_t *head, size_t head_length,

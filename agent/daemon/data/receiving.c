@@ -67,8 +67,7 @@ static unsigned stored_count;
 static struct {
     rs_receive_state *receiving;
     uint64_t offset;
-    rs_group group;
-    uint32_t length;
+    rs_packet_in packet; /* its header is below */
     uint8_t header[RS_DATA_HEADER];
 } unchecked[STORED_MAX];
 static unsigned unchecked_count;
@@ -444,12 +443,9 @@ static void count_wrong(rs_agent *agent, const rs_packet_in *packet, rs_rx_verdi
 /* ------------------------------------------------------------------------------------------- fragments of streams */
 
 static rs_packet_in packet_of(unsigned at) {
-    return (rs_packet_in){.channel = RS_CH_GROUP,
-                          .peer = RS_NO_PEER,
-                          .group = unchecked[at].group,
-                          .header = unchecked[at].header,
-                          .header_length = sizeof unchecked[at].header,
-                          .payload_length = unchecked[at].length};
+    rs_packet_in packet = unchecked[at].packet;
+    packet.header = unchecked[at].header;
+    return packet;
 }
 
 static void refuse_fragment(rs_agent *agent, const rs_receive_state *r, const rs_packet_in *packet, uint64_t offset) {
@@ -471,8 +467,7 @@ static uint8_t *look_later(rs_agent *agent, const rs_packet_in *packet, const rs
             return NULL; /* twice: no two datagrams share a place */
     unchecked[unchecked_count].receiving = r;
     unchecked[unchecked_count].offset = piece->offset;
-    unchecked[unchecked_count].group = packet->group;
-    unchecked[unchecked_count].length = packet->payload_length;
+    unchecked[unchecked_count].packet = *packet;
     memcpy(unchecked[unchecked_count++].header, packet->header, RS_DATA_HEADER);
     return place_of(agent, r, piece->offset, packet->payload_length);
 }
@@ -481,7 +476,7 @@ static void look_at_streams(rs_agent *agent) {
     for (unsigned i = 0; i < unchecked_count; i++) {
         const rs_packet_in packet = packet_of(i);
         const rs_receive_state *r = unchecked[i].receiving;
-        if (rs_stream_sink_is_right(r->base.sink, unchecked[i].offset, NULL, unchecked[i].length))
+        if (rs_stream_sink_is_right(r->base.sink, unchecked[i].offset, NULL, unchecked[i].packet.payload_length))
             (void)rs_receive(agent->node, rs_agent_now(agent), &packet);
         else
             refuse_fragment(agent, r, &packet, unchecked[i].offset);
@@ -547,7 +542,8 @@ uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *head
                                  .group = group,
                                  .header = header,
                                  .header_length = header_length,
-                                 .payload_length = payload_length};
+                                 .payload_length = payload_length,
+                                 .marked = rs_data_marked(agent->data)};
     if (rs_wire_data_header_length(header, header_length) == RS_REPAIR_HEADER && header_length == RS_DATA_HEADER)
         return rs_repairs_take(agent->repairs, group, header, payload_length);
     rs_stream_piece piece;
@@ -654,7 +650,8 @@ void rs_receiving_datagram(void *context, rs_peer peer, const uint8_t *header, s
                                  .group = RS_NO_GROUP,
                                  .header = header,
                                  .header_length = header_length,
-                                 .payload_length = payload_length};
+                                 .payload_length = payload_length,
+                                 .marked = rs_overlay_marked(agent->overlay)};
     if (agent->stream_sinks && payload_length > 0 && is_wrong(agent, &packet, payload))
         return;
     rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);

@@ -512,7 +512,8 @@ static void deliver(net *n, net_item *i) {
                        .group = i->group,
                        .header = i->more ? i->more : i->bytes,
                        .header_length = i->length,
-                       .payload_length = i->payload_length};
+                       .payload_length = i->payload_length,
+                       .marked = n->knobs.marks && i->what != DO_CONTROL};
     if (i->what != DO_CONTROL)
         watch(n, true, channel, i->from, i->to, in.header, in.header_length);
     rs_stream_piece piece;

@@ -58,6 +58,7 @@ typedef struct {
     uint64_t uplink_bytes;    /* and the queue in front of each */
     rs_time look;             /* receivers look at their sockets so often; 0 = at once */
     double duplicate;
+    bool marks; /* every packet of the data channel, and of those between peers, was marked by a switch on its way */
     bool grant; /* the manager grants `path` (accepted_size 0 = all) when asked */
     rs_path_grant path;
     uint32_t part; /* a grant serves so many of the receivers it is wanted for; 0 = all */

@@ -149,8 +149,8 @@ static void datagrams__one_that_cannot_be_read_is_lost_alone(void **state) {
     munmap(gone, (size_t)page);
 }
 
-/* The DSCP and length of the next datagram at a plain socket. */
-static int dscp_of_next(int fd, size_t *length) {
+/* The type of service (DSCP and ECN) and length of the next datagram at a plain socket. */
+static int service_of_next(int fd, size_t *length) {
     uint8_t bytes[2048];
     _Alignas(struct cmsghdr) uint8_t control[64];
     struct iovec room = {bytes, sizeof bytes};
@@ -162,11 +162,43 @@ static int dscp_of_next(int fd, size_t *length) {
     *length = (size_t)got;
     const struct cmsghdr *c = CMSG_FIRSTHDR(&h);
     assert_true(c && c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS);
-    return *CMSG_DATA(c) >> 2;
+    return *CMSG_DATA(c);
+}
+
+static void note_marks(void *context, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length) {
+    uint64_t *marks = context;
+    (void)address, (void)port, (void)bytes, (void)length;
+    *marks = *marks << 1 | rs_datagrams_marked((const rs_datagrams *)(uintptr_t)marks[1]);
+}
+
+/* A switch marked every other one: whoever takes them is told of which. */
+static void marks__are_told_of_each(void **state) {
+    (void)state;
+    for (int joined = 0; joined < 2; joined++) {
+        uint16_t port = free_port();
+        const struct sockaddr_in to = {
+            .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(LOCALHOST)};
+        rs_datagrams *d = open_at(port, joined);
+        uint64_t marks[2] = {1, (uintptr_t)d};
+        int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        for (int i = 0; i < 8; i++) {
+            const int service = i % 2 ? 3 : 2;
+            assert_int_equal(setsockopt(fd, IPPROTO_IP, IP_TOS, &service, sizeof service), 0);
+            assert_int_equal(sendto(fd, payload, 100, 0, (const struct sockaddr *)&to, sizeof to), 100);
+        }
+        while (marks[0] < 256) {
+            struct pollfd ready = {.fd = rs_datagrams_fd(d), .events = POLLIN};
+            assert_int_equal(poll(&ready, 1, 5000), 1);
+            rs_datagrams_receive(d, 8, note_marks, marks);
+        }
+        assert_int_equal(marks[0], 0x155);
+        rs_datagrams_close(d);
+        close(fd);
+    }
 }
 
 /* Acknowledgements and reports are few and small: marked so that switches let them go before multicast. Repairs are
- * not, of the same length and to the same peer neither. */
+ * not, of the same length and to the same peer neither; of these some let switches mark them. */
 static void control_is_marked__bulk_is_not(void **state) {
     (void)state;
     for (int joined = 0; joined < 2; joined++) {
@@ -183,11 +215,13 @@ static void control_is_marked__bulk_is_not(void **state) {
                 rs_datagrams_send(d, LOCALHOST, ntohs(own.sin_port), header, 30, payload, 50);
             else
                 rs_datagrams_send(d, LOCALHOST, ntohs(own.sin_port), header, 80, NULL, 0);
+            if (i == 4)
+                rs_datagrams_markable(d);
         }
         rs_datagrams_flush(d);
         for (int i = 0; i < 12; i++) {
             size_t got;
-            assert_int_equal(dscp_of_next(fd, &got), i / 3 % 2 ? 0 : RS_DSCP_CONTROL);
+            assert_int_equal(service_of_next(fd, &got), i == 4 ? 2 : i / 3 % 2 ? 0 : RS_DSCP_CONTROL << 2);
             assert_int_equal(got, 80);
         }
         assert_int_equal(rs_datagrams_lost(d), 0);
@@ -204,6 +238,7 @@ int main(void) {
         cmocka_unit_test(datagrams__each_side_may_join_alone),
         cmocka_unit_test(datagrams__one_that_cannot_be_read_is_lost_alone),
         cmocka_unit_test(control_is_marked__bulk_is_not),
+        cmocka_unit_test(marks__are_told_of_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

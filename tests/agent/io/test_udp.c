@@ -91,6 +91,79 @@ static void udp__foreign_datagrams_harm_nothing(void **state) {
         assert_false(f->present[i]);
 }
 
+typedef struct {
+    const rs_io *io;
+    char came[9]; /* M of a marked one, else a dot */
+    unsigned count;
+} marks;
+
+static uint8_t *note_mark(void *context, rs_io_group group, const uint8_t *header, size_t header_length,
+                          uint32_t payload_length) {
+    marks *m = context;
+    (void)group, (void)header, (void)header_length, (void)payload_length;
+    assert_in_range(m->count, 0, sizeof m->came - 2);
+    m->came[m->count++] = rs_io_marked(m->io) ? 'M' : '.';
+    return NULL;
+}
+
+/* ECN: what an engine lets be marked leaves as ECT(0), the rest as it was; what came marked is told as such. */
+static void sockets__let_be_marked_and_tell_marks(void **state) {
+    static const char *const backends[] = {"udp", "udp-gso"};
+    (void)state;
+    for (unsigned b = 0; b < 2; b++) {
+        io_fixture *f = io_fixture_new();
+        io_fixture_open(f, backends[b], &loopback, backends[b], &loopback);
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(LOCALHOST)};
+        socklen_t length = sizeof at;
+        int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1, none = 0;
+        assert_int_equal(bind(fd, (const struct sockaddr *)&at, sizeof at), 0);
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &length), 0);
+        assert_int_equal(setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof one), 0);
+        uint8_t header[RS_IO_HEADER_BYTES] = {0};
+        rs_io_packet packets[6];
+        for (unsigned i = 0; i < 6; i++)
+            packets[i] = (rs_io_packet){.address = LOCALHOST,
+                                        .port = ntohs(at.sin_port),
+                                        .header = header,
+                                        .header_length = sizeof header,
+                                        .markable = i / 2 == 1};
+        io_send_all(f->out, packets, 6);
+        for (unsigned i = 0; i < 6; i++) {
+            uint8_t bytes[64];
+            _Alignas(struct cmsghdr) uint8_t control[64];
+            struct iovec room = {bytes, sizeof bytes};
+            struct msghdr h = {
+                .msg_iov = &room, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+            struct pollfd ready = {.fd = fd, .events = POLLIN};
+            assert_int_equal(poll(&ready, 1, WAIT_MS), 1);
+            assert_int_equal(recvmsg(fd, &h, 0), sizeof header);
+            const struct cmsghdr *c = CMSG_FIRSTHDR(&h);
+            assert_true(c && c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS);
+            assert_int_equal(*CMSG_DATA(c), i / 2 == 1 ? 2 : 0);
+        }
+        const struct sockaddr_in group = {
+            .sin_family = AF_INET, .sin_port = htons(f->port), .sin_addr.s_addr = htonl(f->group)};
+        struct in_addr from = {htonl(LOCALHOST)};
+        assert_int_equal(setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &from, sizeof from), 0);
+        assert_int_equal(setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &none, sizeof none), 0);
+        for (int tos = 0; tos < 8; tos++) { /* the bits above are another field's */
+            assert_int_equal(setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof tos), 0);
+            assert_int_equal(sendto(fd, header, sizeof header, 0, (const struct sockaddr *)&group, sizeof group),
+                             sizeof header);
+        }
+        marks m = {.io = f->in};
+        const rs_io_sink sink = {.deliver = note_mark, .context = &m};
+        while (m.count < 8) {
+            struct pollfd ready = {.fd = rs_io_receive_fd(f->in), .events = POLLIN};
+            assert_int_equal(poll(&ready, 1, WAIT_MS), 1);
+            rs_io_receive(f->in, 8, &sink);
+        }
+        assert_string_equal(m.came, "...M...M");
+        close(fd);
+        io_fixture_free(f);
+    }
+}
+
 static void udp__other_groups_stay_out(void **state) {
     io_fixture *f = *state;
     char error[RS_IO_ERROR_MAX];
@@ -456,6 +529,7 @@ int main(void) {
         with_sockets(udp__other_groups_stay_out),
         with_sockets(udp__a_full_socket_counts_its_drops),
         with_sockets(udp__unreadable_payload_is_said),
+        cmocka_unit_test(sockets__let_be_marked_and_tell_marks),
         cmocka_unit_test(io__wrong_options_are_explained),
         cmocka_unit_test(io__auto_takes_the_best_that_works_and_says_why),
         cmocka_unit_test(lossy__wrong_specs_are_explained),

@@ -175,6 +175,32 @@ static void a_relay_that_dies__is_followed_by_one_that_goes_on_where_it_was(void
     (void)state;
 }
 
+/* A switch that marks all that it lets through has a queue: the sender goes slower, by unicast and by multicast, and
+ * what carries on is whole. */
+static void marks_of_switches__slow_the_sender(void **state) {
+    for (int multicast = 0; multicast < 2; multicast++) {
+        rs_time took[2];
+        for (int marks = 0; marks < 2; marks++) {
+            seen s;
+            net *n = network(3, &s);
+            const rs_peer to[] = {1, 2};
+            const rs_path_grant path = inside();
+            s.relay = 0;
+            s.given = SIZE;
+            net_knob(n)->marks = marks;
+            send_by(n, 0, multicast ? 2 : 1, to, false, multicast ? &path : &wide);
+            rs_time at = 0;
+            while (at < 600 * SEC && !(net_has(n, 1, 5) && (!multicast || net_has(n, 2, 5))))
+                net_at(n, at += 10 * MS);
+            took[marks] = at;
+            net_free(n);
+        }
+        assert_true(took[0] < 5 * SEC);
+        assert_true(took[1] > 2 * took[0] && took[1] < 600 * SEC);
+    }
+    (void)state;
+}
+
 /* As long as the first sender is there, nobody takes its place. */
 static void another_sender_of_the_object__is_refused_while_the_first_is_there(void **state) {
     seen s;
@@ -222,6 +248,7 @@ int main(void) {
         cmocka_unit_test(an_object__goes_through_the_relay_once_and_while_it_comes),
         cmocka_unit_test(what_has_nothing_yet__waits),
         cmocka_unit_test(a_relay_that_dies__is_followed_by_one_that_goes_on_where_it_was),
+        cmocka_unit_test(marks_of_switches__slow_the_sender),
         cmocka_unit_test(another_sender_of_the_object__is_refused_while_the_first_is_there),
         cmocka_unit_test(a_path_by_unicast__is_for_one_receiver_and_the_wide_area),
     };
