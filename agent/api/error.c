@@ -11,7 +11,7 @@ bool rs_error_set(rs_error *error, rostrum_code code, const char *format, ...) {
     va_list args;
     va_start(args, format);
     error->code = code;
-    (void)vsnprintf(error->words, sizeof error->words, format, args);
+    (void)vsnprintf(error->text, sizeof error->text, format, args);
     va_end(args);
     return false;
 }
@@ -21,13 +21,13 @@ bool rs_error_system(rs_error *error, int number, const char *format, ...) {
         return false;
     va_list args;
     va_start(args, format);
-    int used = vsnprintf(error->words, sizeof error->words, format, args);
+    int used = vsnprintf(error->text, sizeof error->text, format, args);
     va_end(args);
     bool room = number == ENOSPC || number == EDQUOT || number == ENOMEM;
     error->code = room ? ROSTRUM_ERR_NO_ROOM : ROSTRUM_ERR_IO;
-    if (used >= 0 && (size_t)used < sizeof error->words) {
+    if (used >= 0 && (size_t)used < sizeof error->text) {
         char text[96];
-        (void)snprintf(error->words + used, sizeof error->words - (size_t)used, ": %s",
+        (void)snprintf(error->text + used, sizeof error->text - (size_t)used, ": %s",
                        strerror_r(number, text, sizeof text));
     }
     return false;

@@ -371,7 +371,7 @@ void rs_api_encode_event(rs_api_message *out, uint64_t tag, const rostrum_event 
     rs_put_u32(out, event->receivers_done);
     rs_put_u32(out, event->receivers_failed);
     rs_put_text(out, event->subject);
-    rs_put_text(out, event->words);
+    rs_put_text(out, event->text);
 }
 
 void rs_api_encode_sent(rs_api_message *out, uint64_t tag, const rostrum_send_result *result) {
@@ -544,7 +544,7 @@ static void get_event(rs_reader *in, rostrum_event *event) {
     event->receivers_done = rs_get_u32(in);
     event->receivers_failed = rs_get_u32(in);
     rs_get_text(in, event->subject, sizeof event->subject);
-    rs_get_text(in, event->words, sizeof event->words);
+    rs_get_text(in, event->text, sizeof event->text);
 }
 
 static void get_sent(rs_reader *in, rostrum_send_result *result) {
@@ -597,7 +597,7 @@ static bool get_fields(rs_reader *in, rs_api_answer *out) {
         return true;
     case RS_API_ERROR:
         out->error.code = (rostrum_code)rs_get_u16(in);
-        rs_get_text(in, out->error.words, sizeof out->error.words);
+        rs_get_text(in, out->error.text, sizeof out->error.text);
         return true;
     case RS_API_REGISTERED:
         rs_get_text(in, out->status.server, sizeof out->status.server);

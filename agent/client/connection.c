@@ -114,7 +114,7 @@ static int send_bounded(rostrum *agent, int fd) {
 
 rostrum_code rostrum_start(rostrum *agent, const rostrum_start_params *params, uint64_t *tag, rostrum_error *error) {
     if (agent->broken.code)
-        return rostrum_fail(error, agent->broken.code, agent->broken.words);
+        return rostrum_fail(error, agent->broken.code, agent->broken.text);
     rostrum_call *call = calloc(1, sizeof *call);
     if (!call)
         return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for one more request");
@@ -128,7 +128,7 @@ rostrum_code rostrum_start(rostrum *agent, const rostrum_start_params *params, u
     rostrum_error reason;
     if (!rs_api_encode_request(&agent->request, &agent->message, &reason)) {
         free(call);
-        return rostrum_fail(error, reason.code, reason.words);
+        return rostrum_fail(error, reason.code, reason.text);
     }
     int number = send_bounded(agent, params->fd);
     if (number) {
@@ -136,7 +136,7 @@ rostrum_code rostrum_start(rostrum *agent, const rostrum_start_params *params, u
         if (rostrum_dispatch(agent, error)) /* the agent may have said why before it hung up */
             return agent->broken.code;
         (void)rs_error_system(&reason, number, "the agent does not take a request");
-        return rostrum_fail(error, ROSTRUM_ERR_UNAVAILABLE, reason.words);
+        return rostrum_fail(error, ROSTRUM_ERR_UNAVAILABLE, reason.text);
     }
     call->next = agent->calls;
     agent->calls = call;
@@ -227,10 +227,10 @@ static rostrum_code take_message(rostrum *agent, size_t length, int fd, rostrum_
     if (!rs_api_parse_answer(agent->message.data, length, answer, &reason)) {
         if (fd >= 0)
             close(fd);
-        return break_off(agent, error, reason.code, reason.words);
+        return break_off(agent, error, reason.code, reason.text);
     }
     if (answer->type == RS_API_ERROR && answer->tag == 0)
-        return break_off(agent, error, answer->error.code, answer->error.words);
+        return break_off(agent, error, answer->error.code, answer->error.text);
     rostrum_call **at = find_call(agent, answer->tag), *call = *at;
     if (!call) { /* whoever asked has given up */
         if (fd >= 0)
@@ -259,7 +259,7 @@ static rostrum_code take_message(rostrum *agent, size_t length, int fd, rostrum_
 static rostrum_code dispatch(rostrum *agent, rostrum_error *error) {
     for (int i = 0; i < MESSAGES_PER_DISPATCH; i++) {
         if (agent->broken.code)
-            return rostrum_fail(error, agent->broken.code, agent->broken.words);
+            return rostrum_fail(error, agent->broken.code, agent->broken.text);
         int fd;
         ssize_t got = rs_unix_receive(agent->socket, agent->message.data, sizeof agent->message.data, &fd, true);
         if (got < 0 && errno == ECONNRESET) /* told first, but what the agent had said before comes after it */
@@ -303,7 +303,7 @@ rostrum_code rostrum_connect(const char *socket_path, const uint8_t app[16], con
     agent->socket = rs_unix_connect(path && *path ? path : DEFAULT_SOCKET, true, &reason);
     if (agent->socket < 0) {
         free(agent);
-        return rostrum_fail(error, reason.code, reason.words);
+        return rostrum_fail(error, reason.code, reason.text);
     }
     rs_api_request *request = rostrum_request(agent, RS_API_REGISTER, 0);
     memcpy(request->app, app, sizeof request->app);
@@ -518,9 +518,9 @@ static rostrum_code wait_for(rostrum *agent, uint64_t tag, uint64_t bound_ms, ro
         uint64_t waited = (uint64_t)(now_ms() - start);
         if (waited >= bound_ms) {
             rostrum_forget(agent, tag);
-            (void)snprintf(outcome->error.words, sizeof outcome->error.words, "the agent did not answer within %llu ms",
+            (void)snprintf(outcome->error.text, sizeof outcome->error.text, "the agent did not answer within %llu ms",
                            (unsigned long long)bound_ms);
-            return rostrum_fail(error, ROSTRUM_ERR_TIMEOUT, outcome->error.words);
+            return rostrum_fail(error, ROSTRUM_ERR_TIMEOUT, outcome->error.text);
         }
         uint64_t left = bound_ms - waited;
         struct pollfd ready = {.fd = agent->socket, .events = POLLIN};
@@ -532,7 +532,7 @@ static rostrum_code wait_for(rostrum *agent, uint64_t tag, uint64_t bound_ms, ro
         if (count > 0)
             (void)rostrum_dispatch(agent, NULL); /* a broken connection answers every request */
     }
-    return outcome->error.code ? rostrum_fail(error, outcome->error.code, outcome->error.words) : ROSTRUM_OK;
+    return outcome->error.code ? rostrum_fail(error, outcome->error.code, outcome->error.text) : ROSTRUM_OK;
 }
 
 rostrum_code rostrum_wait_for(rostrum *agent, uint64_t tag, uint64_t bound_ms, rostrum_outcome *outcome,

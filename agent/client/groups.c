@@ -162,7 +162,7 @@ static rostrum_code agent_gone(rostrum_error *error, int number) {
     rostrum_error reason;
     (void)rs_error_system(&reason, number,
                           "the agent takes no more messages of this group (it ended, or the group was deleted)");
-    return rostrum_fail(error, ROSTRUM_ERR_UNAVAILABLE, reason.words);
+    return rostrum_fail(error, ROSTRUM_ERR_UNAVAILABLE, reason.text);
 }
 
 rostrum_code rostrum_flush(rostrum_group *group, rostrum_error *error) {
@@ -269,8 +269,8 @@ static bool take_frame(rostrum_group *group, const uint8_t *at, uint32_t length,
     if (kind == RS_GROUP_FRAME_KIND_SENDER && length >= 4 && length <= 4 + ROSTRUM_NAME_MAX) {
         if (!learn_sender(group, (uint32_t)rs_group_get(fields, 4), fields + 4, length - 4))
             (void)end_with(group, error, ROSTRUM_ERR_NO_ROOM, "no memory for a sender's name");
-    } else if (kind == RS_GROUP_FRAME_KIND_END && length >= 2 && length <= 2 + ROSTRUM_WORDS_MAX) {
-        char words[ROSTRUM_WORDS_MAX + 1] = {0};
+    } else if (kind == RS_GROUP_FRAME_KIND_END && length >= 2 && length <= 2 + ROSTRUM_TEXT_MAX) {
+        char words[ROSTRUM_TEXT_MAX + 1] = {0};
         memcpy(words, fields + 2, length - 2);
         rostrum_code code = (rostrum_code)rs_group_get(fields, 2);
         /* TIMEOUT would look as if messages could still come. */
@@ -331,5 +331,5 @@ rostrum_code rostrum_next(rostrum_group *group, rostrum_message *message, int ti
             (void)end_with(group, error, number == EPROTO ? ROSTRUM_ERR_PROTOCOL : ROSTRUM_ERR_UNAVAILABLE,
                            number == ECONNRESET ? "the agent went away" : strerror(number));
     }
-    return rostrum_fail(error, group->ended.code, group->ended.words);
+    return rostrum_fail(error, group->ended.code, group->ended.text);
 }

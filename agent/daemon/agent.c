@@ -644,11 +644,11 @@ static void object_goes(void *context, const rs_object *object, rs_time in) {
     rostrum_event event = {.kind = ROSTRUM_EVENT_PHASE, .size = object->size};
     snprintf(event.subject, sizeof event.subject, "%s", in == RS_NEVER ? "stays" : in > 0 ? "goes" : "gone");
     if (in > 0 && in != RS_NEVER)
-        snprintf(event.words, sizeof event.words, "room is needed: it goes in %.1f s unless it is read or pinned",
+        snprintf(event.text, sizeof event.text, "room is needed: it goes in %.1f s unless it is read or pinned",
                  (double)in / 1e9);
     rs_log(in == RS_NEVER ? RS_LOG_INFO : RS_LOG_WARNING, "store", "object=%s %s bytes=%llu%s%s",
-           rs_id_text(&object->id), event.subject, (unsigned long long)object->size, event.words[0] ? " words=" : "",
-           event.words[0] ? rs_quote(event.words) : "");
+           rs_id_text(&object->id), event.subject, (unsigned long long)object->size, event.text[0] ? " words=" : "",
+           event.text[0] ? rs_quote(event.text) : "");
     rs_api_event(agent->api, &object->id, &event);
 }
 
@@ -675,7 +675,7 @@ static bool start_api(rs_agent *agent) {
                                    .context = agent};
     agent->store = rs_store_open(&store, &error);
     if (!agent->store) {
-        rs_log(RS_LOG_ERROR, "store", "%s", error.words);
+        rs_log(RS_LOG_ERROR, "store", "%s", error.text);
         return false;
     }
     (void)rs_store_prepare(agent->store, o->reserve_bytes);
@@ -707,7 +707,7 @@ static bool start_api(rs_agent *agent) {
                                       .context = agent};
     agent->api = rs_api_server_new(&config, &handlers, agent->store, &error);
     if (!agent->api) {
-        rs_log(RS_LOG_ERROR, "api", "%s", error.words);
+        rs_log(RS_LOG_ERROR, "api", "%s", error.text);
         return false;
     }
     agent->api_watch = (rs_watch){.ready = on_api_ready, .context = agent};

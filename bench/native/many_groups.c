@@ -41,11 +41,11 @@ static rostrum_group **enter(char **words, uint32_t count) {
     if (!groups)
         errx(1, "no memory for %u groups", count);
     if (rostrum_connect(words[2], app, NULL, &agent, &error))
-        errx(1, "%s", error.words);
+        errx(1, "%s", error.text);
     for (uint32_t i = 0; i < count; i++) {
         snprintf(name, sizeof name, "%s-%u", words[3], i);
         if (rostrum_subscribe(agent, name, &options, &groups[i], &error))
-            errx(1, "%s: %s", name, error.words);
+            errx(1, "%s: %s", name, error.text);
     }
     puts("ready");
     fflush(stdout);
@@ -71,7 +71,7 @@ static void take(rostrum_group *group, tally *t) {
             t->lost += message.count;
     }
     if (code != ROSTRUM_ERR_TIMEOUT)
-        errx(1, "%s", error.words);
+        errx(1, "%s", error.text);
 }
 
 static void tell(const tally *t) {
@@ -114,7 +114,7 @@ static void send_all(rostrum_group **groups, uint32_t count, char **words, tally
     t->first_ns = now_ns();
     for (uint32_t i = 0; (t->last_ns = now_ns()) < end; i = (i + 1) % count) {
         if (rostrum_publish(groups[i], message, bytes, 0, &error))
-            errx(1, "%s", error.words);
+            errx(1, "%s", error.text);
         t->messages++;
     }
     free(message);

@@ -23,7 +23,7 @@ static rostrum_group *enter(char **words, bool subscribe) {
     const rostrum_group_options options = {.protocol = protocol, .options = given ? given + 1 : NULL};
     if (rostrum_connect(words[2], app, NULL, &agent, &error) ||
         (subscribe ? rostrum_subscribe : rostrum_publisher)(agent, words[3], &options, &group, &error))
-        errx(1, "%s", error.words);
+        errx(1, "%s", error.text);
     return group;
 }
 
@@ -43,7 +43,7 @@ static int receive(char **words) {
         else if (message.kind == ROSTRUM_MESSAGE && stamp_take(&book, message.bytes, message.length))
             stamp_print(&book);
     }
-    errx(1, "%s", error.words);
+    errx(1, "%s", error.text);
 }
 
 typedef struct {
@@ -58,7 +58,7 @@ static void publish(void *context, uint64_t number, int64_t due, int more) {
     rostrum_error error;
     stamp_put(p->message, number, due);
     if (rostrum_publish(p->group, p->message, p->bytes, more ? ROSTRUM_MORE : 0, &error))
-        errx(1, "%s", error.words);
+        errx(1, "%s", error.text);
 }
 
 static int send_all(char **words) {

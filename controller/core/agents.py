@@ -35,7 +35,7 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
         protocols=event.protocols,
         group_engines=event.group_engines,
     )
-    core.durable.mark("agent", event.server)
+    core.persistence.mark("agent", event.server)
     membership.agent_up(
         core,
         event,

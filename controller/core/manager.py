@@ -19,7 +19,7 @@ from rostrum.controller.core.groups import membership
 from rostrum.controller.core.light import first_light as light
 from rostrum.controller.core.packet import cabling, drains, ports, reroute, silent_links
 from rostrum.controller.core.persistence import parts, reconcile
-from rostrum.controller.core.persistence.durable import Change, Durable
+from rostrum.controller.core.persistence.persistence import Change, Persistence
 from rostrum.controller.core.rdcm import failures, views
 from rostrum.controller.core.requests import path_setup, requests
 from rostrum.controller.core.requests.path_setup import fail, lose_circuit
@@ -31,7 +31,7 @@ from rostrum.topologies.model import Topology
 
 def _clock_stood(core: Core, event: ev.ClockStood, now: int) -> None:
     """Records name times by the clock of people."""
-    core.durable.later_by(event.lost)
+    core.persistence.later_by(event.lost)
 
 
 _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
@@ -84,7 +84,7 @@ class Manager:
 
     def __init__(self, topology: Topology, settings: Settings | None = None, now: int = 0, offset: int = 0) -> None:
         self.core = Core.new(topology, settings or Settings(), now)
-        self.core.durable = Durable(offset)
+        self.core.persistence = Persistence(offset)
 
     def step(self, event: ev.Event, now: int) -> list[act.Action]:
         """What to do about one event."""
@@ -105,7 +105,7 @@ class Manager:
 
     def drop_records(self) -> None:
         """Instead of `take_records`, where nothing is remembered."""
-        self.core.durable.take()
+        self.core.persistence.take()
 
     def restore(self, records: parts.Records, now: int, complete: bool = True) -> list[act.Action]:
         """Before the first event: goes on where an earlier manager was. `complete`: the records are all of what it

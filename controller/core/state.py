@@ -22,7 +22,7 @@ from rostrum.controller.core.packet import failover
 from rostrum.controller.core.packet import rules as rule_making
 from rostrum.controller.core.packet.failed_links import Silence
 from rostrum.controller.core.packet.rules import RuleKey
-from rostrum.controller.core.persistence.durable import Durable
+from rostrum.controller.core.persistence.persistence import Persistence
 from rostrum.controller.core.requests.idempotency import Repeats
 from rostrum.controller.core.requests.paths import IdleRules, ObjectKey, Path, PathTable, RuleSet, Transfer
 from rostrum.controller.core.requests.queue import Queue
@@ -125,7 +125,7 @@ class Core:
     silence: Silence = field(default_factory=Silence)
     started: int = 0
     quotas: Quotas = field(default_factory=lambda: Quotas({}))
-    durable: Durable = field(default_factory=Durable)
+    persistence: Persistence = field(default_factory=Persistence)
     remembers_all: bool = False  # records of an earlier manager explain everything that it did
     unread_circuits: set[str] = field(default_factory=set)  # restored; their OCS has not told what it has
     left: dict[str, int] = field(default_factory=dict)  # OCS -> when cross-connects of it were last taken down (ns)
@@ -323,9 +323,9 @@ class Core:
             before = self.leaving_in.get((ocs, pair))
             if before is not None:
                 self.leaving[before][1].discard(pair)
-                self.durable.mark("leaving", before)
+                self.persistence.mark("leaving", before)
             self.leaving_in[ocs, pair] = key
-        self.durable.mark("leaving", key)
+        self.persistence.mark("leaving", key)
 
     def mark_left(self, ocs: str, pairs: Iterable[Pair]) -> None:
         """They are no longer on their way out. A manager that starts before that is written finds them gone, or in use
@@ -334,7 +334,7 @@ class Core:
         for pair in pairs:
             key = self.leaving_in.get((ocs, pair))
             if key is not None:
-                self.durable.mark_later("leaving", key)
+                self.persistence.mark_later("leaving", key)
 
     def leaves(self, ocs: str, pair: Pair) -> bool:
         """A cross-connect of ours is being taken down, or waits for the next try."""

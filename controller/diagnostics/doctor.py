@@ -76,10 +76,10 @@ class Doctor:
             async with bound:
                 began = time.time_ns()
                 report = await self._probes.order(name, Kind.FACTS, FACTS_S).report()
-                trip = time.time_ns() - began
-            off = report.wall_clock_ns - (began + trip // 2)
+                rtt = time.time_ns() - began
+            off = report.wall_clock_ns - (began + rtt // 2)
             facts = (report.software, report.interface, report.mtu, report.rate_bps)
-            return AgentFacts(name, report.cause, *facts, off if report.wall_clock_ns else 0, trip // 2)
+            return AgentFacts(name, report.cause, *facts, off if report.wall_clock_ns else 0, rtt // 2)
 
         return {facts.server: facts for facts in await asyncio.gather(*(one(name) for name in self._connected()))}
 

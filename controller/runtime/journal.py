@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
-from rostrum.controller.core.persistence.durable import Change, Json
+from rostrum.controller.core.persistence.persistence import Change, Json
 from rostrum.controller.runtime.store import StoreError, encode_each
 
 SCHEMA = 3  # raised, with a step in `Journal._open`, when files of before cannot be read as they are

@@ -15,7 +15,7 @@ from rostrum.controller.core.groups.values import GroupPeer, GroupRegion, GroupV
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.persistence import parts
-from rostrum.controller.core.persistence.durable import Change
+from rostrum.controller.core.persistence.persistence import Change
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.values import OverlayView, PathResponse
 from rostrum.controller.keyvalue import line
@@ -144,10 +144,10 @@ class Runtime:
         if self.store is None:
             self.manager.drop_records()
             self._let(actions)
-        elif actions or self.manager.core.durable.urgent:
+        elif actions or self.manager.core.persistence.urgent:
             self._held += actions
             self._plan()
-        elif self._later is None and len(self.manager.core.durable):
+        elif self._later is None and len(self.manager.core.persistence):
             self._later = asyncio.get_running_loop().call_later(LATER_S, self._write_later)
 
     def _let(self, actions: list[act.Action]) -> None:
@@ -180,7 +180,7 @@ class Runtime:
         waiting, self._written = self._written, []
         changes: list[Change] = []
         failed: list[parts.Unrecorded] = []
-        if self._late or self.manager.core.durable.urgent:
+        if self._late or self.manager.core.persistence.urgent:
             changes, failed = self.manager.take_records()
         self._late = False
         try:
@@ -243,7 +243,7 @@ class Runtime:
             self._lose(error if isinstance(error, StoreError) else StoreError(str(error)), waiting)
             return
         self._now_written(held, waiting)
-        if self._held or self._written or self._late or self.manager.core.durable.urgent:
+        if self._held or self._written or self._late or self.manager.core.persistence.urgent:
             self._plan()
 
     def _now_written(self, held: list[act.Action], waiting: list[asyncio.Future[None]]) -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rostrum.controller.core.persistence.durable import Change, Json
+from rostrum.controller.core.persistence.persistence import Change, Json
 from rostrum.controller.keyvalue import line
 from rostrum.controller.runtime.etcd import Etcd, Row, Turn
 from rostrum.controller.runtime.store import StoreError, StoreRefused, encode_each

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Protocol, TypeVar
 
-from rostrum.controller.core.persistence.durable import Change, Json
+from rostrum.controller.core.persistence.persistence import Change, Json
 
 T = TypeVar("T", bound=Sized)
 

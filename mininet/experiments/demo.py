@@ -237,7 +237,7 @@ class Watch:
         if event.kind == "phase":
             self.phase = event.subject
             if not ERR.is_terminal:
-                ERR.print(f"  {event.subject}{': ' + event.words if event.words else ''}")
+                ERR.print(f"  {event.subject}{': ' + event.text if event.text else ''}")
         self.done = max(self.done, event.receivers_done)
         text = f"{self.phase}, {self.done} of {self.receivers} done"
         self.progress.update(self.task, description=text, completed=event.bytes if event.bytes else None)

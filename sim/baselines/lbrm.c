@@ -15,8 +15,8 @@ typedef struct {
 typedef struct {
     rs_timer heartbeat;
     rs_time heartbeat_ns;
-    double answer;    /* time to one, smoothed; 0 = none yet */
-    rs_time patience; /* until what was not answered is asked for again; doubles, as TCP's does, without answers */
+    double answer;   /* time to one, smoothed; 0 = none yet */
+    rs_time timeout; /* until what was not answered is asked for again; doubles, as TCP's does, without answers */
     rs_time doubled_at;
     lbrm_packet packets[];
 } lbrm;
@@ -30,7 +30,7 @@ static void lbrm_begin(baseline *b, rs_time now) {
     lbrm *s = b->state = engine_take(b->base.sim, sizeof *s + b->count * sizeof s->packets[0]);
     repairer_begin(b);
     s->heartbeat = (rs_timer){.kind = TIMER_HEARTBEAT};
-    s->patience = RETRY_FIRST_NS;
+    s->timeout = RETRY_FIRST_NS;
     s->heartbeat_ns = b->params.heartbeat_ns;
     for (uint32_t sn = 0; sn < b->count; sn++) {
         s->packets[sn] = (lbrm_packet){.sn = sn};
@@ -49,7 +49,7 @@ static void lbrm_got(baseline *b, rs_time now, uint32_t sn) {
     rs_timer_set(&b->timers, &p->ask, RS_NEVER);
     if (p->tries == 1) { /* else it is not known to which request this is the answer */
         s->answer += s->answer > 0 ? ((double)(now - p->asked_at) - s->answer) / 8 : (double)(now - p->asked_at);
-        s->patience = 2 * (rs_time)s->answer + b->params.collect_ns;
+        s->timeout = 2 * (rs_time)s->answer + b->params.collect_ns;
     }
     repairer_got(b, now, sn);
 }
@@ -64,14 +64,14 @@ static void lbrm_heard(baseline *b, rs_time now, const message *m) {
 static void ask(baseline *b, rs_time now, lbrm_packet *p) {
     lbrm *s = state_of(b);
     message m = baseline_message(b, now, MESSAGE_REQUEST, p->sn);
-    if (p->tries && now - s->doubled_at > s->patience) {
-        s->patience = 2 * s->patience < RETRY_MOST_NS ? 2 * s->patience : RETRY_MOST_NS;
+    if (p->tries && now - s->doubled_at > s->timeout) {
+        s->timeout = 2 * s->timeout < RETRY_MOST_NS ? 2 * s->timeout : RETRY_MOST_NS;
         s->doubled_at = now;
     }
     for (;;) {
         p->asked_at = now;
         m.list[m.listed++] = p->sn;
-        rs_timer_set(&b->timers, &p->ask, now + s->patience);
+        rs_timer_set(&b->timers, &p->ask, now + s->timeout);
         p->tries++;
         const rs_timer *first = rs_timers_first(&b->timers);
         if (m.listed == LIST_MAX || first->kind != TIMER_ASK || first->due > now + b->params.gap_ns)

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define REPAIR_TRIPS 4 /* of a message, that a repair may take: it is longer, and waits behind data */
+#define REPAIR_RTTS 4 /* of a message, that a repair may take: it is longer, and waits behind data */
 
 typedef struct {
     rs_timer timer;
@@ -12,7 +12,7 @@ typedef struct {
 } mended;
 
 struct repairer {
-    double *trip;      /* to each child, smoothed, ns */
+    double *rtt;       /* to each child, smoothed, ns */
     rs_time *repaired; /* [child][sn]: when it was last mended; 0 = never */
     mended packets[];
 };
@@ -20,13 +20,13 @@ struct repairer {
 void repairer_begin(baseline *b) {
     struct repairer *r = engine_take(b->base.sim, sizeof *r + b->count * sizeof r->packets[0]);
     r->repaired = engine_take(b->base.sim, (size_t)b->params.child_count * b->count * sizeof *r->repaired);
-    r->trip = engine_take(b->base.sim, b->params.child_count * sizeof *r->trip);
+    r->rtt = engine_take(b->base.sim, b->params.child_count * sizeof *r->rtt);
     for (uint32_t sn = 0; sn < b->count; sn++) {
         r->packets[sn] = (mended){.sn = sn};
         r->packets[sn].timer = (rs_timer){.kind = TIMER_MEND, .owner = &r->packets[sn]};
     }
     for (uint32_t i = 0; i < b->params.child_count; i++)
-        r->trip[i] = (double)b->params.distance_ns;
+        r->rtt[i] = (double)b->params.distance_ns;
     b->mends = r;
 }
 
@@ -34,14 +34,14 @@ void repairer_free(baseline *b) {
     if (!b->mends)
         return;
     engine_give(b->base.sim, b->mends->repaired);
-    engine_give(b->base.sim, b->mends->trip);
+    engine_give(b->base.sim, b->mends->rtt);
     engine_give(b->base.sim, b->mends);
 }
 
 uint32_t repairer_child(baseline *b, rs_time now, const message *m) {
     for (uint32_t i = 0; i < b->params.child_count; i++)
         if (b->params.children[i].node == m->origin) {
-            b->mends->trip[i] += ((double)(now - m->sent_at) - b->mends->trip[i]) / 8;
+            b->mends->rtt[i] += ((double)(now - m->sent_at) - b->mends->rtt[i]) / 8;
             return i;
         }
     return BASELINE_CHILDREN;
@@ -53,7 +53,7 @@ static rs_time *repaired_at(baseline *b, uint32_t child, uint32_t sn) {
 
 void repairer_ask(baseline *b, rs_time now, uint32_t child, uint32_t sn, rs_time said_at) {
     rs_time last = *repaired_at(b, child, sn);
-    if (last && said_at < last + REPAIR_TRIPS * (rs_time)b->mends->trip[child]) /* it cannot know of the repair yet */
+    if (last && said_at < last + REPAIR_RTTS * (rs_time)b->mends->rtt[child]) /* it cannot know of the repair yet */
         return;
     mended *p = &b->mends->packets[sn];
     p->asked[child / 64] |= UINT64_C(1) << (child % 64);

@@ -48,7 +48,7 @@ def test_receivers_left_out_are_asked_for_and_served(lab: World) -> None:
     assert (first["receivers"], second["receivers"]) == (ALL, ["h5"])
     assert (first["remaining_size"], second["remaining_size"]) == (3_000_000, 3_000_000)
     assert first["deadline_ms"] == 60_000 >= second["deadline_ms"] > 0
-    accepted = [event.words for event in events if event.kind == "phase" and event.subject == "accepted"]
+    accepted = [event.text for event in events if event.kind == "phase" and event.subject == "accepted"]
     assert "to 3 of 4 receivers" in accepted[0] and "to 1 of 4 receivers" in accepted[1]
     told = [event.bytes for event in events if event.kind in ("progress", "phase")]
     assert told == sorted(told) and told[-1] == 3_000_000  # progress goes forwards, over all parts

@@ -169,7 +169,7 @@ def test_send_waits_for_a_manager_that_is_away(lab: World) -> None:
     for tag in (asked, meanwhile):
         result, events = sender.finish_send(tag)
         assert result.ok, result
-        words = [event.words for event in events if event.subject == "queued"]
+        words = [event.text for event in events if event.subject == "queued"]
         assert any("waiting for the manager" in one and lab.endpoint in one for one in words), words
         assert words[-1].startswith("the manager is there"), words
         assert any("has not answered for" in one for one in words) == (tag == asked), words
@@ -267,7 +267,7 @@ def test_denied_queued_and_silent_managers(lab: World) -> None:
     lab.manager.answer = lambda request: Answer(queued=["waits for splitter s1"], delay_s=0.1)
     result, events = sender.finish_send(sender.start_send(1, ["h2"], events=True))
     assert result.ok
-    assert any(event.subject == "queued" and event.words == "waits for splitter s1" for event in events)
+    assert any(event.subject == "queued" and event.text == "waits for splitter s1" for event in events)
 
 
 def test_longer_wait_for_a_path_than_the_silence_bound(lab: World) -> None:
@@ -360,12 +360,12 @@ def test_moved_and_failed_paths(lab: World) -> None:
     assert result.ok, result
     assert result.path == "packet"
     assert "FAULT" in result.reason
-    assert any("FAULT" in event.words for event in events)
+    assert any("FAULT" in event.text for event in events)
     sender.add(2, data)
     lab.manager.answer = lambda request: Answer(rate_bps=SLOW, failed_after_s=0.1, failed_reason="tor3 is gone")
     result, events = sender.finish_send(sender.start_send(2, ["h2", "h3"], events=True))
     assert result.ok, result  # finished by patches
-    assert any("tor3 is gone" in event.words for event in events)
+    assert any("tor3 is gone" in event.text for event in events)
     assert lab.app("h3").read(2) == data
 
 

@@ -164,17 +164,17 @@ def test_status__fits_80_columns(server: Server, run: Run) -> None:
     assert len(tables) <= 6 and "application" not in "".join(tables)  # titles and rows: at most one wraps
 
 
-def event(kind: str, subject: str, state: str = "", words: str = "") -> Event:
-    return Event(kind, 1, 0, True, subject, state, 1, 0, 0, 0, 0, 2, 0, 0, words)
+def event(kind: str, subject: str, state: str = "", text: str = "") -> Event:
+    return Event(kind, 1, 0, True, subject, state, 1, 0, 0, 0, 0, 2, 0, 0, text)
 
 
 def test_a_stream_that_waits_says_for_what(capsys: pytest.CaptureFixture[str]) -> None:
     """As while the manager is away; what is no news to whoever writes the stream is not said."""
     events = [
-        event("phase", "queued", words="waiting for the manager"),
+        event("phase", "queued", text="waiting for the manager"),
         event("phase", "high-rate"),
         event("receiver", "h3", state="done"),
-        event("receiver", "h4", state="failed", words="the cable was pulled"),
+        event("receiver", "h4", state="failed", text="the cable was pulled"),
     ]
     stream_commands.say(events)
     assert capsys.readouterr().err == "queued: waiting for the manager\nh4 failed: the cable was pulled\n"

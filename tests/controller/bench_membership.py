@@ -52,7 +52,7 @@ class Run:
                     events.append(ev.RulesFound(action.switch, frozenset(), self.now))
                 elif isinstance(action, act.PushGroups):
                     self.pushes += 1
-            self.manager.core.durable.take()
+            self.manager.core.persistence.take()
 
     def wait(self, ns: int) -> None:
         end = self.now + ns

@@ -12,7 +12,7 @@ from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.persistence import parts
-from rostrum.controller.core.persistence.durable import Json
+from rostrum.controller.core.persistence.persistence import Json
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.values import REST, Decision, LivePath, PathRequest, Settings
 from rostrum.topologies.model import Topology

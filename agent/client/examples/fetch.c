@@ -15,9 +15,9 @@ int main(int argc, char **argv) {
     if (argc < 3 || !rostrum_uuid_parse(argv[1], app))
         errx(2, "usage: %s APP-UUID NAME [HOLDER...]", argv[0]);
     if (rostrum_data_id(argv[2], &id, &error) || rostrum_connect(NULL, app, NULL, &agent, &error))
-        errx(1, "%s", error.words);
+        errx(1, "%s", error.text);
     if (rostrum_fetch(agent, id, (const char *const *)argv + 3, (uint32_t)(argc - 3), 0, &fd, &size, &error))
-        errx(1, "%s", error.words);
+        errx(1, "%s", error.text);
     char bytes[65536];
     for (ssize_t got; (got = read(fd, bytes, sizeof bytes)) > 0;)
         if (fwrite(bytes, 1, (size_t)got, stdout) != (size_t)got)

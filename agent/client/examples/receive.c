@@ -19,7 +19,7 @@ static void on_read(void *context, const rostrum_answer *answer) {
     now->done = true;
     now->status = 1;
     if (answer->error.code) {
-        warnx("%s", answer->error.words);
+        warnx("%s", answer->error.text);
         return;
     }
     char *data = answer->size ? mmap(NULL, answer->size, PROT_READ, MAP_SHARED, answer->fd, 0) : NULL;
@@ -41,9 +41,9 @@ int main(int argc, char **argv) {
         errx(2, "usage: %s APP-UUID DATA-ID [WAIT-SECONDS]", argv[0]);
     uint32_t wait_ms = argc > 3 ? (uint32_t)(strtoul(argv[3], NULL, 0) * 1000) : 60000;
     if (rostrum_connect(NULL, app, NULL, &agent, &error))
-        errx(1, "%s", error.words);
+        errx(1, "%s", error.text);
     if (rostrum_start_read(agent, strtoull(argv[2], NULL, 0), wait_ms, on_read, &now, NULL, &error))
-        errx(1, "%s", error.words);
+        errx(1, "%s", error.text);
     while (!now.done) {
         struct pollfd ready = {.fd = rostrum_fd(agent), .events = POLLIN};
         if (poll(&ready, 1, -1) < 0)

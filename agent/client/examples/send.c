@@ -13,7 +13,7 @@
 static void on_event(void *context, const rostrum_event *event) {
     (void)context;
     if (event->kind == ROSTRUM_EVENT_PHASE || event->kind == ROSTRUM_EVENT_RECEIVER)
-        printf("%s %s\n", event->subject, event->words);
+        printf("%s %s\n", event->subject, event->text);
 }
 
 /* The file's bytes in the agent's store: created there, so that nothing is copied again. */
@@ -24,7 +24,7 @@ static int copy_file(rostrum *agent, const char *path) {
     if (from < 0 || fstat(from, &info) < 0)
         err(1, "%s", path);
     if (rostrum_create(agent, (uint64_t)info.st_size, &to, NULL, &error))
-        errx(1, "%s", error.words);
+        errx(1, "%s", error.text);
     for (off_t at = 0; at < info.st_size;)
         if (sendfile(to, from, &at, (size_t)(info.st_size - at)) <= 0)
             err(1, "%s", path);
@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
         errx(2, "usage: %s APP-UUID DATA-ID FILE SERVER...", argv[0]);
     uint64_t data_id = strtoull(argv[2], NULL, 0);
     if (rostrum_connect(NULL, app, NULL, &agent, &error))
-        errx(1, "%s", error.words);
+        errx(1, "%s", error.text);
 
     int file = copy_file(agent, argv[3]);
     rostrum_send_options options = {.on_event = on_event};
@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
                one->digest_ok ? "digest right" : one->cause, one->initial_sn, one->patched_fragments);
     }
     if (code)
-        warnx("%s", error.words);
+        warnx("%s", error.text);
     rostrum_send_result_free(result);
     rostrum_close(agent);
     return code != ROSTRUM_OK;

@@ -3,7 +3,7 @@
 async with aio.Agent() as agent:
     sending = await agent.send("model", ["h3", "h5"], source="model.bin")
     async for event in sending.events():
-        print(event.kind, event.words)
+        print(event.kind, event.text)
     result = await sending                                # or: await sending.wait(timeout)
 
 async with aio.Agent() as agent:

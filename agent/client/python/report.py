@@ -67,13 +67,13 @@ def follow(events: Iterable[Event], console: Console = ERR, phases: bool = True)
 
 
 def _event_words(event: Event) -> str:
-    tail = f": {event.words}" if event.words else ""
+    tail = f": {event.text}" if event.text else ""
     if event.kind == "phase":
         return f"{event.subject}{tail}"
     if event.kind == "receiver":
         light = f" from fragment {event.sn}" if event.state == "receiving" else ""
         return f"{event.subject} {event.state}{light}{tail}"
-    return event.words if event.kind == "log" else ""
+    return event.text if event.kind == "log" else ""
 
 
 def timeline(result: SendResult) -> list[tuple[float, str]]:

@@ -78,9 +78,9 @@ def say(events: Iterable[Event]) -> None:
     """What the stream waits for, and failed receivers as they fail."""
     for event in events:
         if event.kind == "phase" and event.subject == "queued":
-            click.echo(f"queued: {event.words}", err=True)
+            click.echo(f"queued: {event.text}", err=True)
         if event.kind == "receiver" and event.state == "failed":
-            click.echo(f"{event.subject} failed: {event.words}", err=True)
+            click.echo(f"{event.subject} failed: {event.text}", err=True)
 
 
 @stream.command()

@@ -215,7 +215,7 @@ class Event:
     receivers: int
     receivers_done: int
     receivers_failed: int
-    words: str
+    text: str
 
 
 @dataclasses.dataclass(frozen=True)

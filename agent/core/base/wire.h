@@ -101,7 +101,7 @@ typedef enum {
 /* KEPT: some of it is here from before, the rest is being fetched by pieces; to be asked again. LEAVES, LEFT: the
  * receiver wants it no more, and nothing is wrong. */
 enum { RS_ACK_ACCEPTED = 0, RS_ACK_REFUSED = 1, RS_ACK_HAVE = 2, RS_ACK_KEPT = 3, RS_ACK_LEAVES = 4 };
-enum { RS_RCVD_WHOLE = 0, RS_RCVD_MISMATCH = 1, RS_RCVD_GIVEN_UP = 2, RS_RCVD_LEFT = 3 };
+enum { RS_RCVD_COMPLETE = 0, RS_RCVD_MISMATCH = 1, RS_RCVD_GIVEN_UP = 2, RS_RCVD_LEFT = 3 };
 /* OPEN's path kind: an rs_path_kind; or the session has no data channel and comes by patches. */
 enum { RS_OPEN_NO_PATH = 0 };
 

@@ -41,9 +41,9 @@ size_t rs_report_encode(const rs_report *r, uint8_t *out) {
 
 /* Bounds as RATE has them: sums of these do not overflow. */
 static bool is_sane(const rs_report *r) {
-    const uint32_t known = RS_REPORT_OWN | RS_REPORT_LEAST | RS_REPORT_DONE | RS_REPORT_WHOLE;
+    const uint32_t known = RS_REPORT_OWN | RS_REPORT_LEAST | RS_REPORT_DONE | RS_REPORT_COMPLETE;
     bool waits = (r->flags & RS_REPORT_LEAST) != 0, done = (r->flags & RS_REPORT_DONE) != 0;
-    return (r->flags & ~known) == 0 && !(waits && done) && (done || !(r->flags & RS_REPORT_WHOLE)) &&
+    return (r->flags & ~known) == 0 && !(waits && done) && (done || !(r->flags & RS_REPORT_COMPLETE)) &&
            r->receivers > 0 && r->receivers <= RECEIVERS_MOST && r->highest < RS_STREAM_FRAGMENTS &&
            r->least < RS_STREAM_FRAGMENTS && r->received <= RS_RATE_COUNT_MAX && r->repairs <= RS_RATE_COUNT_MAX &&
            r->dropped <= RS_RATE_COUNT_MAX && r->at <= RS_RATE_AT_MAX && r->waited <= RS_RATE_WAITED_MAX &&

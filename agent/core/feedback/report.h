@@ -11,10 +11,10 @@
 #define RS_REQUEST_RANGES 24u /* of one request */
 
 enum {
-    RS_REPORT_OWN = 1,   /* What the reporter saw itself is told: `highest` to `waited`. */
-    RS_REPORT_LEAST = 2, /* Somebody it speaks for is waited for: `least` is told. */
-    RS_REPORT_DONE = 4,  /* Nobody it speaks for is waited for any more. */
-    RS_REPORT_WHOLE = 8  /* Nor does anybody of them miss anything. */
+    RS_REPORT_OWN = 1,     /* What the reporter saw itself is told: `highest` to `waited`. */
+    RS_REPORT_LEAST = 2,   /* Somebody it speaks for is waited for: `least` is told. */
+    RS_REPORT_DONE = 4,    /* Nobody it speaks for is waited for any more. */
+    RS_REPORT_COMPLETE = 8 /* Nor does anybody of them miss anything. */
 };
 
 typedef struct {

@@ -8,7 +8,7 @@ void rs_reporter_session(rs_reporter *r, uint64_t first, uint64_t end) {
     r->first = first;
     r->end = end;
     r->own = (rs_report){0};
-    r->done = r->whole = false;
+    r->done = r->complete = false;
     r->due = INT64_MAX;
     for (uint32_t i = 0; i < r->child_count; i++) {
         r->children[i].heard = r->children[i].late = false;
@@ -68,9 +68,9 @@ void rs_reporter_mark(rs_reporter *r, rs_time now, const rs_report *own) {
     maybe_complete(r, now);
 }
 
-void rs_reporter_done(rs_reporter *r, rs_time now, bool whole) {
+void rs_reporter_done(rs_reporter *r, rs_time now, bool complete) {
     r->done = true;
-    r->whole |= whole;
+    r->complete |= complete;
     r->due = now;
 }
 
@@ -157,13 +157,13 @@ void rs_reporter_make(rs_reporter *r, rs_time now, rs_report *out) {
         }
     }
     if (!waits)
-        out->flags |= r->whole && rs_reporter_served(r) ? RS_REPORT_DONE | RS_REPORT_WHOLE : RS_REPORT_DONE;
+        out->flags |= r->complete && rs_reporter_served(r) ? RS_REPORT_DONE | RS_REPORT_COMPLETE : RS_REPORT_DONE;
     r->due = INT64_MAX;
 }
 
 bool rs_reporter_served(const rs_reporter *r) {
     for (uint32_t i = 0; i < r->child_count; i++)
-        if (!r->children[i].heard || !(r->children[i].said.flags & RS_REPORT_WHOLE))
+        if (!r->children[i].heard || !(r->children[i].said.flags & RS_REPORT_COMPLETE))
             return false;
     return true;
 }

@@ -29,7 +29,7 @@ typedef struct {
     rs_reporter_child *children;
     uint64_t first, end; /* the session's ring */
     bool done;           /* This receiver itself is not waited for; */
-    bool whole;          /* it misses nothing. */
+    bool complete;       /* it misses nothing. */
     rs_report own;       /* With RS_REPORT_OWN: what it saw when the newest mark came. */
     uint64_t moved;      /* So many fragments further than at the mark before. */
     uint64_t marks;      /* Packets that asked for a report. */
@@ -44,7 +44,7 @@ rs_reporter_child *rs_reporter_child_of(rs_reporter *r, rs_peer peer);  /* NULL:
 /* A data packet asked for a report; `own` is what this receiver saw. */
 void rs_reporter_mark(rs_reporter *r, rs_time now, const rs_report *own);
 /* It is not waited for any more: its part is over; `whole`: it misses nothing, either. */
-void rs_reporter_done(rs_reporter *r, rs_time now, bool whole);
+void rs_reporter_done(rs_reporter *r, rs_time now, bool complete);
 /* A report of a child. False: it is none of its reports. */
 bool rs_reporter_heard(rs_reporter *r, rs_time now, rs_peer peer, const rs_report *report);
 bool rs_reporter_due(const rs_reporter *r, rs_time now);

@@ -51,7 +51,7 @@ static rs_time between(rs_time least, rs_time value, rs_time most) {
     return value < least ? least : value < most ? value : most;
 }
 
-static void look_at_pace(rs_messages *node, rs_time now) {
+static void check_pace(rs_messages *node, rs_time now) {
     rs_gm_pace *pace = &node->pace;
     uint64_t took_ms = (uint64_t)(now - pace->at) / MS;
     if (now - pace->at < PACE_WINDOW)
@@ -272,7 +272,7 @@ void rs_gm_nak_timeout(rs_messages *node, rs_time now) {
 }
 
 void rs_gm_nak_schedule(rs_messages *node, rs_time now, rs_gm_missing *missing) {
-    look_at_pace(node, now);
+    check_pace(node, now);
     missing->rounds = 0;
     missing->asking = RS_GM_NAK_LATER;
     missing->put_off = false;

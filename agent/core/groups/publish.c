@@ -116,7 +116,7 @@ static rs_status publish_small(rs_messages *node, rs_time now, rs_gm_group *grou
         return RS_ERR_LIMIT;
     if (!has_room(node, group->published, 1))
         return RS_ERR_LIMIT;
-    uint8_t *payload = new_packet(node, now, group, pack ? RS_GM_PACK : RS_GM_WHOLE, payload_length);
+    uint8_t *payload = new_packet(node, now, group, pack ? RS_GM_PACK : RS_GM_SINGLE, payload_length);
     if (pack) {
         rs_gm_put_pack_length(payload, length);
         payload += RS_GM_PACK_LENGTH;

@@ -178,7 +178,7 @@ void rs_gm_stream_free(rs_messages *node, rs_gm_stream *stream) {
 }
 
 /* The sender's agent was started anew: what was on the way of the old one will not come. */
-static void begin_anew(rs_messages *node, rs_gm_stream *stream, uint32_t incarnation) {
+static void restart_stream(rs_messages *node, rs_gm_stream *stream, uint32_t incarnation) {
     rs_gm_lost(node, stream, stream->high + 1, 0, RS_LOST_RESTART);
     drop_contents(node, stream);
     memset(stream->slots, 0, stream->capacity * sizeof *stream->slots);
@@ -206,7 +206,7 @@ rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_g
     if (!known || !rs_gm_may_publish(group, id->sender))
         return NULL;
     if (stream)
-        begin_anew(node, stream, id->incarnation);
+        restart_stream(node, stream, id->incarnation);
     else
         stream = new_stream(node, group, id);
     if (stream && peer)

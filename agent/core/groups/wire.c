@@ -162,7 +162,7 @@ bool rs_gm_get_body(const uint8_t *bytes, size_t length, rs_gm_body *out) {
     if (out->length != length - RS_GM_BODY)
         return false;
     switch (out->form) {
-    case RS_GM_WHOLE:
+    case RS_GM_SINGLE:
         return true;
     case RS_GM_PACK:
         return pack_fits(bytes + RS_GM_BODY, out->length);

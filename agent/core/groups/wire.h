@@ -41,9 +41,9 @@ typedef enum {
 } rs_gm_kind;
 
 typedef enum {
-    RS_GM_WHOLE = 0, /* one message */
-    RS_GM_PACK = 1,  /* several small ones, each behind its length (2 bytes) */
-    RS_GM_PARTS = 2  /* a part of a large one, behind an rs_gm_part */
+    RS_GM_SINGLE = 0, /* one message */
+    RS_GM_PACK = 1,   /* several small ones, each behind its length (2 bytes) */
+    RS_GM_PARTS = 2   /* a part of a large one, behind an rs_gm_part */
 } rs_gm_form;
 
 /* Names a packet everywhere (Ricochet, Sec. 4). */

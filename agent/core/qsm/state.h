@@ -24,7 +24,7 @@
 #define RS_QSM_RETRY (3 * INT64_C(1000000)) /* a token is passed again then, each time twice as long after it, */
 #define RS_QSM_TRIES 7u                     /* so many times in all: a node with much to do is waited for */
 #define RS_QSM_TRIED (127 * RS_QSM_RETRY)
-#define RS_QSM_PATIENCE \
+#define RS_QSM_SILENT_MOST \
     (3000 * INT64_C(1000000))                     /* a node that takes no token for so long is waited for no more: the
                                                    * time after which the manager leaves it out, too (its lease) */
 #define RS_QSM_GIVE_UP (10000 * INT64_C(1000000)) /* a packet is lost when tokens bring it not for so long, */

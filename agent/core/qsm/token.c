@@ -442,7 +442,7 @@ static void go_on(rs_qsm_view *view, rs_time now, rs_qsm_token *token, rs_qsm_ho
             if (at.phase == 2)
                 return;
         } else if (view->silent && view->silent[at.place] > 0 && at.phase < 2) {
-            token->incomplete |= at.phase == 0 && view->silent[at.place] < RS_QSM_PATIENCE;
+            token->incomplete |= at.phase == 0 && view->silent[at.place] < RS_QSM_SILENT_MOST;
             if (at.phase == 0) {
                 send_copy(view, token, at);
                 rs_time since = now - view->token_at;

@@ -34,7 +34,7 @@ static bool answers_are_late(const rs_sent_times *m, rs_time now) {
         return false;
     while (n > m->count - kept && nth(m, n - 1)->pos > m->answered)
         n--;
-    return n < m->count && now - nth(m, n)->at > m->patience;
+    return n < m->count && now - nth(m, n)->at > m->timeout;
 }
 
 bool rs_sent_times_add(rs_sent_times *m, rs_time now, uint64_t pos, bool last) {

@@ -24,7 +24,7 @@ typedef struct {
     /* What the slowest that is waited for has told, and how long its answers may take. While they take longer they wait
      * for one another on their way, and no more are asked for. */
     uint64_t answered;
-    rs_time patience;
+    rs_time timeout;
     rs_time due;
     uint64_t count; /* ever made; the newest RS_SENT_TIMES are kept */
     rs_sent_time ring[RS_SENT_TIMES];

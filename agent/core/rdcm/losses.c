@@ -79,10 +79,10 @@ static void end_trial(rs_losses *l, rs_bic *bic, bool congested) {
     else
         bic->last_max = 0;
     if (l->usual.gaps)
-        l->patience = 0;
-    else if (l->patience < REST_MOST - REST_FIRST)
-        l->patience++;
-    l->rest = l->trial_packets << (l->usual.gaps >= SURE_GAPS ? REST_SURE : REST_FIRST + l->patience);
+        l->doublings = 0;
+    else if (l->doublings < REST_MOST - REST_FIRST)
+        l->doublings++;
+    l->rest = l->trial_packets << (l->usual.gaps >= SURE_GAPS ? REST_SURE : REST_FIRST + l->doublings);
     l->recent = (rs_loss_tally){0};
     l->trial_packets = 0;
 }

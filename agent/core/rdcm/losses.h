@@ -20,8 +20,8 @@ typedef struct {
     uint64_t trial_packets;
     rs_loss_tally trial;
     rs_bic before;
-    uint64_t rest;     /* packets until the next one may be */
-    uint32_t patience; /* doublings of that */
+    uint64_t rest;      /* packets until the next one may be */
+    uint32_t doublings; /* doublings of that */
 } rs_losses;
 
 /* Packets below `top` went by. True if a trial ended, and the window is another. */

@@ -571,7 +571,7 @@ rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w) {
     if (c->ack_timeout)
         return c->ack_timeout;
     rs_time late =
-        (rs_rtt_late(&w->trip, c->ack_timeout_first) << w->stretch) + c->ack_delay; /* trips are the newest's */
+        (rs_rtt_late(&w->rtt, c->ack_timeout_first) << w->stretch) + c->ack_delay; /* samples are the newest's */
     return late < c->ack_timeout_least ? c->ack_timeout_least : late > TIMEOUT_MOST ? TIMEOUT_MOST : late;
 }
 
@@ -580,7 +580,7 @@ bool rs_watch_start(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, rs
     uint64_t *memory = rs_memory_take(&node->allocator, 3 * words * sizeof *memory + flying * sizeof *w->flying);
     if (!memory)
         return false;
-    *w = (rs_rdcm_watch){.peer = peer, .in_use = true, .look_at = RS_NEVER, .heard_at = now, .tree_at = now};
+    *w = (rs_rdcm_watch){.peer = peer, .in_use = true, .check_at = RS_NEVER, .heard_at = now, .tree_at = now};
     rs_rdcm_set_init(&w->acked, r->transfer->fragments, memory, words);
     w->repaired = memory + words;
     w->tried = memory + 2 * words;
@@ -604,16 +604,16 @@ static int ring_of(const rs_rdcm *r, const rs_rdcm_watch *w) {
 }
 
 void rs_watch_look(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
-    w->look_at = now;
+    w->check_at = now;
     if (!r->transfer->sending)
         rs_list_keep(&node->mending, &r->transfer->in_mending, true);
 }
 
 void rs_watch_grown(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
-    if (w->look_at != RS_NEVER)
+    if (w->check_at != RS_NEVER)
         return;
-    w->look_at = now + rs_watch_timeout(node, w);
-    rs_rdcm_wake(node, r, w->look_at);
+    w->check_at = now + rs_watch_timeout(node, w);
+    rs_rdcm_wake(node, r, w->check_at);
 }
 
 /* ------------------------------------------------------------------------------------------------- what it has */
@@ -669,9 +669,9 @@ static rs_time answer_bound(const rs_node *node, const rs_rdcm_watch *w) {
 static void measure(const rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uint64_t top_before, learned *l) {
     uint64_t sn = l->newest > top_before ? l->newest : 0;
     rs_time at = l->newest_repair ? repaired_at(w, l->newest_repair - 1) : 0;
-    /* The usual trip would not do: below a failed link it is that of repairs upon repairs, and none of their answers
+    /* The usual RTT would not do: below a failed link it is that of repairs upon repairs, and none of their answers
      * would count as one. */
-    bool soon = at && now - at < (r->trip_least ? r->trip_least : w->trip.smoothed) / 2;
+    bool soon = at && now - at < (r->min_rtt ? r->min_rtt : w->rtt.smoothed) / 2;
     if (at && !soon)
         rs_rtt_sample(&w->answer, now - at);
     if (soon && sn == 0) {
@@ -682,12 +682,12 @@ static void measure(const rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch 
     rs_time when = sn ? rs_passes_when(&r->passes, sn - 1) : RS_NEVER;
     if (when == RS_NEVER || when == INT64_MIN)
         return;
-    rs_time most = 2 * rs_watch_timeout(node, w), trip = now - when;
-    rs_rtt_sample(&w->trip, trip < most ? trip : most);
+    rs_time most = 2 * rs_watch_timeout(node, w), rtt = now - when;
+    rs_rtt_sample(&w->rtt, rtt < most ? rtt : most);
     w->stretch = 0;
-    if (r->trip_least == 0 || trip < r->trip_least || now - r->trip_least_at > LEAST_FOR) {
-        r->trip_least = trip > 1 ? trip : 1;
-        r->trip_least_at = now;
+    if (r->min_rtt == 0 || rtt < r->min_rtt || now - r->min_rtt_at > LEAST_FOR) {
+        r->min_rtt = rtt > 1 ? rtt : 1;
+        r->min_rtt_at = now;
     }
 }
 
@@ -866,7 +866,7 @@ static void fly(rs_time now, rs_rdcm_watch *w, uint64_t sn) {
     w->tried[sn / 64 & w->acked.mask] |= UINT64_C(1) << (sn % 64);
     w->flying[(w->head + w->count++) % w->flying_room] = (rs_flying){sn, now};
     w->out++;
-    w->look_at = now;
+    w->check_at = now;
     if (!w->asked_at)
         w->asked_at = now;
 }
@@ -876,7 +876,7 @@ static bool introduce(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, 
     rs_time at = w->heard_at + 2 * rs_watch_timeout(node, w);
     *sn = r->here.top - 1;
     if (r->here.top == 0 || w->count || now < at) {
-        w->look_at = r->here.top == 0 ? RS_NEVER : w->count ? w->look_at : at;
+        w->check_at = r->here.top == 0 ? RS_NEVER : w->count ? w->check_at : at;
         return false;
     }
     if (!rs_rdcm_set_fits(&w->acked, *sn))
@@ -895,12 +895,12 @@ static bool spoke_since(const rs_node *node, const rs_rdcm *r, const rs_rdcm_wat
 }
 
 bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uint64_t *sn) {
-    if (now < w->look_at)
+    if (now < w->check_at)
         return false;
     rs_time again = expire(node, now, r, w);
-    w->look_at = again;
+    w->check_at = again;
     if (w->pause_until > now) {
-        w->look_at = w->pause_until < again ? w->pause_until : again;
+        w->check_at = w->pause_until < again ? w->pause_until : again;
         return false;
     }
     if (w->out >= (w->pause ? 1 : w->flying_most) || w->count == w->flying_room)
@@ -920,7 +920,7 @@ bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uin
     if (!overtaken && w->by_tree && !r->transfer->sending && due < w->probed_at + rs_watch_timeout(node, w) / PROBES)
         due = w->probed_at + rs_watch_timeout(node, w) / PROBES;
     if (now < due) {
-        w->look_at = due < again ? due : again;
+        w->check_at = due < again ? due : again;
         return false;
     }
     uint32_t most = r->transfer->sending ? STRETCH_SENDER : STRETCH_RING;

@@ -11,7 +11,7 @@ void rs_watch_end(rs_node *node, rs_rdcm_watch *w);
 rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w);
 /* An acknowledgement came. Returns how many packets are new in it. */
 uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, const rs_ack *ack);
-/* The next packet to repair, which counts as sent; false: none now, and `look_at` says when to ask again. */
+/* The next packet to repair, which counts as sent; false: none now, and `check_at` says when to ask again. */
 bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uint64_t *sn);
 void rs_watch_look(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w);  /* something may be due */
 void rs_watch_grown(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w); /* there is more to acknowledge */

@@ -9,7 +9,7 @@
 
 #define GOING (20 * RS_MS) /* one that leaves says so long that nothing is to be repaired to it */
 #define WITHOUT_RING (10 * RS_MS)
-#define PATIENCE (1000 * RS_MS) /* the control channel is reliable: to ask again is a last resort */
+#define REQUEST_TIMEOUT (1000 * RS_MS) /* the control channel is reliable: to ask again is a last resort */
 /* Whoever repaired with wrong bytes does it again: the sender is asked soon, but of forged packets not more often. */
 #define REFUSED_SOON (10 * RS_MS)
 #define REFUSED_AGAIN (50 * RS_MS)
@@ -64,9 +64,9 @@ static rs_time grain(const rs_node *node, const rs_rdcm *r) {
 
 static void maybe_served(rs_node *node, rs_time now, rs_receiving *x);
 
-static void whole(rs_node *node, rs_time now, rs_receiving *x) {
+static void check_complete(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->state == RS_RX_RECEIVING && rs_rdcm_of(&x->t)->here.cum == x->t.fragments)
-        rs_receiver_is_whole(node, now, x);
+        rs_receiver_complete(node, now, x);
 }
 
 /* Sec. 3.3: acknowledge, and answer for it to those behind. The last packets of an object, if they are repaired here,
@@ -90,7 +90,7 @@ static void came(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn, uint6
     rs_rdcm_request_moved(node, now, x);
     if (r->transfer->stream.on)
         rs_rdcm_stream_moved(node, r);
-    whole(node, now, x);
+    check_complete(node, now, x);
 }
 
 /* Whoever sent this thinks that it is not here: an ACK was lost. */
@@ -324,7 +324,7 @@ void rs_rdcm_verified(rs_node *node, rs_time now, rs_receiving *x) {
 
 void rs_rdcm_ended(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm_request_moved(node, now, x);
-    whole(node, now, x);
+    check_complete(node, now, x);
 }
 
 /* OPEN again: a repetition; a stream's end; or what is left comes without a data channel, and not by RDCM. */
@@ -352,8 +352,8 @@ rs_time rs_rdcm_receiver_due(const rs_node *node, const rs_receiving *x) {
     for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
         due = dues[i] < due ? dues[i] : due;
     for (int i = 0; i < RS_RDCM_RINGS && rs_list_empty(&r->transfer->in_mending); i++)
-        if (r->rings[i].successor.in_use && r->rings[i].successor.look_at < due)
-            due = r->rings[i].successor.look_at;
+        if (r->rings[i].successor.in_use && r->rings[i].successor.check_at < due)
+            due = r->rings[i].successor.check_at;
     return due;
 }
 
@@ -365,7 +365,7 @@ void rs_rdcm_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm_say_later(node, now, r);
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
         rs_rdcm_watch *w = &r->rings[i].successor;
-        if (w->in_use && now >= w->look_at)
+        if (w->in_use && now >= w->check_at)
             rs_list_keep(&node->mending, &r->transfer->in_mending, true);
     }
     if (now >= rs_rdcm_congestion_due(node, r))
@@ -439,7 +439,7 @@ void rs_rdcm_request_look(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm *r = x->t.own;
     if (now < r->request_due)
         return;
-    r->request_due = now + PATIENCE;
+    r->request_due = now + REQUEST_TIMEOUT;
     r->request_at = r->here.cum;
     r->request_top = due_top(x);
     r->request_runs = RUNS_MOST;

@@ -87,12 +87,12 @@ static uint64_t sendable(const rs_sending *x) {
  * children acknowledge in two round trips without a queue, the delay of an ACK and a little time beside, much as
  * Republic's window has it. */
 static uint64_t queue(const rs_node *node, const rs_rdcm *r) {
-    rs_time span = 2 * r->trip_least + QUEUE_TIME + rs_rdcm_options(node)->ack_delay;
+    rs_time span = 2 * r->min_rtt + QUEUE_TIME + rs_rdcm_options(node)->ack_delay;
     return r->pace * (uint64_t)(span / 1000) / 1000000 + QUEUE_LEAST;
 }
 
 static void measure_pace(rs_time now, rs_rdcm *r) {
-    rs_time took = now - r->pace_at, least = r->trip_least > PACE_TIME ? r->trip_least : PACE_TIME;
+    rs_time took = now - r->pace_at, least = r->min_rtt > PACE_TIME ? r->min_rtt : PACE_TIME;
     if (took < least)
         return;
     uint64_t pace = (r->all.acked.cum - r->pace_cum) * 1000000 / (uint64_t)(took / 1000);
@@ -191,7 +191,7 @@ void rs_rdcm_schedule(rs_node *node, rs_time now, rs_sending *x) {
     if (x->t.stream.by_unicast && x->phase == RS_PHASE_HIGH_RATE)
         feed(node, now, x);
     bool open = x->pos < limit(node, x), tree = !x->t.stream.by_unicast;
-    if (x->phase != RS_PHASE_HIGH_RATE || !tree || !(open || r->all.look_at <= now || probe_is_due(now, x))) {
+    if (x->phase != RS_PHASE_HIGH_RATE || !tree || !(open || r->all.check_at <= now || probe_is_due(now, x))) {
         rs_data_stop(node, x);
         if (x->phase == RS_PHASE_HIGH_RATE && x->pos < sendable(x) && r->probe_due == RS_NEVER) {
             r->probe_pause = r->probe_pause ? r->probe_pause : PROBE_LEAST + 2 * rs_watch_timeout(node, &r->all);
@@ -307,12 +307,12 @@ void rs_rdcm_on_receiver_removed(rs_node *node, rs_time now, rs_recipient *from)
 /* Half as fast again as a window in a round trip: packets of a window do not go all at once, into one queue. */
 static void pace(const rs_node *node, rs_sending *x) {
     const rs_rdcm *r = x->t.own;
-    rs_time trip = r->all.trip.smoothed;
+    rs_time rtt = r->all.rtt.smoothed;
     uint64_t window = r->expected + 1 > r->all.acked.cum ? r->expected + 1 - r->all.acked.cum : 1;
     int64_t rate = x->rate.ceiling_bps;
     uint64_t bits = (uint64_t)(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD) * 12;
-    if (!rs_rdcm_options(node)->no_congestion_control && trip > 0 && window < r->capacity) {
-        uint64_t paced = window * bits * 1000000 / (uint64_t)(trip / 1000 + 1);
+    if (!rs_rdcm_options(node)->no_congestion_control && rtt > 0 && window < r->capacity) {
+        uint64_t paced = window * bits * 1000000 / (uint64_t)(rtt / 1000 + 1);
         rate = paced < (uint64_t)rate ? (int64_t)paced : rate;
     }
     x->pacer.rate_bps = rate > 1000000 ? rate : 1000000;
@@ -442,7 +442,7 @@ rs_time rs_rdcm_sender_due(const rs_node *node, const rs_sending *x) {
     due = r->probe_due < due ? r->probe_due : due;
     if (x->t.stream.by_unicast)
         return due; /* what is lost there comes again without us */
-    return r->all.look_at < due ? r->all.look_at : due;
+    return r->all.check_at < due ? r->all.check_at : due;
 }
 
 void rs_rdcm_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out) {
@@ -450,7 +450,7 @@ void rs_rdcm_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stat
     out->view = r->version;
     out->window = r->expected + 1 > r->all.acked.cum ? r->expected + 1 - r->all.acked.cum : 0;
     out->ack_timeout = rs_watch_timeout(node, &r->all);
-    out->sender_ack_trip = r->all.trip.smoothed;
+    out->sender_ack_rtt = r->all.rtt.smoothed;
     if (x->phase == RS_PHASE_HIGH_RATE)
         out->rate_bps = x->pacer.rate_bps;
 }

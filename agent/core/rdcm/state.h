@@ -32,7 +32,7 @@ typedef struct {
     rs_rdcm_set acked;  /* a ring of words... */
     uint64_t *repaired; /* ...and as many bits: repaired, not acknowledged yet */
     uint64_t *tried;    /* and again: repaired at any time, also if that was lost, not acknowledged yet */
-    rs_rtt trip;        /* from a packet's passing here to its ACK */
+    rs_rtt rtt;         /* from a packet's passing here to its ACK */
     rs_rtt answer;      /* from a repair to its ACK */
     rs_flying *flying;  /* the repairs of `repaired`, in order: a ring */
     uint32_t head, count, flying_room;
@@ -40,7 +40,7 @@ typedef struct {
     uint32_t flying_most; /* how many there may be: the network's answer, AIMD */
     uint32_t stretch;     /* the timeout is that many times doubled: packets were late, and no ACK was of use since */
     rs_time stretched_at;
-    rs_time look_at; /* something may be due then; RS_NEVER: when something comes in */
+    rs_time check_at; /* something may be due then; RS_NEVER: when something comes in */
     rs_time halved_at;
     rs_time heard_at, probed_at;
     /* silence */
@@ -160,8 +160,8 @@ typedef struct rs_rdcm {
     rs_time progress_at;
     rs_time stall_later; /* nothing is concluded from a stall before */
     rs_time probe_due;
-    rs_time trip_least, trip_least_at; /* the way without a queue */
-    uint64_t pace;                     /* packets a second that children acknowledge, at most lately */
+    rs_time min_rtt, min_rtt_at; /* the way without a queue */
+    uint64_t pace;               /* packets a second that children acknowledge, at most lately */
     uint64_t pace_cum;
     rs_time pace_at;
 } rs_rdcm;

@@ -178,12 +178,12 @@ void rs_repair_tell(rs_repair_table *t, rs_time now, uint32_t receiver, const rs
         compact(t);
 }
 
-void rs_repair_forget(rs_repair_table *t, uint32_t receiver, bool whole) {
+void rs_repair_forget(rs_repair_table *t, uint32_t receiver, bool complete) {
     uint64_t mended = t->mended;
     for (uint32_t i = 0; t->of[receiver].missing && i < t->count; i++)
         if (has(t, i, MISSING, receiver))
             came(t, i, receiver);
-    if (!whole)
+    if (!complete)
         t->mended = mended;
     t->of[receiver].gone = true;
     compact(t);

@@ -67,7 +67,7 @@ void rs_repair_table_free(rs_repair_table *table, const rs_allocator *allocator)
 bool rs_repair_want(rs_repair_table *table, rs_time now, uint32_t receiver, uint64_t sn);
 void rs_repair_tell(rs_repair_table *table, rs_time now, uint32_t receiver, const rs_repair_told *told);
 /* The receiver has everything (`whole`), or is no longer repaired here. */
-void rs_repair_forget(rs_repair_table *table, uint32_t receiver, bool whole);
+void rs_repair_forget(rs_repair_table *table, uint32_t receiver, bool complete);
 
 /* A good set with the oldest wanted fragment in it. False if nothing is wanted. */
 bool rs_repair_pick(rs_repair_table *table, rs_repair_set *out);

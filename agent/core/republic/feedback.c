@@ -16,7 +16,7 @@
 #define STEADY_MOST (4 * RS_MS)
 #define MARKS_APART_MOST (100 * RS_MS)
 #define FIRST_BYTES (64 << 10) /* a round trip of start-up begins with */
-#define FIRST_TRIP (RS_MS / 2) /* and takes at least that long: hosts are slow to look at their first packets */
+#define FIRST_RTT (RS_MS / 2)  /* and takes at least that long: hosts are slow to look at their first packets */
 #define LOGS_MOST 8            /* rate cuts told a person, per session */
 
 /* The receiver's side. */
@@ -179,13 +179,13 @@ static void find_slowest(rs_sending *x, rs_time now) {
 
 /* Start-up begins with about FIRST_BYTES in a round trip, which any queue takes. */
 void rs_rate_begin(rs_sending *x, rs_time now) {
-    rs_time trip = FIRST_TRIP;
+    rs_time rtt = FIRST_RTT;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         const rs_recipient *r = rs_speaker(x, i);
-        if (rs_is_active(r) && r->light == RS_LIGHT_LIT && r->link.peer->rtt.smoothed > trip)
-            trip = r->link.peer->rtt.smoothed;
+        if (rs_is_active(r) && r->light == RS_LIGHT_LIT && r->link.peer->rtt.smoothed > rtt)
+            rtt = r->link.peer->rtt.smoothed;
     }
-    int64_t first = (int64_t)(FIRST_BYTES * 8 * UINT64_C(1000000000) / (uint64_t)trip);
+    int64_t first = (int64_t)(FIRST_BYTES * 8 * UINT64_C(1000000000) / (uint64_t)rtt);
     rs_sent_times_start(&x->sent_times, now, rs_reports_least(x), REPORTS_STARTING);
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         rs_recipient *r = rs_speaker(x, i);

@@ -241,7 +241,7 @@ static rs_rx_result patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t 
         x->stats.patches_received++;
     x->retry_due = x->asked.count ? now + rs_receiver_request_timeout(x) : RS_NEVER;
     rs_request_schedule(node, now, x);
-    rs_republic_whole(node, now, x);
+    rs_republic_check_complete(node, now, x);
     return result;
 }
 
@@ -263,7 +263,7 @@ rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const
     if (h->session == x->t.session && x->path_kind != RS_OPEN_NO_PATH && h->sn >= x->ring.first && h->sn < x->ring.end)
         on_ring_packet(node, now, x, h);
     rs_request_schedule(node, now, x);
-    rs_republic_whole(node, now, x);
+    rs_republic_check_complete(node, now, x);
     return result;
 }
 
@@ -337,12 +337,12 @@ rs_time rs_republic_receiver_due(const rs_receiving *x) {
     return tree < due ? tree : due;
 }
 
-void rs_republic_whole(rs_node *node, rs_time now, rs_receiving *x) {
+void rs_republic_check_complete(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->state != RS_RX_RECEIVING || x->present.count != x->t.fragments)
         return;
     x->active = false;
     x->report_due = x->retry_due = x->tail_due = x->map_due = RS_NEVER;
-    rs_receiver_is_whole(node, now, x);
+    rs_receiver_complete(node, now, x);
     rs_tree_done(node, now, x);
 }
 

@@ -154,6 +154,6 @@ rs_rx_result rs_receiver_repair(rs_node *node, rs_time now, rs_receiving *x, con
     }
     if (h.session == x->t.session && x->path_kind != RS_OPEN_NO_PATH)
         heed(node, now, x, &h);
-    rs_republic_whole(node, now, x);
+    rs_republic_check_complete(node, now, x);
     return result;
 }

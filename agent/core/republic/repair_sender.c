@@ -170,12 +170,12 @@ void rs_repair_end(rs_node *node, rs_sending *x) {
 }
 
 static void end_tail(rs_node *node, rs_time now, rs_sending *x) {
-    bool whole = all_answered(x);
+    bool complete = all_answered(x);
     for (uint32_t i = 0; i < x->repair.table.receivers; i++)
-        whole &= x->repair.table.of[i].missing == 0;
+        complete &= x->repair.table.of[i].missing == 0;
     rs_repair_end(node, x);
     rs_data_stop(node, x);
-    rs_sender_data_over(node, now, x, whole);
+    rs_sender_data_over(node, now, x, complete);
 }
 
 /* The tail goes on when all have answered the mark, or are not waited for any longer. */
@@ -197,7 +197,7 @@ static void next_round(rs_node *node, rs_time now, rs_sending *x) {
     rs_republic_schedule(node, now, x);
 }
 
-static void look_at_tail(rs_node *node, rs_time now, rs_sending *x) {
+static void check_tail(rs_node *node, rs_time now, rs_sending *x) {
     const rs_repairing *p = &x->repair;
     if (p->tail && p->tail_due != RS_NEVER && all_answered(x))
         next_round(node, now, x);
@@ -222,7 +222,7 @@ rs_rx_verdict rs_on_ptch_map(rs_node *node, rs_time now, rs_sending *x, rs_recip
     r->answered = m->ptch_map.number > r->answered ? m->ptch_map.number : r->answered;
     if (takes_part(x, r))
         rs_repair_tell(&p->table, now, rs_speaker_place(x, r), &told);
-    look_at_tail(node, now, x);
+    check_tail(node, now, x);
     return RS_RX_NONE;
 }
 

@@ -32,11 +32,11 @@ void rs_republic_receiver_message(rs_node *node, rs_time now, rs_receiving *x, c
 void rs_republic_connected(rs_node *node, rs_time now, rs_receiving *x);
 void rs_republic_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
 rs_time rs_republic_receiver_due(const rs_receiving *x);
-void rs_republic_whole(rs_node *node, rs_time now, rs_receiving *x); /* if it is */
+void rs_republic_check_complete(rs_node *node, rs_time now, rs_receiving *x); /* if it is */
 bool rs_republic_say(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more);
 
 /* The path is not needed any more; `whole`: nobody misses anything, as far as is known. */
-void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole);
+void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool complete);
 
 rs_rx_result rs_republic_store(rs_node *node, rs_receiving *x, uint64_t sn);
 

@@ -248,9 +248,9 @@ static void data_done(rs_node *node, rs_time now, rs_sending *x) {
     rs_republic_schedule(node, now, x);
 }
 
-void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool whole) {
+void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool complete) {
     x->path_done_due = now + DRAIN;
-    x->fnsd_due = whole ? now + patch_timeout(node, x) : now;
+    x->fnsd_due = complete ? now + patch_timeout(node, x) : now;
     rs_sender_arm(node, x);
 }
 

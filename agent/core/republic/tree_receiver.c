@@ -306,7 +306,7 @@ static rs_rx_result answered(rs_node *node, rs_time now, rs_receiving *x, tree *
     x->retry_due = x->asked.count ? now + rs_tree_request_timeout(x) : RS_NEVER;
     rs_receiver_arm(node, x);
     rs_request_schedule(node, now, x);
-    rs_republic_whole(node, now, x);
+    rs_republic_check_complete(node, now, x);
     return result;
 }
 

@@ -458,7 +458,7 @@ static uint32_t place_at(const rs_node *node, const rs_sending *x, uint32_t addr
 }
 
 /* Somebody it speaks for holds the others back, or loses more than they: that one speaks for itself. */
-static void look_at_slow(rs_node *node, rs_time now, rs_sending *x, speaker *s, const rs_report *report) {
+static void check_slow(rs_node *node, rs_time now, rs_sending *x, speaker *s, const rs_report *report) {
     uint64_t window = rs_window_room(x, &x->recipients[s->place]);
     uint32_t slow = place_at(node, x, report->least_of);
     bool behind = (report->flags & RS_REPORT_LEAST) && x->pos - s->claim > window / 2;
@@ -526,7 +526,7 @@ rs_rx_verdict rs_tree_report(rs_node *node, rs_time now, rs_sending *x, const rs
     s->marks = x->sent_times.count;
     note_claim(now, s, waits ? newest_position(x, report.least) : x->pos - 1, report.lossy_ppm);
     rs_report_taken(node, now, x, r, &report, s->claim);
-    look_at_slow(node, now, x, s, &report);
+    check_slow(node, now, x, s, &report);
     uint32_t silent = place_at(node, x, report.silent);
     if (silent != NOBODY && t->nodes[silent].first_child != NOBODY)
         bypass(node, now, x, silent, "the one that it reports to heard nothing of it for 10 ms");

@@ -59,11 +59,11 @@ static void find(rs_sending *x, rs_time now) {
     /* A collector that is silent is told by what it leaves unanswered. */
     bool direct = x->window_of && !rs_tree_in_use(x);
     x->sent_times.answered = direct ? x->window_of->seen_pos : UINT64_MAX;
-    x->sent_times.patience = direct ? 2 * x->window_of->rate.model.min_rtt + 4 * x->sent_times.every : 0;
+    x->sent_times.timeout = direct ? 2 * x->window_of->rate.model.min_rtt + 4 * x->sent_times.every : 0;
 }
 
 /* The slowest has moved on, or another is the slowest now: data packets may go again. */
-static void find_anew(rs_node *node, rs_time now, rs_sending *x) {
+static void recompute_window(rs_node *node, rs_time now, rs_sending *x) {
     bool shut = x->pos >= x->window_pos;
     find(x, now);
     if (shut && x->pos < x->window_pos) {
@@ -89,17 +89,17 @@ void rs_window_seen(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, 
     if (x->phase != RS_PHASE_HIGH_RATE || !rs_speaks(x, r))
         return;
     if (r == x->window_of || r->seen_pos + rs_window_of(x, r) < x->window_pos)
-        find_anew(node, now, x);
+        recompute_window(node, now, x);
 }
 
 void rs_window_recompute(rs_node *node, rs_time now, rs_sending *x) {
     if (x->phase == RS_PHASE_HIGH_RATE)
-        find_anew(node, now, x);
+        recompute_window(node, now, x);
 }
 
 void rs_window_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
     if (x->phase == RS_PHASE_HIGH_RATE && r == x->window_of)
-        find_anew(node, now, x);
+        recompute_window(node, now, x);
 }
 
 /* When a shut window lets some packets through. */

@@ -72,7 +72,7 @@ static rs_ricochet_pending *new_kept(rs_ricochet *own) {
 }
 
 /* With one packet left it can be decoded, with none it is of no more use. */
-static void look_at(rs_ricochet *own, rs_ricochet_pending *kept) {
+static void check_slot(rs_ricochet *own, rs_ricochet_pending *kept) {
     if (kept->count == 0)
         discard(own, kept);
     else
@@ -93,7 +93,7 @@ void rs_ricochet_pending_found(rs_ricochet *own, rs_gm_missing *missing, const u
         for (; kept->count < count; kept->count++)
             link_at(own, kept, kept->count, left[kept->count]);
         if (count < 2)
-            look_at(own, kept);
+            check_slot(own, kept);
     }
 }
 
@@ -277,7 +277,7 @@ static void keep(rs_ricochet *own, const rs_ricochet_repair *repair, const membe
         combine(own, kept);
     } else
         own->stats.used++;
-    look_at(own, kept);
+    check_slot(own, kept);
 }
 
 bool rs_ricochet_receive_repair(rs_ricochet *own, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {

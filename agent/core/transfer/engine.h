@@ -116,9 +116,9 @@ extern const uint32_t rs_engine_count;
 #include "core/transfer/events.h"
 #include "core/transfer/members.h"
 #include "core/transfer/peer_sessions.h"
-#include "core/transfer/receiver_life.h"
+#include "core/transfer/receiver.h"
 #include "core/transfer/select.h"
-#include "core/transfer/sender_life.h"
+#include "core/transfer/sender.h"
 #include "core/transfer/stream.h"
 #include "core/transfer/tables.h"
 

@@ -106,7 +106,7 @@ uint64_t rs_sender_sent(const rs_sending *x) {
 #define LEAVING (500 * RS_MS) /* one that has left repairs and answers for others for so long */
 #define LEFT "this receiver left"
 
-void rs_receiver_left(rs_node *node, rs_time now, rs_receiving *x) {
+void rs_on_receiver_removed(rs_node *node, rs_time now, rs_receiving *x) {
     rs_receiver_end(node, now, x, false, RS_CONTROL_OPEN_ACK | RS_CONTROL_DATA_RCVD, LEFT);
 }
 
@@ -126,7 +126,7 @@ rs_status rs_receive_leave(rs_node *node, rs_time now, rs_xfer xfer) {
         return RS_OK;
     x->rcvd_status = RS_RCVD_LEFT;
     if (x->state != RS_RX_RECEIVING || !x->t.own || !x->t.engine->serves || !x->t.engine->serves(x)) {
-        rs_receiver_left(node, now, x);
+        rs_on_receiver_removed(node, now, x);
         return RS_OK;
     }
     x->leaving_due = now + LEAVING;

@@ -16,6 +16,6 @@ void rs_sender_session_sent(rs_sending *x);                       /* it is over 
 uint64_t rs_sender_sent(const rs_sending *x); /* distinct fragments, the mean of what was sent to each receiver */
 
 /* ---- at a receiver that leaves */
-void rs_receiver_left(rs_node *node, rs_time now, rs_receiving *x); /* nobody needs it any more */
+void rs_on_receiver_removed(rs_node *node, rs_time now, rs_receiving *x); /* nobody needs it any more */
 
 #endif

@@ -226,11 +226,11 @@ typedef struct {
     uint64_t peer_repairs_sent, peer_repairs_received; /* data packets within rings; of the received ones */
     uint64_t peer_repairs_old;                         /* were here already */
     uint64_t fragments_refused;                        /* receiver: of a stream, their bytes were not the sender's */
-    uint64_t requests_sent;  /* ranges asked of the sender; what came of it is in patches_received */
-    uint64_t losses;         /* receiver: packets missed on the tree, as congestion control counts them */
-    uint64_t window;         /* receiver: congestion window; sender: how far it may run ahead of what is acknowledged */
-    rs_time ack_timeout;     /* present, of the leaf ring or of the highest one */
-    rs_time sender_ack_trip; /* sender: smoothed time from sending to the first ACK */
+    uint64_t requests_sent; /* ranges asked of the sender; what came of it is in patches_received */
+    uint64_t losses;        /* receiver: packets missed on the tree, as congestion control counts them */
+    uint64_t window;        /* receiver: congestion window; sender: how far it may run ahead of what is acknowledged */
+    rs_time ack_timeout;    /* present, of the leaf ring or of the highest one */
+    rs_time sender_ack_rtt; /* sender: smoothed time from sending to the first ACK */
 } rs_xfer_stats;
 
 /* The engines of this agent: bit e, it has engine e. */

@@ -98,15 +98,15 @@ void rs_unknown_transfer_answer(rs_node *node, rs_time now, rs_peer peer, const 
 }
 
 static bool send_unknown_reply(rs_peer_state *p, rs_packet_out *out) {
-    rs_unknown_transfer_reply stray = p->unknown_replies[0];
-    memmove(&p->unknown_replies[0], &p->unknown_replies[1], (p->unknown_reply_count - 1) * sizeof stray);
+    rs_unknown_transfer_reply reply = p->unknown_replies[0];
+    memmove(&p->unknown_replies[0], &p->unknown_replies[1], (p->unknown_reply_count - 1) * sizeof reply);
     p->unknown_reply_count--;
-    rs_message m = {.type = stray.type, .nonce = stray.nonce, .session = stray.session};
-    if (stray.type == RS_MSG_OPEN_ACK) {
-        m.open_ack.status = stray.cause ? RS_ACK_REFUSED : RS_ACK_KEPT;
-        rs_wire_cause_set(&m.open_ack.cause, stray.cause ? stray.cause : "");
+    rs_message m = {.type = reply.type, .nonce = reply.nonce, .session = reply.session};
+    if (reply.type == RS_MSG_OPEN_ACK) {
+        m.open_ack.status = reply.cause ? RS_ACK_REFUSED : RS_ACK_KEPT;
+        rs_wire_cause_set(&m.open_ack.cause, reply.cause ? reply.cause : "");
     } else {
-        rs_wire_cause_set(&m.abort.cause, stray.cause);
+        rs_wire_cause_set(&m.abort.cause, reply.cause);
     }
     size_t length = rs_wire_encode(&m, 0, out->header, sizeof out->header);
     out->header_length = (uint16_t)length;

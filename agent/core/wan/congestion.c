@@ -60,7 +60,7 @@ static rs_time wanted_queue(const rs_wan_path *p) {
     return queue < QUEUE_LEAST ? QUEUE_LEAST : queue > QUEUE_MOST ? QUEUE_MOST : queue;
 }
 
-static void take_trip(rs_wan_path *p, const rs_wan_sample *s) {
+static void take_rtt(rs_wan_path *p, const rs_wan_sample *s) {
     if (s->rtt <= 0)
         return;
     p->rtt = p->rtt ? p->rtt + (s->rtt - p->rtt) / 8 : s->rtt;
@@ -73,14 +73,14 @@ static void take_trip(rs_wan_path *p, const rs_wan_sample *s) {
     }
     p->recent = s->rtt < p->recent ? s->rtt : p->recent;
     p->least = p->recent < p->before ? p->recent : p->before;
-    p->trips[p->trip_count++ % RS_WAN_TRIPS] = s->rtt;
+    p->rtts[p->rtt_count++ % RS_WAN_RTTS] = s->rtt;
 }
 
 static rs_time standing_queue(const rs_wan_path *p) {
-    uint32_t count = p->trip_count < RS_WAN_TRIPS ? p->trip_count : RS_WAN_TRIPS;
+    uint32_t count = p->rtt_count < RS_WAN_RTTS ? p->rtt_count : RS_WAN_RTTS;
     rs_time least = RS_NEVER;
     for (uint32_t i = 0; i < count; i++)
-        least = p->trips[i] < least ? p->trips[i] : least;
+        least = p->rtts[i] < least ? p->rtts[i] : least;
     return count && least > p->least ? least - p->least : 0;
 }
 
@@ -95,7 +95,7 @@ typedef struct {
     double came_bps;
     double lost, marked; /* shares of what passed */
     bool dropped;
-    double trips; /* its length in round trips */
+    double rtts; /* its length in round trips */
 } window;
 
 static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
@@ -118,15 +118,15 @@ static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     uint64_t all = came + repairs, marked = s->marked - b->marked;
     w->marked = all ? (double)(marked < all ? marked : all) / (double)all : 0;
     w->dropped = s->dropped > b->dropped;
-    w->trips = p->least ? (double)w->time / (double)p->least : 1;
-    w->trips = w->trips < 1 ? w->trips : 1;
+    w->rtts = p->least ? (double)w->time / (double)p->least : 1;
+    w->rtts = w->rtts < 1 ? w->rtts : 1;
     p->queue = standing_queue(p);
     p->judged += passed;
     p->missed += passed - came;
     /* What got lost beyond the usual did not come out of the narrowest place. */
     double carried = w->came_bps / (1 - p->lost_usually - LOSS_MUCH);
     carried = carried < w->passed_bps ? carried : w->passed_bps;
-    p->delivered_bps += (int64_t)((carried - (double)p->delivered_bps) * (p->delivered_bps ? w->trips : 1));
+    p->delivered_bps += (int64_t)((carried - (double)p->delivered_bps) * (p->delivered_bps ? w->rtts : 1));
     if (p->delivered_bps > p->best_recent)
         p->best_recent = p->delivered_bps;
     if (p->best_recent > p->best_bps)
@@ -204,22 +204,22 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
  * is counted: a rate that waits to see that swings about what is carried, and on the mean stays 4 % below. */
 static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     rs_time wanted = wanted_queue(p);
-    double rate = (double)p->rate_bps, trip = (double)(p->least > MS ? p->least : MS);
+    double rate = (double)p->rate_bps, rtt = (double)(p->least > MS ? p->least : MS);
     double out = (double)p->delivered_bps, queue = (double)p->queue;
     if (p->queue >= wanted / 4 && out > 0) /* else what comes out is not all that could */
-        queue += (rate - out) / out * trip;
+        queue += (rate - out) / out * rtt;
     if (judge_losses(p, s, w))
         return;
     if (w->marked > 0) { /* a switch has seen the queue before we did */
         double part = w->marked / 2 < SLOWER_MOST ? w->marked / 2 : SLOWER_MOST;
-        set_rate(p, rate * (1 - part * w->trips));
+        set_rate(p, rate * (1 - part * w->rtts));
         p->velocity = VELOCITY_FIRST;
     } else if (queue > (double)wanted) {
-        double over = (queue - (double)wanted) / trip / 2;
+        double over = (queue - (double)wanted) / rtt / 2;
         over = over < SLOWER_MOST ? over : SLOWER_MOST;
         double to = (double)p->delivered_bps * (1 - over);
         if ((double)s->sent_bps < 0.9 * rate) /* a host that was busy sent less: what came out is not all that could */
-            to = rate * (1 - over * w->trips);
+            to = rate * (1 - over * w->rtts);
         set_rate(p, to < rate ? to : rate);
         p->velocity = VELOCITY_FIRST;
         if (rate < FAR_BELOW * (double)p->best_bps) /* it carries that no more */
@@ -229,16 +229,16 @@ static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     } else if (p->queue < wanted / 4) {
         bool back = rate < FAR_BELOW * (double)p->best_bps;
         double faster = back && p->velocity < VELOCITY_BACK ? VELOCITY_BACK : p->velocity;
-        double to = rate * (1 + faster * w->trips), most = out * (1 + VELOCITY_MOST);
+        double to = rate * (1 + faster * w->rtts), most = out * (1 + VELOCITY_MOST);
         to = back || to < most ? to : most;
         to = to > out ? to : out;
         set_rate(p, to > rate ? to : rate);
-        p->velocity *= 1 + w->trips;
+        p->velocity *= 1 + w->rtts;
         p->velocity = p->velocity < VELOCITY_MOST ? p->velocity : VELOCITY_MOST;
     } else {
-        double under = ((double)wanted - queue) / trip / 2;
+        double under = ((double)wanted - queue) / rtt / 2;
         under = under < VELOCITY_MOST ? under : VELOCITY_MOST;
-        double to = rate * (1 + under * w->trips);
+        double to = rate * (1 + under * w->rtts);
         set_rate(p, to > out ? to : out);
         p->velocity = VELOCITY_FIRST;
     }
@@ -273,17 +273,17 @@ static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
         double reno = p->window_most * CUBIC_BETA + 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) * since / rtt * mss;
         double to = cubic > reno ? cubic : reno, most = p->window * 1.5;
         if (to > p->window)
-            p->window += ((to < most ? to : most) - p->window) * w->trips;
+            p->window += ((to < most ? to : most) - p->window) * w->rtts;
     }
     p->window = p->window > 4 * mss ? p->window : 4 * mss;
     if (!queued)
-        p->lost_usually += (w->lost - p->lost_usually) * w->trips / 8;
+        p->lost_usually += (w->lost - p->lost_usually) * w->rtts / 8;
     set_rate(p, p->window * 8 / rtt);
 }
 
 bool rs_wan_path_heard(rs_wan_path *p, const rs_wan_sample *s) {
     window w = {0};
-    take_trip(p, s);
+    take_rtt(p, s);
     if (!take_window(p, s, &w) || p->law == RS_WAN_FIXED)
         return false;
     if (!p->found)

@@ -21,7 +21,7 @@ typedef struct {
     int64_t sent_bps; /* at which it has sent */
 } rs_wan_sample;
 
-#define RS_WAN_TRIPS 4
+#define RS_WAN_RTTS 4
 
 /* All zero, then rs_wan_path_start. */
 typedef struct {
@@ -36,9 +36,9 @@ typedef struct {
     rs_time recent, before; /* the least of the present spell and of the one before, `least` is the lesser */
     rs_time spell_end;
     rs_time
-        queue; /* that stood of late: by the least of the latest trips, since a host that is busy delays single ones */
-    rs_time trips[RS_WAN_TRIPS];
-    uint32_t trip_count;
+        queue; /* that stood of late: by the least of the latest RTTs, since a host that is busy delays single ones */
+    rs_time rtts[RS_WAN_RTTS];
+    uint32_t rtt_count;
     bool drained; /* the rate was lowered to look for the least round trip */
     rs_time drain_end, drain_again;
     /* what comes out of it */

@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-#define QUIET (4 * RS_MS)       /* after DATA_FNSD: data packets may be late */
-#define PATIENCE (1000 * RS_MS) /* requests are sent reliably: to ask again is a last resort */
+#define QUIET (4 * RS_MS)              /* after DATA_FNSD: data packets may be late */
+#define REQUEST_TIMEOUT (1000 * RS_MS) /* requests are sent reliably: to ask again is a last resort */
 #define LATE_LEAST (1 * RS_MS)
 #define LATE_MOST (100 * RS_MS)
 /* Statuses: eight in a round trip, so that the sender sees the path several times in what is under way; and never more
@@ -135,7 +135,7 @@ static void stored(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
     if (x->state == RS_RX_RECEIVING && x->present.count == x->t.fragments) {
         w->report_due = w->nack_due = w->ask_due = RS_NEVER;
         status_soon(node, x); /* what the sender keeps for it can go */
-        rs_receiver_is_whole(node, now, x);
+        rs_receiver_complete(node, now, x);
     }
 }
 
@@ -236,7 +236,7 @@ static rs_rx_result patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t 
     rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
     rs_rx_result result = rs_receiver_store(x, sn);
     if (w->ask_due != RS_NEVER)
-        w->ask_due = now + PATIENCE;
+        w->ask_due = now + REQUEST_TIMEOUT;
     if (result.verdict != RS_RX_STORE)
         return result;
     x->stats.patches_received++;
@@ -408,7 +408,7 @@ bool rs_wan_request(rs_node *node, rs_time now, rs_receiving *x, rs_message *m, 
 static void ask(rs_node *node, rs_time now, rs_receiving *x) {
     rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
     w->ask_at = 0;
-    w->ask_due = now + PATIENCE;
+    w->ask_due = now + REQUEST_TIMEOUT;
     rs_control_set_pending(node, now, &x->link, RS_CONTROL_PTCH_REQ);
 }
 

@@ -17,7 +17,7 @@
 #define PROBES_MOST 10
 #define SLOW_FOR (1000 * RS_MS) /* and ten round trips: it is not a moment's trouble */
 #define TRIAL_PACKETS 64        /* of a trial that tells; what one receiver more than another got in it */
-#define NEED_TRIPS 3            /* round trips from a packet's first sending to its section's end: NACK, repair, word */
+#define NEED_RTTS 3             /* round trips from a packet's first sending to its section's end: NACK, repair, word */
 #define NEED_MORE (100 * RS_MS)
 
 static uint32_t wire_bytes(const rs_sending *x) {
@@ -121,12 +121,12 @@ const char *rs_wan_begin(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 /* Its round trip, as opening it has shown; the last retransmission of a lost OPEN makes it too long at worst. */
-static rs_time first_trip(const rs_sending *x, const rs_recipient *r) {
+static rs_time first_rtt(const rs_sending *x, const rs_recipient *r) {
     const rs_wan_sender *w = rs_wan_sender_of(&x->t);
     const rs_peer_state *p = r->link.peer;
     rs_time from = p->up_at != RS_NEVER && p->up_at > w->opened_at ? p->up_at : w->opened_at;
-    rs_time trip = p->rtt.smoothed ? p->rtt.smoothed : r->accepted_at - from;
-    return trip > RS_MS / 2 ? trip : RS_MS / 2;
+    rs_time rtt = p->rtt.smoothed ? p->rtt.smoothed : r->accepted_at - from;
+    return rtt > RS_MS / 2 ? rtt : RS_MS / 2;
 }
 
 /* By unicast: the receiver may have the beginning, from another server. Whole sections are kept account of. */
@@ -152,7 +152,7 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
         const rs_recipient *r = &x->recipients[i];
         members += is_member(r);
         if (is_member(r) && rs_has_accepted(r))
-            w->grtt = first_trip(x, r) > w->grtt ? first_trip(x, r) : w->grtt;
+            w->grtt = first_rtt(x, r) > w->grtt ? first_rtt(x, r) : w->grtt;
     }
     w->grtt = w->grtt ? w->grtt : RS_MS;
     w->shortest = w->grtt;
@@ -386,9 +386,9 @@ static void take_sample(rs_sending *x, rs_time now, rs_wan_peer *p, const rs_wan
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     uint64_t mask = (UINT64_C(1) << RS_WAN_STAMP_BITS) - 1;
     bool starved = w->starved_at && now - w->starved_at < 2 * w->grtt + 10 * RS_MS;
-    rs_time trip = (rs_time)(((uint64_t)(now / 1000) - s->stamp_us) & mask) * 1000 - (rs_time)s->waited_us * 1000;
+    rs_time rtt = (rs_time)(((uint64_t)(now / 1000) - s->stamp_us) & mask) * 1000 - (rs_time)s->waited_us * 1000;
     const rs_wan_sample sample = {.now = now,
-                                  .rtt = trip > 0 && trip < 60000 * RS_MS ? trip : 0,
+                                  .rtt = rtt > 0 && rtt < 60000 * RS_MS ? rtt : 0,
                                   .at = (rs_time)s->at,
                                   .next = s->next,
                                   .received = s->received,
@@ -583,8 +583,7 @@ static void look(rs_node *node, rs_time now, rs_sending *x) {
         x->pacer.rate_bps = peer_of(x, slowest)->path.rate_bps;
     if (slowest && now < peer_of(x, slowest)->path.drain_end)
         x->pacer.rate_bps = x->pacer.rate_bps / 10 * 7;
-    uint64_t under_way =
-        (uint64_t)(x->pacer.rate_bps / 8000) * (uint64_t)((NEED_TRIPS * w->grtt + NEED_MORE) / 1000000);
+    uint64_t under_way = (uint64_t)(x->pacer.rate_bps / 8000) * (uint64_t)((NEED_RTTS * w->grtt + NEED_MORE) / 1000000);
     rs_wan_pool_need(&w->memory, under_way + UINT64_C(2) * RS_WAN_SECTION * x->t.fragment_size);
     schedule(node, now, x);
 }

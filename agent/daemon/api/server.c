@@ -339,7 +339,7 @@ void rs_api_reply_ok(rs_api_server *server, const rs_api_call *call) {
 }
 
 void rs_api_reply_error(rs_api_server *server, const rs_api_call *call, rostrum_code code, const char *format, ...) {
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char words[ROSTRUM_TEXT_MAX + 1];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(words, sizeof words, format, args);
@@ -350,7 +350,7 @@ void rs_api_reply_error(rs_api_server *server, const rs_api_call *call, rostrum_
 }
 
 void rs_api_reply_failure(rs_api_server *server, const rs_api_call *call, const rs_error *error) {
-    rs_api_reply_error(server, call, error->code, "%s", error->words);
+    rs_api_reply_error(server, call, error->code, "%s", error->text);
 }
 
 void rs_api_reply_send(rs_api_server *server, const rs_api_call *call, const rostrum_send_result *result) {
@@ -385,7 +385,8 @@ static void hide_app(const rs_api_client *asks, uint8_t app[16]) {
 
 static void object_row(const rs_object *object, rostrum_object *row) {
     *row = (rostrum_object){.data_id = object->id.data,
-                            .state = object->phase == RS_OBJECT_WHOLE ? ROSTRUM_OBJECT_WHOLE : ROSTRUM_OBJECT_BUILDING,
+                            .state =
+                                object->phase == RS_OBJECT_COMPLETE ? ROSTRUM_OBJECT_COMPLETE : ROSTRUM_OBJECT_BUILDING,
                             .received = object->received,
                             .pinned = object->pinned,
                             .goes = object->goes_at != 0,
@@ -568,7 +569,7 @@ static void serve_read(rs_api_server *server, rs_api_client *client, const rs_ap
                        const rs_api_request *request) {
     rs_object_id id = id_of(client, request->data_id);
     const rs_object *object = rs_store_find(server->store, &id);
-    if (object && object->phase == RS_OBJECT_WHOLE) {
+    if (object && object->phase == RS_OBJECT_COMPLETE) {
         rs_api_reply_object(server, call, object);
         return;
     }
@@ -591,7 +592,7 @@ static void serve_fetch(rs_api_server *server, rs_api_client *client, const rs_a
     rs_object_id id = id_of(client, request->data_id);
     const rs_object *object = rs_store_find(server->store, &id);
     rs_error error = {0};
-    if (object && object->phase == RS_OBJECT_WHOLE) {
+    if (object && object->phase == RS_OBJECT_COMPLETE) {
         rs_api_reply_object(server, call, object);
         return;
     }
@@ -654,7 +655,7 @@ static void serve_send(rs_api_server *server, rs_api_client *client, const rs_ap
                            server->server_name);
         return;
     }
-    if (object->phase != RS_OBJECT_WHOLE && object->phase != RS_OBJECT_DIGESTING) {
+    if (object->phase != RS_OBJECT_COMPLETE && object->phase != RS_OBJECT_DIGESTING) {
         rs_api_reply_error(server, call, ROSTRUM_ERR_BUSY, "object %" PRIu64 " is still being received here",
                            request->data_id);
         return;

@@ -149,7 +149,7 @@ static void digest_failed(rs_api_server *server, rs_api_wait *wait, const rs_err
     if (wait->object->holds == 0)
         rs_api_wait_end(server, wait, true);
     else
-        server->handlers.on_unreadable(server->handlers.context, wait->object, error->words);
+        server->handlers.on_unreadable(server->handlers.context, wait->object, error->text);
 }
 
 static void work_digest(rs_api_server *server, rs_api_wait *wait) {
@@ -187,7 +187,7 @@ static void work_digest(rs_api_server *server, rs_api_wait *wait) {
     rs_api_transmit(server, wait->call.client, -1, false);
     rs_object_id id = object->id;
     rs_api_wait_end(server, wait, false);
-    rs_api_object_whole(server, &id);
+    rs_api_object_complete(server, &id);
 }
 
 void rs_api_waits_work(rs_api_server *server) {
@@ -201,9 +201,9 @@ void rs_api_waits_work(rs_api_server *server) {
         work_digest(server, wait);
 }
 
-void rs_api_object_whole(rs_api_server *server, const rs_object_id *id) {
+void rs_api_object_complete(rs_api_server *server, const rs_object_id *id) {
     const rs_object *object = rs_store_find(server->store, id);
-    if (!object || object->phase != RS_OBJECT_WHOLE)
+    if (!object || object->phase != RS_OBJECT_COMPLETE)
         return;
     for (rs_api_wait *wait = server->waits, *next; wait; wait = next) {
         next = wait->next;
@@ -218,7 +218,7 @@ void rs_api_object_failed(rs_api_server *server, const rs_object_id *id, const c
     for (rs_api_wait *wait = server->waits; wait; wait = wait->next)
         if (wait->kind == RS_WAIT_READ && same_id(&wait->id, id)) {
             free(wait->cause);
-            wait->cause = strndup(cause, ROSTRUM_WORDS_MAX); /* without memory: the words are less, nothing else */
+            wait->cause = strndup(cause, ROSTRUM_TEXT_MAX); /* without memory: the words are less, nothing else */
         }
 }
 

@@ -92,7 +92,7 @@ void rs_api_send_events_end(rs_api_server *server, const rs_api_call *call);
 /* ---- For the rest of the daemon. */
 
 /* The store has a new whole object (after rs_store_commit): waiting reads are answered. */
-void rs_api_object_whole(rs_api_server *server, const rs_object_id *id);
+void rs_api_object_complete(rs_api_server *server, const rs_object_id *id);
 /* A transfer of it to this server failed: reads go on waiting within their bounds (it may be sent again), and say
  * `cause` if they time out. */
 void rs_api_object_failed(rs_api_server *server, const rs_object_id *id, const char *cause);

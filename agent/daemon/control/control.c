@@ -163,7 +163,7 @@ static void knock_again(rs_control *control, rs_connection *c) {
     try_connect(control, peer);
     control->peers[peer].knocks = knocks + 1;
     control->stats.knocked++;
-    rs_pool_left(control, peer);
+    rs_pool_on_connection_removed(control, peer);
 }
 
 void rs_control_want(rs_control *control, rs_peer peer) {

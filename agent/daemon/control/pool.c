@@ -49,7 +49,7 @@ static void belongs_to(rs_control *control, rs_peer peer) {
     rs_peers_hold(control->options.peers, peer);
 }
 
-void rs_pool_left(rs_control *control, rs_peer peer) {
+void rs_pool_on_connection_removed(rs_control *control, rs_peer peer) {
     control->peers[peer].connections--;
     rs_peers_release(control->options.peers, peer);
 }
@@ -218,7 +218,7 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
         if (other && !p->sending)
             come_up(control, other);
     }
-    rs_pool_left(control, peer);
+    rs_pool_on_connection_removed(control, peer);
 }
 
 /* ------------------------------------------------------------------------------------------------------- greeting */

@@ -65,7 +65,7 @@ bool rs_pool_in_use(rs_control *control, rs_connection *c);
 /* False: the manager has told that this peer is at another address. */
 bool rs_pool_may_be(const rs_control *control, rs_peer peer, const rs_connection *c);
 /* One connection fewer leads to the peer. */
-void rs_pool_left(rs_control *control, rs_peer peer);
+void rs_pool_on_connection_removed(rs_control *control, rs_peer peer);
 bool rs_pool_proven(const rs_control *control, const rs_connection *c);
 void rs_pool_stop_wanting(rs_control *control, rs_peer peer);
 

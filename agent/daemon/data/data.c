@@ -77,7 +77,7 @@ struct rs_data {
     uint8_t *on_rooms; /* for payloads that are of no use here */
     unsigned on_room;
     uint64_t relayed, relay_lost;
-    rs_time last_arrival, look_at; /* look_at RS_NEVER: arrivals wake the loop */
+    rs_time last_arrival, check_at; /* check_at RS_NEVER: arrivals wake the loop */
     int empty_looks;
     rs_log_limit complaints;
 };
@@ -97,7 +97,7 @@ rs_data *rs_data_new(rs_loop *loop, rs_io *io, const rs_data_callbacks *callback
     void *rooms = mmap(NULL, ROOMS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     data->rooms = rooms == MAP_FAILED ? NULL : rooms;
     data->guarded = rs_guard_start();
-    data->look_at = RS_NEVER;
+    data->check_at = RS_NEVER;
     data->readable = (rs_watch){.ready = readable, .context = data};
     data->writable = (rs_watch){.ready = writable, .context = data};
     if (!data->rooms || !data->guarded || !rs_loop_watch(loop, &data->readable, rs_io_receive_fd(io), EPOLLIN)) {
@@ -458,7 +458,7 @@ static int look(rs_data *data) {
 /* Arrivals wake the loop, or the clock does. */
 static void wake_by_arrivals(rs_data *data, bool by_arrivals) {
     if (by_arrivals)
-        data->look_at = RS_NEVER;
+        data->check_at = RS_NEVER;
     rs_io_wake(data->io, by_arrivals);
     rs_loop_watch(data->loop, &data->readable, rs_io_receive_fd(data->io), by_arrivals ? EPOLLIN : 0);
 }
@@ -471,7 +471,7 @@ static void readable(void *context, uint32_t events) {
     if (count <= 0)
         return;
     if (count > 1 || now - data->last_arrival < DENSE_GAP) {
-        data->look_at = now + DENSE_LOOK;
+        data->check_at = now + DENSE_LOOK;
         data->empty_looks = 0;
         wake_by_arrivals(data, false);
     }
@@ -480,7 +480,7 @@ static void readable(void *context, uint32_t events) {
 
 rs_time rs_data_due(const rs_data *data) {
     rs_time blocked = data->blocked ? data->blocked_since + BLOCKED_BOUND : RS_NEVER;
-    return blocked < data->look_at ? blocked : data->look_at;
+    return blocked < data->check_at ? blocked : data->check_at;
 }
 
 void rs_data_timeout(rs_data *data) {
@@ -491,11 +491,11 @@ void rs_data_timeout(rs_data *data) {
         data->filled = 0;
         set_blocked(data, false);
     }
-    if (now < data->look_at)
+    if (now < data->check_at)
         return;
     int count = look(data);
     data->empty_looks = count > 0 ? 0 : data->empty_looks + 1;
-    data->look_at = count >= (int)RECEIVE_TURN ? now : now + DENSE_LOOK;
+    data->check_at = count >= (int)RECEIVE_TURN ? now : now + DENSE_LOOK;
     if (count > 0)
         data->last_arrival = now;
     if (data->empty_looks >= EMPTY_LOOKS)

@@ -10,7 +10,7 @@
 static rs_transfer_entry *coming(const rs_agent *agent, const rs_object_id *id) {
     for (rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next)
         if (memcmp(&t->id, id, sizeof *id) == 0 && !t->left &&
-            (t->sink || (t->object && t->object->phase != RS_OBJECT_WHOLE)))
+            (t->sink || (t->object && t->object->phase != RS_OBJECT_COMPLETE)))
             return t;
     return NULL;
 }

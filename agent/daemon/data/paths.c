@@ -87,7 +87,7 @@ static uint32_t deadline_ms(const rs_send_state *s, rs_time now) {
 
 /* There is no manager to ask. The request waits for one, as long as it may wait for a path. */
 static void tell_away(rs_agent *agent, rs_send_state *s) {
-    char state[160], words[ROSTRUM_WORDS_MAX + 1];
+    char state[160], words[ROSTRUM_TEXT_MAX + 1];
     rs_manager_describe(agent->link, rs_agent_now(agent), state, sizeof state);
     snprintf(words, sizeof words, "waiting for the manager: %.150s", state);
     rs_sending_tell_phase(agent, s, "queued", words);
@@ -95,7 +95,7 @@ static void tell_away(rs_agent *agent, rs_send_state *s) {
 
 void rs_paths_request(rs_agent *agent, rs_send_state *s, uint64_t remaining) {
     const char *names[RS_MANAGER_RECEIVERS_MAX];
-    char words[ROSTRUM_WORDS_MAX + 1] = "";
+    char words[ROSTRUM_TEXT_MAX + 1] = "";
     rs_time now = rs_agent_now(agent);
     rs_path *path = s->path.state == RS_PATH_STATE_NONE ? &s->path : &s->next_path;
     for (uint32_t i = 0; i < s->receiver_count; i++)
@@ -177,7 +177,7 @@ rs_time rs_paths_deadline(const rs_send_state *s) {
 
 void rs_paths_timeout(rs_agent *agent, rs_send_state *s) {
     rs_path *path = s->path.state == RS_PATH_STATE_REQUESTED ? &s->path : &s->next_path;
-    char words[ROSTRUM_WORDS_MAX + 1], state[160];
+    char words[ROSTRUM_TEXT_MAX + 1], state[160];
     bool up = agent->lan || rs_manager_answers(agent->link);
     if (agent->lan)
         rs_lan_describe(agent->lan, state, sizeof state);
@@ -276,7 +276,7 @@ static uint32_t note_dark(const rs_agent *agent, const rs_send_state *s, const r
 static void note_grant(rs_agent *agent, rs_send_state *s, rs_path *path, const rs_manager_response *response) {
     rostrum_send_result *result = &s->result;
     const char *names[RS_MANAGER_RECEIVERS_MAX];
-    char words[ROSTRUM_WORDS_MAX + 1], address[RS_ADDRESS_TEXT], part[48] = "";
+    char words[ROSTRUM_TEXT_MAX + 1], address[RS_ADDRESS_TEXT], part[48] = "";
     uint32_t count = names_of(s, path, names);
     if (count < s->receiver_count)
         snprintf(part, sizeof part, ", to %u of %u receivers", count, s->receiver_count);
@@ -382,7 +382,7 @@ static void on_response(void *context, const rs_manager_response *response) {
 
 static void tell_log(rs_agent *agent, const rs_send_state *s, const char *words) {
     rostrum_event event = {.kind = ROSTRUM_EVENT_LOG, .sending = true, .size = s->result.size};
-    snprintf(event.words, sizeof event.words, "%s", words);
+    snprintf(event.text, sizeof event.text, "%s", words);
     rs_api_event(agent->api, &s->base.id, &event);
 }
 
@@ -397,7 +397,7 @@ static void on_moved(void *context, const char *response_id, rs_path_kind kind, 
            rs_quote(reason));
     s->result.path = kind == RS_PATH_CIRCUIT ? ROSTRUM_PATH_CIRCUIT : ROSTRUM_PATH_PACKET;
     snprintf(s->result.reason, sizeof s->result.reason, "%s", reason);
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char words[ROSTRUM_TEXT_MAX + 1];
     snprintf(words, sizeof words, "the path moved to a %s path: %.180s", kind_text(kind), reason);
     tell_log(agent, s, words);
     /* The core may be a step ahead: the next session has begun, and the word that the one before is done waits. */
@@ -412,7 +412,7 @@ static void on_failed(void *context, const char *response_id, const char *reason
     if (!s)
         return;
     rs_log(RS_LOG_WARNING, "send", "object=%s path_failed=%s", rs_id_text(&s->base.id), rs_quote(reason));
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char words[ROSTRUM_TEXT_MAX + 1];
     snprintf(words, sizeof words, "the path failed: %.200s", reason);
     tell_log(agent, s, words);
     if (path == &s->next_path) {

@@ -91,7 +91,7 @@ static void tell(rs_agent *agent, const rs_receive_state *r, rostrum_event_kind 
                            .session = r->session,
                            .bytes = r->base.sink ? streamed : stats.bytes_present};
     snprintf(event.subject, sizeof event.subject, "%s", phase);
-    snprintf(event.words, sizeof event.words, "%s", words);
+    snprintf(event.text, sizeof event.text, "%s", words);
     rs_api_event(agent->api, &r->base.id, &event);
 }
 
@@ -99,7 +99,7 @@ static void tell(rs_agent *agent, const rs_receive_state *r, rostrum_event_kind 
 
 /* What is passed on while it comes ends with it. */
 static void drop_object(rs_agent *agent, rs_object *object, const char *cause) {
-    if (object->phase != RS_OBJECT_WHOLE)
+    if (object->phase != RS_OBJECT_COMPLETE)
         rs_sites_gone(agent->sites, object, cause);
     rs_store_discard(agent->store, object);
 }
@@ -246,7 +246,7 @@ static bool prepare_object(rs_agent *agent, rs_receive_state *r, const rs_incomi
     while (!r->base.object && error.code == ROSTRUM_ERR_NO_ROOM && info->size <= rs_store_quota(agent->store) &&
            make_room(agent));
     if (!r->base.object)
-        snprintf(cause, size, "no room at %.30s: %.115s", agent->options.server, error.words);
+        snprintf(cause, size, "no room at %.30s: %.115s", agent->options.server, error.text);
     else
         rs_digest_tree_tell(r->tree, piece_came, r->base.object);
     r->resumed = r->base.object && r->base.object->pieces->known > 0;
@@ -301,7 +301,7 @@ static void refuse(rs_agent *agent, rs_xfer xfer, const rs_incoming *info, const
 
 /* An object of that id is here already. */
 static void meet_existing(rs_agent *agent, rs_xfer xfer, const rs_incoming *info, const rs_object *object) {
-    bool alike = object->phase == RS_OBJECT_WHOLE && object->size == info->size;
+    bool alike = object->phase == RS_OBJECT_COMPLETE && object->size == info->size;
     if (alike && rs_digest_follows(&info->digest))
         return; /* it may be the same: its digest will tell */
     if (alike && rs_digest_equal(&object->digest, &info->digest)) {
@@ -312,7 +312,7 @@ static void meet_existing(rs_agent *agent, rs_xfer xfer, const rs_incoming *info
     }
     char cause[160];
     snprintf(cause, sizeof cause, "%.60s has another object by that id%s", agent->options.server,
-             object->phase == RS_OBJECT_WHOLE ? "" : ", not whole yet");
+             object->phase == RS_OBJECT_COMPLETE ? "" : ", not whole yet");
     rs_incoming_refuse(agent->node, rs_agent_now(agent), xfer, cause);
     rs_log_limited(&agent->refusals, 5, RS_LOG_WARNING, "receive", "object=%s refused=%s", rs_id_text(&info->object),
                    rs_quote(cause));
@@ -326,11 +326,11 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
     const rs_object *existing = info.size == RS_STREAM ? NULL : rs_store_find(agent->store, &info.object);
     const rs_manifest what = manifest_of(agent, &info);
     rs_goes_on goes_on = info.size == RS_STREAM
-                             ? RS_GOES_ANEW
+                             ? RS_GOES_FROM_START
                              : rs_fetch_go_on(agent->fetches, existing == kept.object ? NULL : existing, &what);
     if (goes_on == RS_GOES_ON || goes_on == RS_GOES_NOT)
         (goes_on == RS_GOES_ON ? rs_incoming_kept : rs_receive_leave)(agent->node, rs_agent_now(agent), xfer);
-    if (goes_on != RS_GOES_ANEW)
+    if (goes_on != RS_GOES_FROM_START)
         return;
     if (info.size != RS_STREAM) {
         rs_fetch_give_way(agent->fetches, &info.object, &info.digest);
@@ -401,7 +401,7 @@ static uint8_t *place_of(rs_agent *agent, rs_receive_state *r, uint64_t offset, 
         length > r->size - offset || !r->base.object->map)
         return NULL;
     if (!r->allocated && !rs_store_ensure(agent->store, r->base.object, offset, length, &error)) {
-        rs_receive_cancel(agent->node, rs_agent_now(agent), r->base.xfer, error.words);
+        rs_receive_cancel(agent->node, rs_agent_now(agent), r->base.xfer, error.text);
         return NULL;
     }
     for (uint64_t piece = offset / RS_DIGEST_CHUNK; r->resumed && piece * RS_DIGEST_CHUNK < offset + length; piece++)
@@ -472,7 +472,7 @@ static uint8_t *look_later(rs_agent *agent, const rs_packet_in *packet, const rs
     return place_of(agent, r, piece->offset, packet->payload_length);
 }
 
-static void look_at_streams(rs_agent *agent) {
+static void check_streams(rs_agent *agent) {
     for (unsigned i = 0; i < unchecked_count; i++) {
         const rs_packet_in packet = packet_of(i);
         const rs_receive_state *r = unchecked[i].receiving;
@@ -594,7 +594,7 @@ static void take_repair(rs_agent *agent, const rs_repair_packet *repair) {
 void rs_receiving_delivered(void *context) {
     rs_agent *agent = context;
     rs_repair_packet repair;
-    look_at_streams(agent);
+    check_streams(agent);
     for (unsigned i = 0; i < stored_count; i++) {
         const rs_receive_state *r = stored[i].receiving;
         if (!r->tree)
@@ -689,7 +689,7 @@ static void verdict(rs_agent *agent, rs_receive_state *r, bool ok, const char *c
     }
     rs_verified(agent->node, rs_agent_now(agent), r->base.xfer, ok, cause);
     if (ok)
-        rs_api_object_whole(agent->api, &r->base.id);
+        rs_api_object_complete(agent->api, &r->base.id);
 }
 
 /* ------------------------------------------------------------------------------------------------ a wrong digest */
@@ -824,7 +824,7 @@ static void check_digest(rs_agent *agent, rs_receive_state *r) {
     }
     rs_object *object = r->base.object;
     if (!rs_store_commit(agent->store, object, &found, &error)) {
-        snprintf(cause, sizeof cause, "the store at %.60s: %.80s", agent->options.server, error.words);
+        snprintf(cause, sizeof cause, "the store at %.60s: %.80s", agent->options.server, error.text);
         verdict(agent, r, false, cause);
         return;
     }
@@ -833,7 +833,7 @@ static void check_digest(rs_agent *agent, rs_receive_state *r) {
     rs_store_keep_leaves(object, leaves, leaf_count);
     rs_xfer_stats stats = {0};
     rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
-    rs_sites_whole(agent->sites, object);
+    rs_sites_object_complete(agent->sites, object);
     r->serving = stats.protocol == RS_PROTOCOL_RDCM;
     if (r->serving)
         rs_store_hold(object);
@@ -864,7 +864,7 @@ static rs_time allocate_step(rs_agent *agent, rs_receive_state *r) {
         return r->allocate_at;
     int64_t left = rs_store_allocate_step(agent->store, r->base.object, ALLOCATE_TURN, &error);
     if (left < 0)
-        rs_receive_cancel(agent->node, rs_agent_now(agent), r->base.xfer, error.words);
+        rs_receive_cancel(agent->node, rs_agent_now(agent), r->base.xfer, error.text);
     r->allocated = left <= 0;
     r->allocate_at = rs_agent_now(agent) + ALLOCATE_GAP;
     return r->allocated ? RS_NEVER : r->allocate_at;
@@ -874,8 +874,8 @@ static rs_time allocate_step(rs_agent *agent, rs_receive_state *r) {
 static bool check_step(rs_agent *agent) {
     rs_object *done;
     bool more = rs_store_check_step(agent->store, agent->transfers.count ? 1 : CHECK_TURN, &done);
-    if (done && done->phase == RS_OBJECT_WHOLE)
-        rs_api_object_whole(agent->api, &done->id);
+    if (done && done->phase == RS_OBJECT_COMPLETE)
+        rs_api_object_complete(agent->api, &done->id);
     return more;
 }
 

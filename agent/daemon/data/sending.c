@@ -18,7 +18,7 @@
 #define PROGRESS_EVERY (100 * RS_MILLISECOND)
 
 static void copy_words(char *out, const char *words) {
-    snprintf(out, ROSTRUM_WORDS_MAX + 1, "%s", words);
+    snprintf(out, ROSTRUM_TEXT_MAX + 1, "%s", words);
 }
 
 static rs_send_state *first_sending(rs_agent *agent) {
@@ -123,7 +123,7 @@ void rs_sending_tell_phase(rs_agent *agent, rs_send_state *s, const char *phase,
         return; /* its whole tells what matters */
     rostrum_event event = blank_event(agent, s, ROSTRUM_EVENT_PHASE);
     snprintf(event.subject, sizeof event.subject, "%s", phase);
-    copy_words(event.words, words);
+    copy_words(event.text, words);
     rs_api_event(agent->api, &s->base.id, &event);
 }
 
@@ -140,7 +140,7 @@ void rs_sending_tell_receiver(rs_agent *agent, rs_send_state *s, const rostrum_r
     event.state = receiver->state;
     event.sn = receiver->initial_sn;
     snprintf(event.subject, sizeof event.subject, "%s", receiver->name);
-    copy_words(event.words, receiver->cause);
+    copy_words(event.text, receiver->cause);
     rs_api_event(agent->api, &s->base.id, &event);
     rs_report_later(agent, s);
 }
@@ -291,7 +291,7 @@ static bool open_transfer(rs_agent *agent, rs_send_state *s, const rs_api_send *
         *code = status == RS_ERR_EXISTS  ? ROSTRUM_ERR_EXISTS
                 : status == RS_ERR_LIMIT ? ROSTRUM_ERR_LIMIT
                                          : ROSTRUM_ERR_INVALID;
-        snprintf(words, ROSTRUM_WORDS_MAX + 1, "cannot send %s %s: %s", send->object ? "object" : "stream",
+        snprintf(words, ROSTRUM_TEXT_MAX + 1, "cannot send %s %s: %s", send->object ? "object" : "stream",
                  rs_id_text(&send->id),
                  status == RS_ERR_EXISTS ? "it is being sent from here already" : rs_strerror(status));
         return false;
@@ -305,7 +305,7 @@ static bool open_transfer(rs_agent *agent, rs_send_state *s, const rs_api_send *
  * was not begun, with words. */
 static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, struct rs_relay *relay,
                             rostrum_code *code, char *words) {
-    char text[ROSTRUM_WORDS_MAX + 1];
+    char text[ROSTRUM_TEXT_MAX + 1];
     const char *cause = cannot_start(agent, send, code, text, sizeof text);
     bool spreads = !cause && !leg && send->object && rs_sites_several(agent->sites);
     if (!cause && send->options && send->options[0]) {
@@ -323,13 +323,13 @@ static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_
         cause = text;
     }
     if (cause) {
-        snprintf(words, ROSTRUM_WORDS_MAX + 1, "%s", cause);
+        snprintf(words, ROSTRUM_TEXT_MAX + 1, "%s", cause);
         return NULL;
     }
     rs_send_state *s = new_sending(agent, send);
     if (!s) {
         *code = ROSTRUM_ERR_LIMIT;
-        snprintf(words, ROSTRUM_WORDS_MAX + 1, "no memory or no room for %u receivers", send->receiver_count);
+        snprintf(words, ROSTRUM_TEXT_MAX + 1, "no memory or no room for %u receivers", send->receiver_count);
         return NULL;
     }
     s->leg = leg;
@@ -341,7 +341,7 @@ static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_
     take_object(agent, s, send->object);
     if (spreads && !rs_sites_spread(agent->sites, s)) {
         *code = ROSTRUM_ERR_LIMIT;
-        snprintf(words, ROSTRUM_WORDS_MAX + 1, "no memory for legs");
+        snprintf(words, ROSTRUM_TEXT_MAX + 1, "no memory for legs");
         rs_transfers_remove(&agent->transfers, &s->base);
         free_sending(agent, s);
         return NULL;
@@ -361,7 +361,7 @@ rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, stru
 
 void rs_sending_api(void *context, const rs_api_send *send) {
     rs_agent *agent = context;
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char words[ROSTRUM_TEXT_MAX + 1];
     rostrum_code code;
     rs_send_state *s = begin(agent, send, NULL, NULL, &code, words);
     if (!s) {
@@ -501,7 +501,7 @@ static const char *first_cause(const rs_send_state *s, const char *fallback) {
 
 /* Whoever asked for it is told, and it is gone. */
 static void end(rs_agent *agent, rs_send_state *s, bool ok, const char *cause) {
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char words[ROSTRUM_TEXT_MAX + 1];
     copy_words(words, cause);
     rs_transfers_remove(&agent->transfers, &s->base);
     if (s->relay)

@@ -21,8 +21,8 @@ typedef struct {
     rs_protocol protocol;
     bool has_light; /* the next session's: its switches said so already */
     uint64_t accepted_size;
-    rs_time bound_at;                       /* when the wait for an answer ends */
-    char queued_for[ROSTRUM_WORDS_MAX + 1]; /* what the manager said it waits for */
+    rs_time bound_at;                      /* when the wait for an answer ends */
+    char queued_for[ROSTRUM_TEXT_MAX + 1]; /* what the manager said it waits for */
 } rs_path;
 
 struct rs_send_state {
@@ -36,7 +36,7 @@ struct rs_send_state {
     bool ever_granted;
     char request_id[RS_UUID_TEXT]; /* of the latest path granted, for reports */
     char response_id[RS_MANAGER_NAME_MAX + 1];
-    char denial[ROSTRUM_WORDS_MAX + 1]; /* why there was no path */
+    char denial[ROSTRUM_TEXT_MAX + 1]; /* why there was no path */
     /* the receivers */
     uint32_t receiver_count;
     rs_peer *peers;
@@ -69,7 +69,7 @@ int64_t rs_sending_receiver(const rs_send_state *sending, rs_peer peer);
 void rs_sending_tell_phase(rs_agent *agent, rs_send_state *sending, const char *phase, const char *words);
 
 void rs_sending_tell_receiver(rs_agent *agent, rs_send_state *sending, const rostrum_receiver *receiver);
-/* A sending of a leg's own; NULL with words (ROSTRUM_WORDS_MAX + 1 bytes). */
+/* A sending of a leg's own; NULL with words (ROSTRUM_TEXT_MAX + 1 bytes). */
 rs_send_state *rs_sending_leg(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, char *words);
 /* The same of an object that is passed on: by legs, if its receivers are in several sites. */
 rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, struct rs_relay *relay, char *words);

@@ -49,7 +49,7 @@ struct rs_spread {
     rs_time ask_at, bound_at; /* RS_NEVER: nothing is asked */
     rs_leg *legs;
     bool *placed; /* receivers that a leg is for, or that are final */
-    char waits_for[ROSTRUM_WORDS_MAX + 1];
+    char waits_for[ROSTRUM_TEXT_MAX + 1];
     char avoid[RELAYS_TRIED][RS_MANAGER_NAME_MAX + 1];
     uint32_t avoid_count;
     bool cancelled, answered;
@@ -68,9 +68,9 @@ struct rs_relay {
     bool begun, over;
     uint64_t grown; /* bytes that may go on */
     const char *state;
-    char cause[ROSTRUM_WORDS_MAX + 1];
+    char cause[ROSTRUM_TEXT_MAX + 1];
     rs_manager_receiver_report *last; /* of the receivers, when it was over */
-    char (*causes)[ROSTRUM_WORDS_MAX + 1];
+    char (*causes)[ROSTRUM_TEXT_MAX + 1];
     rs_time report_at;
     uint32_t last_reports;
 };
@@ -124,7 +124,7 @@ static int64_t place_of(const rs_send_state *whole, const char *name) {
 static void tell_words(rs_agent *agent, rs_send_state *whole, const char *words) {
     rs_log(RS_LOG_INFO, "sites", "object=%s %s", rs_id_text(&whole->base.id), words);
     rostrum_event event = {.kind = ROSTRUM_EVENT_LOG, .sending = true, .size = whole->result.size};
-    snprintf(event.words, sizeof event.words, "%s", words);
+    snprintf(event.text, sizeof event.text, "%s", words);
     rs_api_event(agent->api, &whole->base.id, &event);
 }
 
@@ -205,7 +205,7 @@ static void settle(rs_sites *sites, rs_send_state *whole) {
             first = whole->receivers[i].cause;
     }
     spread->answered = true;
-    char cause[ROSTRUM_WORDS_MAX + 1] = "";
+    char cause[ROSTRUM_TEXT_MAX + 1] = "";
     if (failed)
         snprintf(cause, sizeof cause, "%u of %u receivers failed; the first: %.160s", failed, whole->receiver_count,
                  first);
@@ -226,7 +226,7 @@ static void leg_failed(rs_sites *sites, rs_leg *leg, const char *cause) {
     rs_agent *agent = sites->agent;
     rs_send_state *whole = leg->whole;
     rs_spread *spread = whole->spread;
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char words[ROSTRUM_TEXT_MAX + 1];
     bool again = leg->relay[0] && spread->avoid_count < RELAYS_TRIED && !spread->cancelled, any = false;
     snprintf(words, sizeof words, "site %.40s: relay %.40s failed: %.120s", leg->site, leg->relay, cause);
     for (uint32_t i = 0; i < leg->receiver_count; i++) {
@@ -256,7 +256,7 @@ static bool leg_over(rs_sites *sites, rs_leg *leg) {
         if (leg->carrier || !is_final(&whole->receivers[leg->receivers[i]]))
             return false;
     if (leg->relay[0]) {
-        char words[ROSTRUM_WORDS_MAX + 1];
+        char words[ROSTRUM_TEXT_MAX + 1];
         uint32_t done = 0;
         for (uint32_t i = 0; i < leg->receiver_count; i++)
             done += whole->receivers[leg->receivers[i]].state == ROSTRUM_RECEIVER_DONE;
@@ -315,7 +315,7 @@ static void learn_relay(rs_agent *agent, const rs_leg *leg) {
 static void begin_leg(rs_sites *sites, rs_leg *leg) {
     rs_agent *agent = sites->agent;
     rs_send_state *whole = leg->whole;
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char words[ROSTRUM_TEXT_MAX + 1];
     const char *relay = leg->relay;
     const char **names = calloc(leg->receiver_count + 1, sizeof *names);
     for (uint32_t i = 0; names && i < leg->receiver_count; i++)
@@ -360,7 +360,7 @@ static rs_send_state *asking(const rs_agent *agent, const char *request_id) {
 }
 
 static void note_ways(rs_agent *agent, rs_send_state *whole, const rs_manager_split_answer *answer) {
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char words[ROSTRUM_TEXT_MAX + 1];
     size_t used = 0;
     words[0] = '\0';
     for (uint32_t i = 0; i < answer->leg_count && used < sizeof words; i++)
@@ -511,7 +511,7 @@ static void on_relayed(void *context, const rs_manager_relay_report *report) {
 static void do_cancel(rs_sites *sites, rs_send_state *whole, const char *cause) {
     rs_agent *agent = sites->agent;
     rs_spread *spread = whole->spread;
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char words[ROSTRUM_TEXT_MAX + 1];
     snprintf(words, sizeof words, "cancelled by the sender: %.200s", cause);
     spread->cancelled = true;
     spread->ask_at = spread->bound_at = RS_NEVER;
@@ -601,11 +601,11 @@ static void do_relay_over(rs_sites *sites, rs_relay *relay, rs_send_state *sendi
 /* The object is here, or comes from the origin: it is passed on. */
 static void pass_on(rs_sites *sites, rs_relay *relay) {
     rs_agent *agent = sites->agent;
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char words[ROSTRUM_TEXT_MAX + 1];
     if (relay->begun || relay->over)
         return;
     rs_object *object = rs_store_find(agent->store, &relay->id);
-    bool whole = object && object->phase == RS_OBJECT_WHOLE;
+    bool whole = object && object->phase == RS_OBJECT_COMPLETE;
     bool comes = object && object->phase == RS_OBJECT_RECEIVING && rs_receiving_from(agent, object) == relay->peer;
     if (!whole && !comes)
         return;
@@ -713,7 +713,7 @@ void rs_sites_work(rs_sites *sites) {
     }
 }
 
-static void do_whole(rs_sites *sites, const rs_object *object) {
+static void do_object_complete(rs_sites *sites, const rs_object *object) {
     rs_agent *agent = sites->agent;
     for (rs_relay *relay = sites->relays; relay; relay = relay->next)
         if (relay->sending && relay->sending->base.object == object)
@@ -741,7 +741,7 @@ static void do_gone(rs_sites *sites, const rs_object *object, const char *cause)
 /* --------------------------------------------------------------------------------------------------------- time */
 
 /* A relay whose process ended is not waited for as long as one that is silent. */
-static void look_at_connection(rs_agent *agent, rs_leg *leg) {
+static void check_connection(rs_agent *agent, rs_leg *leg) {
     rs_time now = rs_agent_now(agent);
     bool up = rs_control_is_up(agent->control, leg->carrier->peers[0]);
     leg->was_up |= up;
@@ -778,10 +778,10 @@ rs_time rs_sites_deadline(const rs_sites *sites) {
 }
 
 /* True: it, or the list it is in, has changed. */
-static bool look_at(rs_sites *sites, rs_send_state *whole, rs_time now) {
+static bool check_send(rs_sites *sites, rs_send_state *whole, rs_time now) {
     rs_spread *spread = whole->spread;
     if (now >= spread->bound_at && !spread->cancelled) {
-        char words[ROSTRUM_WORDS_MAX + 1];
+        char words[ROSTRUM_TEXT_MAX + 1];
         snprintf(words, sizeof words, "no way to all sites within the bound: %.180s",
                  spread->waits_for[0] ? spread->waits_for : "the manager did not answer");
         no_way(sites, whole, words);
@@ -795,7 +795,7 @@ static bool look_at(rs_sites *sites, rs_send_state *whole, rs_time now) {
     for (rs_leg *leg = spread->legs; leg; leg = leg->next)
         if (now >= leg_due(leg) && leg->carrier) {
             leg->heard_at = now;
-            look_at_connection(sites->agent, leg);
+            check_connection(sites->agent, leg);
         } else if (now >= leg_due(leg)) {
             leg_failed(sites, leg, "it has the object, and has said nothing of those behind it for 6 s");
             return true;
@@ -805,7 +805,7 @@ static bool look_at(rs_sites *sites, rs_send_state *whole, rs_time now) {
     return false;
 }
 
-static void look_at_relay(rs_sites *sites, rs_relay *relay, rs_time now) {
+static void check_relay(rs_sites *sites, rs_relay *relay, rs_time now) {
     rs_agent *agent = sites->agent;
     if (!relay->begun && !relay->over && now - relay->since >= ORDER_WAITS)
         relay_ends(sites, relay, false, "the object did not come to the relay within 30 s");
@@ -820,12 +820,12 @@ void rs_sites_timeout(rs_sites *sites) {
     rs_agent *agent = sites->agent;
     rs_time now = rs_agent_now(agent);
     for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
-        if (rs_sending_of(t)->spread && look_at(sites, rs_sending_of(t), now))
+        if (rs_sending_of(t)->spread && check_send(sites, rs_sending_of(t), now))
             break; /* the rest at the next turn, which is due */
     for (rs_relay **at = &sites->relays; *at;) {
         rs_relay *relay = *at;
         if (now >= relay->report_at)
-            look_at_relay(sites, relay, now);
+            check_relay(sites, relay, now);
         if (relay->last_reports < LAST_REPORTS) {
             at = &relay->next;
             continue;
@@ -872,7 +872,7 @@ static const rs_sites_calls calls = {.digest = do_digest,
                                      .relay_changed = do_relay_changed,
                                      .relay_over = do_relay_over,
                                      .incoming = do_incoming,
-                                     .whole = do_whole,
+                                     .object_complete = do_object_complete,
                                      .gone = do_gone};
 
 rs_sites *rs_sites_new(rs_agent *agent) {

@@ -22,7 +22,7 @@ typedef struct {
     void (*relay_changed)(rs_sites *sites, rs_relay *relay);
     void (*relay_over)(rs_sites *sites, rs_relay *relay, rs_send_state *sending, bool ok, const char *cause);
     void (*incoming)(rs_sites *sites, const rs_object_id *id);
-    void (*whole)(rs_sites *sites, const rs_object *object);
+    void (*object_complete)(rs_sites *sites, const rs_object *object);
     void (*gone)(rs_sites *sites, const rs_object *object, const char *cause);
     rs_digest (*digest)(const rs_sites *sites, const rs_object *object);
 } rs_sites_calls;
@@ -83,8 +83,8 @@ static inline void rs_sites_relay_over(rs_sites *sites, rs_relay *relay, rs_send
 static inline void rs_sites_incoming(rs_sites *sites, const rs_object_id *id) {
     RS_SITES_CALL(sites, incoming)(sites, id);
 }
-static inline void rs_sites_whole(rs_sites *sites, const rs_object *object) {
-    RS_SITES_CALL(sites, whole)(sites, object);
+static inline void rs_sites_object_complete(rs_sites *sites, const rs_object *object) {
+    RS_SITES_CALL(sites, object_complete)(sites, object);
 }
 static inline void rs_sites_gone(rs_sites *sites, const rs_object *object, const char *cause) {
     RS_SITES_CALL(sites, gone)(sites, object, cause);

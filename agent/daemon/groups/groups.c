@@ -164,7 +164,7 @@ static bool is_wrong(rs_groups *g, const rs_api_join *join) {
 void rs_groups_api(void *context, const rs_api_join *join) {
     rs_agent *agent = context;
     rs_groups *g = agent->groups;
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char words[ROSTRUM_TEXT_MAX + 1];
     rs_local_group *group = rs_groups_by_name(g, join->group);
     bool ready = group && group->viewed && (!join->subscribe || group->member);
     if (!ready && !agent->link) {
@@ -268,7 +268,7 @@ rs_time rs_groups_deadline(const rs_groups *g) {
 
 /* The manager has not answered a join in time. */
 static void refuse_late(rs_groups *g, rs_group_stream *s, rs_time now) {
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char words[ROSTRUM_TEXT_MAX + 1];
     const rs_manager_client *link = g->agent->link;
     if (!link || rs_manager_answers(link)) {
         rs_stream_refuse(s, ROSTRUM_ERR_TIMEOUT, "the manager has not answered within 10 s");

@@ -387,7 +387,7 @@ static void relay_tick(rs_lan *lan, lan_path *path) {
     path->next_at = now + RELAY_EVERY;
     if (now - path->phase_at < RELAY_BOUND)
         return;
-    char words[ROSTRUM_WORDS_MAX + 1] = "";
+    char words[ROSTRUM_TEXT_MAX + 1] = "";
     for (uint32_t i = 0; i < path->count && !words[0]; i++) {
         const member *m = &path->members[i];
         if (!m->involved || m->gone || m->ready)
@@ -610,7 +610,7 @@ static void find_tick(rs_lan *lan, lan_path *path) {
     path->pause = path->pause * 2 < FIND_LONGEST ? path->pause * 2 : FIND_LONGEST;
     if (now < path->until)
         return;
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char words[ROSTRUM_TEXT_MAX + 1];
     size_t used = 0;
     uint32_t absent = 0;
     for (uint32_t i = 0; i < path->count; i++)

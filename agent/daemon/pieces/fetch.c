@@ -238,7 +238,7 @@ static void holder_has(holder *h, const rs_piece_message *m) {
         f->pieces = (uint32_t)pieces;
         f->root = m->root;
         if (!begin_object(f, h, &error)) {
-            fetch_ends(f, false, error.words);
+            fetch_ends(f, false, error.text);
             return;
         }
     }
@@ -250,9 +250,9 @@ static void holder_has(holder *h, const rs_piece_message *m) {
         lose(h, true, "no memory");
         return;
     }
-    if (m->whole)
+    if (m->complete)
         memset(h->bits, 0xff, (size_t)f->pieces / 8 + 1);
-    for (uint32_t piece = 0; f->plan && m->whole && piece < f->pieces; piece++)
+    for (uint32_t piece = 0; f->plan && m->complete && piece < f->pieces; piece++)
         rs_piece_plan_holder(f->plan, piece, true);
     if (f->pieces == 0)
         rs_fetch_all_here(f);
@@ -317,7 +317,7 @@ void rs_fetch_all_here(fetch *f) {
         return;
     }
     if (!rs_store_commit(agent->store, object, &f->root, &error)) {
-        fetch_ends(f, false, error.words);
+        fetch_ends(f, false, error.text);
         return;
     }
     rs_store_keep_leaves(object, f->leaves, f->pieces);
@@ -376,7 +376,7 @@ static void piece_begins(holder *h, uint32_t piece, uint32_t length) {
         return;
     }
     if (!rs_store_ensure(f->all->agent->store, f->object, (uint64_t)piece * RS_DIGEST_CHUNK, length, &error)) {
-        fetch_ends(f, false, error.words);
+        fetch_ends(f, false, error.text);
         return;
     }
     h->in_piece = true;
@@ -546,7 +546,7 @@ static void fetch_ends(fetch *f, bool ok, const char *cause) {
     if (r)
         r->failed_at = rs_fetch_now(f);
     if (ok)
-        rs_api_object_whole(agent->api, &id);
+        rs_api_object_complete(agent->api, &id);
     else if (!f->background)
         rs_api_fetch_failed(agent->api, &id, cause);
 }
@@ -670,25 +670,25 @@ rs_goes_on rs_fetch_go_on(rs_fetches *fetches, const rs_object *here, const rs_m
         return RS_GOES_NOT;
     }
     if (!here)
-        return RS_GOES_ANEW;
+        return RS_GOES_FROM_START;
     if (f && (f->sleeps || (!f->background && here->pieces && here->pieces->known * 8 < here->pieces->count)))
-        return RS_GOES_ANEW; /* little is lost, and a send serves several */
-    if (here->size != what->size || here->phase == RS_OBJECT_WHOLE || fetches->agent->stopping)
-        return RS_GOES_ANEW;
+        return RS_GOES_FROM_START; /* little is lost, and a send serves several */
+    if (here->size != what->size || here->phase == RS_OBJECT_COMPLETE || fetches->agent->stopping)
+        return RS_GOES_FROM_START;
     if (here->phase == RS_OBJECT_CHECKING)
         return RS_GOES_ON; /* it will be known what is here */
     if (!here->pieces || here->pieces->known == 0)
-        return RS_GOES_ANEW;
+        return RS_GOES_FROM_START;
     if (rs_digest_follows(&what->root))
-        return here->phase == RS_OBJECT_PARTIAL ? RS_GOES_WHEN_KNOWN : RS_GOES_ANEW;
+        return here->phase == RS_OBJECT_PARTIAL ? RS_GOES_WHEN_KNOWN : RS_GOES_FROM_START;
     if (f ? !rs_digest_equal(&f->root, &what->root) : !rs_store_resumes(here, what))
-        return RS_GOES_ANEW;
+        return RS_GOES_FROM_START;
     resume *r = resume_of(fetches, &what->id);
     if (!f && r && r->failed_at != RS_NEVER && now - r->failed_at < FAILED_LATELY &&
         r->failed_from == what->from_address)
-        return RS_GOES_ANEW;
+        return RS_GOES_FROM_START;
     if (!f && !(f = fetch_new(fetches, &what->id, true)))
-        return RS_GOES_ANEW;
+        return RS_GOES_FROM_START;
     if (r)
         r->failed_from = what->from_address;
     f->for_send = true;
@@ -742,9 +742,9 @@ void rs_fetch_give_way(rs_fetches *fetches, const rs_object_id *id, const rs_dig
 }
 
 /* Whether the send that it waits for made the object whole, goes on, or is over. */
-static void look_at_sleeper(fetch *f) {
+static void check_sleeper(fetch *f) {
     const rs_object *object = rs_store_find(f->all->agent->store, &f->id);
-    if (object && object->phase == RS_OBJECT_WHOLE) {
+    if (object && object->phase == RS_OBJECT_COMPLETE) {
         fetch_ends(f, true, "");
     } else if (object && object->phase == RS_OBJECT_RECEIVING) {
         f->progress_at = rs_fetch_now(f);
@@ -836,7 +836,7 @@ static void resume_partial(rs_fetches *all) {
 
 /* ---------------------------------------------------------------------------------------------------------- time */
 
-static void look_at_holder(holder *h) {
+static void check_holder(holder *h) {
     rs_time now = rs_fetch_now(h->of), age = now - h->since;
     if (h->state == HOLDER_WAITING && age >= 0)
         dial(h);
@@ -846,16 +846,16 @@ static void look_at_holder(holder *h) {
         lose(h, false, "it gave nothing for 5 s");
 }
 
-static void look_at_fetch(fetch *f) {
-    char words[ROSTRUM_WORDS_MAX + 1] = "nobody gives it:";
+static void check_fetch(fetch *f) {
+    char words[ROSTRUM_TEXT_MAX + 1] = "nobody gives it:";
     size_t used = strlen(words);
     bool alive = false;
     if (f->sleeps) {
-        look_at_sleeper(f);
+        check_sleeper(f);
         return;
     }
     for (uint32_t i = 0; i < f->holder_count && !f->dead; i++)
-        look_at_holder(f->holders[i]);
+        check_holder(f->holders[i]);
     if (f->dead)
         return;
     for (uint32_t i = 0; i < f->holder_count; i++) {
@@ -884,7 +884,7 @@ rs_fetches *rs_fetches_new(rs_agent *agent) {
     rs_fetches *all = calloc(1, sizeof *all);
     if (all) {
         all->agent = agent;
-        all->look_at = rs_agent_now(agent) + TICK;
+        all->check_at = rs_agent_now(agent) + TICK;
     }
     return all;
 }
@@ -909,17 +909,17 @@ void rs_fetches_free(rs_fetches *all) {
 }
 
 rs_time rs_fetches_deadline(const rs_fetches *all) {
-    return all->look_at;
+    return all->check_at;
 }
 
 void rs_fetches_timeout(rs_fetches *all) {
     rs_time now = rs_agent_now(all->agent);
-    if (now < all->look_at)
+    if (now < all->check_at)
         return;
     resume_partial(all);
     for (fetch *f = all->first; f; f = f->next)
         if (!f->dead)
-            look_at_fetch(f);
+            check_fetch(f);
     rs_fetch_sweep(all);
-    all->look_at = now + (all->first ? TICK : 5 * TICK);
+    all->check_at = now + (all->first ? TICK : 5 * TICK);
 }

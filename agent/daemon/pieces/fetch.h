@@ -23,7 +23,7 @@ bool rs_fetch_api(void *agent, const rs_object_id *id, const char *const *holder
 bool rs_fetch_parse_holder(const rs_agent *agent, const char *text, char name[64], uint32_t *address, uint16_t *port,
                            rs_error *error);
 typedef enum {
-    RS_GOES_ANEW,       /* what is here is of no use, or that failed a while ago */
+    RS_GOES_FROM_START, /* what is here is of no use, or that failed a while ago */
     RS_GOES_WHEN_KNOWN, /* it may be the same: its digest, which follows, will tell */
     RS_GOES_NOT,        /* a program here has left it */
     RS_GOES_ON          /* what is missing is being fetched, from the sender and from others */

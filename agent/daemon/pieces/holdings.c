@@ -13,7 +13,7 @@
 
 struct rs_holdings {
     rs_agent *agent;
-    rs_time look_at;
+    rs_time check_at;
     bool wanted; /* the manager of this connection wants to be told */
     bool anew;   /* nothing was told on this connection */
     uint32_t gone_count;
@@ -37,7 +37,7 @@ static void tell(rs_holdings *h) {
         rows[count++] = (rs_manager_held){.id = h->gone[went], .digest = "", .gone = true};
     uint32_t came = count;
     for (rs_object *object; count < RS_MANAGER_HELD_MAX && (object = rs_store_next(agent->store, &cursor));) {
-        if (object->phase != RS_OBJECT_WHOLE || object->told)
+        if (object->phase != RS_OBJECT_COMPLETE || object->told)
             continue;
         digest_text(&object->digest, digests[count]);
         told[count] = object;
@@ -72,7 +72,7 @@ void rs_holdings_link_changed(rs_holdings *h) {
 static void on_tell_objects(void *context) {
     const rs_agent *agent = context;
     agent->holdings->wanted = true;
-    agent->holdings->look_at = rs_agent_now(agent);
+    agent->holdings->check_at = rs_agent_now(agent);
 }
 
 bool rs_holdings_wanted(const rs_holdings *h) {
@@ -97,14 +97,14 @@ void rs_holdings_name_api(void *context, const rs_object_id *id, const char *nam
 }
 
 rs_time rs_holdings_deadline(const rs_holdings *h) {
-    return h->wanted ? h->look_at : RS_NEVER;
+    return h->wanted ? h->check_at : RS_NEVER;
 }
 
 void rs_holdings_timeout(rs_holdings *h) {
     rs_time now = rs_agent_now(h->agent);
-    if (!h->wanted || now < h->look_at)
+    if (!h->wanted || now < h->check_at)
         return;
-    h->look_at = now + EVERY;
+    h->check_at = now + EVERY;
     if (rs_holdings_wanted(h))
         tell(h);
 }
@@ -112,7 +112,7 @@ void rs_holdings_timeout(rs_holdings *h) {
 /* Servers fetch it together. What goes wrong they notice: then they ask for pieces. */
 static void on_serve(void *context, const rs_manager_serve *order) {
     rs_agent *agent = context;
-    char words[ROSTRUM_WORDS_MAX + 1] = "it is not whole here (any more)";
+    char words[ROSTRUM_TEXT_MAX + 1] = "it is not whole here (any more)";
     rs_object *object = rs_store_find(agent->store, &order->id);
     const rs_api_send send = {.id = order->id,
                               .object = object,
@@ -125,10 +125,10 @@ static void on_serve(void *context, const rs_manager_serve *order) {
     uint32_t serving = 0;
     for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         serving += rs_sending_of(t)->call.client == 0 && !rs_sending_of(t)->leg && !rs_sending_of(t)->relay;
-    bool whole = object && object->phase == RS_OBJECT_WHOLE;
+    bool complete = object && object->phase == RS_OBJECT_COMPLETE;
     if (serving >= SERVES_MOST)
         snprintf(words, sizeof words, "%u objects are being sent to servers that fetch them already", serving);
-    bool ok = whole && serving < SERVES_MOST && rs_sending_relayed(agent, &send, NULL, words);
+    bool ok = complete && serving < SERVES_MOST && rs_sending_relayed(agent, &send, NULL, words);
     rs_log(ok ? RS_LOG_INFO : RS_LOG_WARNING, "fetch", "object=%s sent to those that fetch it: receivers=%u%s%s",
            rs_id_text(&order->id), order->receiver_count, ok ? "" : " not begun: ", ok ? "" : rs_quote(words));
     agent->served_together += ok;
@@ -148,7 +148,7 @@ rs_holdings *rs_holdings_new(rs_agent *agent) {
         return NULL;
     h->agent = agent;
     h->anew = true;
-    h->look_at = 0;
+    h->check_at = 0;
     return h;
 }
 

@@ -58,7 +58,7 @@ struct rs_piece_server {
     rs_accept_pause pause;
     client *clients;
     rs_time due; /* by the rate, nothing goes before */
-    rs_time look_at;
+    rs_time check_at;
     bool held; /* clients wait for `due` */
     rs_piece_server_stats stats;
 };
@@ -128,10 +128,10 @@ static void piece_came(void *context, rs_object *object, uint64_t piece) {
     update_watch(c);
 }
 
-static void object_over(void *context, rs_object *object, bool whole) {
+static void object_over(void *context, rs_object *object, bool complete) {
     client *c = context;
     c->watching = false;
-    if (whole) {
+    if (complete) {
         rs_store_hold(object);
         c->holding = true;
         return;
@@ -196,7 +196,7 @@ static void let_hear(client *c, const rs_piece_message *m) {
 static void asked(client *c, const rs_piece_message *m) {
     const rs_piece_server_config *config = &c->server->config;
     rs_object *object = rs_store_find(c->server->config.store, &m->id);
-    bool whole = object && object->phase == RS_OBJECT_WHOLE;
+    bool complete = object && object->phase == RS_OBJECT_COMPLETE;
     if (c->object || c->streams) {
         c->over = true;
         return;
@@ -215,22 +215,23 @@ static void asked(client *c, const rs_piece_message *m) {
         config->digest_of)
         coming = config->digest_of(config->context, object);
     if (!object || object->phase == RS_OBJECT_DIGESTING || object->phase == RS_OBJECT_CHECKING ||
-        (!whole && coming.length == 0 && (!object->pieces || !object->pieces->confirmed))) {
+        (!complete && coming.length == 0 && (!object->pieces || !object->pieces->confirmed))) {
         refuse(c, !object, object ? "not enough of it is here yet" : "it is not here");
         return;
     }
     c->object = object;
     c->port = m->port;
     memcpy(c->name, m->name, sizeof c->name);
-    rs_piece_message has = {.type = RS_PIECE_HAS, .size = object->size, .whole = whole, .no_leaves = coming.length > 0};
-    if (whole)
+    rs_piece_message has = {
+        .type = RS_PIECE_HAS, .size = object->size, .complete = complete, .no_leaves = coming.length > 0};
+    if (complete)
         has.root = object->digest;
     else if (coming.length > 0)
         has.root = coming;
     else /* confirmed leaves make it */
         (void)rs_digest_of_leaves(object->pieces->algorithm, object->pieces->leaves, object->pieces->count, &has.root);
     say(c, &has);
-    if (whole) {
+    if (complete) {
         rs_store_hold(object);
         c->holding = true;
     } else {
@@ -524,7 +525,7 @@ rs_piece_server *rs_piece_server_new(const rs_piece_server_config *config) {
     if (!server)
         return NULL;
     server->config = *config;
-    server->look_at = RS_NEVER;
+    server->check_at = RS_NEVER;
     struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(config->port)};
     local.sin_addr.s_addr = htonl(config->address);
     int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -539,7 +540,7 @@ rs_piece_server *rs_piece_server_new(const rs_piece_server_config *config) {
         errno = number;
         return NULL;
     }
-    server->look_at = rs_loop_now(config->loop) + RS_SECOND;
+    server->check_at = rs_loop_now(config->loop) + RS_SECOND;
     return server;
 }
 
@@ -555,7 +556,7 @@ void rs_piece_server_free(rs_piece_server *server) {
 }
 
 rs_time rs_piece_server_deadline(const rs_piece_server *server) {
-    return server->held && server->due < server->look_at ? server->due : server->look_at;
+    return server->held && server->due < server->check_at ? server->due : server->check_at;
 }
 
 void rs_piece_server_timeout(rs_piece_server *server) {
@@ -565,9 +566,9 @@ void rs_piece_server_timeout(rs_piece_server *server) {
         for (client *c = server->clients; c; c = c->next)
             update_watch(c);
     }
-    if (now < server->look_at)
+    if (now < server->check_at)
         return;
-    server->look_at = now + RS_SECOND;
+    server->check_at = now + RS_SECOND;
     if (rs_accept_resumes(&server->pause, now))
         (void)rs_loop_watch(server->config.loop, &server->watch, server->watch.fd, EPOLLIN);
     for (client *c = server->clients, *next; c; c = next) {

@@ -98,7 +98,7 @@ struct rs_fetches {
     resume *resumes;
     rs_object_id left; /* a program left it until then, while a sender waited for it */
     rs_time left_until;
-    rs_time look_at;
+    rs_time check_at;
 };
 
 #endif

@@ -33,7 +33,7 @@ uint32_t rs_piece_put(const rs_piece_message *m, uint8_t *out) {
         at = rs_le_put(at, m->size, 8);
         *at++ = m->root.algorithm;
         *at++ = m->root.length;
-        *at++ = (uint8_t)(m->whole | m->no_leaves << 1);
+        *at++ = (uint8_t)(m->complete | m->no_leaves << 1);
         memcpy(at, m->root.value, m->root.length);
         at += m->root.length;
         break;
@@ -118,7 +118,7 @@ bool rs_piece_take(uint8_t type, const uint8_t *body, uint32_t length, rs_piece_
         out->root.algorithm = rs_get_u8(&in);
         out->root.length = rs_get_u8(&in);
         flags = rs_get_u8(&in);
-        out->whole = flags & 1;
+        out->complete = flags & 1;
         out->no_leaves = flags >> 1 & 1;
         if (out->root.length > sizeof out->root.value)
             return false;

@@ -34,7 +34,7 @@ typedef struct {
     char name[RS_PIECE_NAME];   /* ASK, PEER */
     uint64_t size;              /* HAS; STREAM: of all fragments, RS_STREAM: not known yet */
     rs_digest root;             /* HAS; length 0: it is not known there yet */
-    bool whole;                 /* HAS: all pieces are here; else HAVE says which */
+    bool complete;              /* HAS: all pieces are here; else HAVE says which */
     bool gone;                  /* NO: asking again is of no use */
     char words[RS_PIECE_WORDS]; /* NO */
     uint32_t first, count;      /* LEAVES, HAVE: pieces from there on, so many; WANT, PIECE: first; WANT_RUN: count */

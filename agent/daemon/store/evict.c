@@ -13,7 +13,7 @@ struct rs_evict {
 /* In memory, received objects are of whole pages; the difference does not matter here. */
 static bool may_go(const rs_object *object, bool disk) {
     return object->received && object->on_disk == disk && !object->pinned && object->holds == 0 &&
-           (object->phase == RS_OBJECT_WHOLE || object->phase == RS_OBJECT_PARTIAL);
+           (object->phase == RS_OBJECT_COMPLETE || object->phase == RS_OBJECT_PARTIAL);
 }
 
 static rs_object *read_longest_ago(rs_store *store, bool disk, int64_t after, const rs_object *but) {
@@ -54,7 +54,7 @@ static bool goes(rs_evict *e, rs_object *object, rs_time now) {
     return object->goes_at <= now;
 }
 
-static bool look_at(rs_evict *e, bool disk, rs_time now) {
+static bool check_room(rs_evict *e, bool disk, rs_time now) {
     rs_store *store = e->config.store;
     uint64_t room = 0, most = wanted(e, disk), went = 0;
     uint32_t cursor = 0, last = 0;
@@ -102,7 +102,7 @@ static bool look_at(rs_evict *e, bool disk, rs_time now) {
 
 bool rs_evict_look(rs_evict *e, rs_time now) {
     e->stats.going = e->stats.going_bytes = e->stats.short_of = 0;
-    bool memory = look_at(e, false, now), disk = look_at(e, true, now);
+    bool memory = check_room(e, false, now), disk = check_room(e, true, now);
     return memory || disk;
 }
 

@@ -8,7 +8,7 @@
 #define MAGIC "RSPIECE1"
 #define CHECK 16u
 #define PIECE_HERE 1u
-#define WHOLE 1u /* flags */
+#define COMPLETE 1u /* flags */
 #define PINNED 2u
 
 enum { AT_ALGORITHM = 8, AT_FLAGS, AT_LENGTH, AT_FROM_LENGTH, AT_PORT, AT_ADDRESS = 16, AT_SIZE = 24 };
@@ -39,7 +39,7 @@ void rs_manifest_put(const rs_manifest *manifest, uint8_t out[RS_MANIFEST_HEADER
     memset(out, 0, RS_MANIFEST_HEADER);
     memcpy(out, MAGIC, 8);
     out[AT_ALGORITHM] = manifest->algorithm;
-    out[AT_FLAGS] = (uint8_t)((manifest->whole ? WHOLE : 0) | (manifest->pinned ? PINNED : 0));
+    out[AT_FLAGS] = (uint8_t)((manifest->complete ? COMPLETE : 0) | (manifest->pinned ? PINNED : 0));
     out[AT_LENGTH] = manifest->root.length;
     out[AT_FROM_LENGTH] = (uint8_t)from;
     out[AT_PORT] = (uint8_t)manifest->from_port;
@@ -69,12 +69,12 @@ bool rs_manifest_take(const uint8_t *bytes, size_t length, rs_manifest *out, con
     uint8_t width = rs_manifest_width(bytes[AT_ALGORITHM]), flags = bytes[AT_FLAGS], known = bytes[AT_LENGTH];
     uint64_t size = take64(bytes + AT_SIZE), address = take64(bytes + AT_ADDRESS);
     *why = "its fields contradict each other";
-    if (width == 0 || flags > (WHOLE | PINNED) || (known != 0 && known != width) || (flags & WHOLE && !known) ||
+    if (width == 0 || flags > (COMPLETE | PINNED) || (known != 0 && known != width) || (flags & COMPLETE && !known) ||
         size > INT64_MAX / 2 || size / RS_DIGEST_CHUNK >= UINT32_MAX || address > UINT32_MAX ||
         bytes[AT_FROM_LENGTH] >= RS_MANIFEST_FROM || memchr(bytes + AT_FROM, '\0', bytes[AT_FROM_LENGTH]))
         return false;
     out->algorithm = bytes[AT_ALGORITHM];
-    out->whole = flags & WHOLE;
+    out->complete = flags & COMPLETE;
     out->pinned = flags & PINNED;
     out->size = size;
     out->from_address = (uint32_t)address;

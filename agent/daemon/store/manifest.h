@@ -19,7 +19,7 @@ typedef struct {
     uint64_t size;
     uint8_t algorithm;           /* of the digests of pieces */
     bool pinned;                 /* It does not go when room is made. */
-    bool whole;                  /* All pieces were here, and the object had its digest. */
+    bool complete;               /* All pieces were here, and the object had its digest. */
     rs_digest root;              /* of the object; length 0: it is not known yet */
     uint32_t from_address;       /* Who sent it: IPv4, host order; 0: not known. */
     uint16_t from_port;          /* The port of its control channel. */

@@ -92,11 +92,11 @@ void rs_pieces_tell_came(rs_pieces *pieces, struct rs_object *object, uint64_t p
     }
 }
 
-void rs_pieces_tell_over(rs_pieces *pieces, struct rs_object *object, bool whole) {
+void rs_pieces_tell_over(rs_pieces *pieces, struct rs_object *object, bool complete) {
     while (pieces->watches) {
         rs_piece_watch *watch = pieces->watches;
         pieces->watches = watch->next;
-        watch->over(watch->context, object, whole);
+        watch->over(watch->context, object, complete);
     }
 }
 

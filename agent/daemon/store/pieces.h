@@ -17,7 +17,7 @@ struct rs_object;
 typedef struct rs_piece_watch {
     struct rs_piece_watch *next;
     void (*came)(void *context, struct rs_object *object, uint64_t piece);
-    void (*over)(void *context, struct rs_object *object, bool whole);
+    void (*over)(void *context, struct rs_object *object, bool complete);
     void *context;
 } rs_piece_watch;
 
@@ -51,7 +51,7 @@ uint64_t rs_pieces_missing(const rs_pieces *pieces, uint64_t from);
 
 /* The watches are told. */
 void rs_pieces_tell_came(rs_pieces *pieces, struct rs_object *object, uint64_t piece);
-void rs_pieces_tell_over(rs_pieces *pieces, struct rs_object *object, bool whole);
+void rs_pieces_tell_over(rs_pieces *pieces, struct rs_object *object, bool complete);
 void rs_pieces_watch(rs_pieces *pieces, rs_piece_watch *watch);
 void rs_pieces_unwatch(rs_pieces *pieces, rs_piece_watch *watch);
 

@@ -156,7 +156,7 @@ void rs_store_close(rs_store *store) {
         return;
     while (store->count) {
         rs_object *object = store->objects[store->count - 1];
-        if (object->phase == RS_OBJECT_WHOLE && !object->internal->foreign && !object->on_disk)
+        if (object->phase == RS_OBJECT_COMPLETE && !object->internal->foreign && !object->on_disk)
             rs_store_file_unname(&store->memory.folder, &object->id);
         object_free(store, object, object->on_disk);
     }
@@ -527,18 +527,18 @@ rs_object *rs_store_add(rs_store *store, const rs_object_id *id, int fd, uint64_
     return object;
 }
 
-static bool make_whole(rs_object *object, const rs_digest *digest, rs_error *error) {
+static bool make_complete(rs_object *object, const rs_digest *digest, rs_error *error) {
     struct rs_object_private *internal = object->internal;
     if (object->on_disk
             ? !rs_disk_name(&internal->place->folder, object->fd, &object->id, error)
             : !internal->foreign && !rs_store_file_name(&internal->place->folder, object->fd, &object->id, error))
         return false;
     object->digest = *digest;
-    object->phase = RS_OBJECT_WHOLE;
+    object->phase = RS_OBJECT_COMPLETE;
     object->owner = 0;
     if (object->on_disk) {
         internal->manifest.root = *digest;
-        internal->manifest.whole = true;
+        internal->manifest.complete = true;
         rs_disk_write_header(internal->manifest_fd, &internal->manifest);
     }
     if (object->pieces) {
@@ -560,7 +560,7 @@ bool rs_store_added(rs_store *store, rs_object *object, const rs_digest *digest,
     (void)store;
     if (object->phase != RS_OBJECT_DIGESTING)
         return rs_error_set(error, ROSTRUM_ERR_BUSY, "object %" PRIu64 " is not being added", object->id.data);
-    return make_whole(object, digest, error);
+    return make_complete(object, digest, error);
 }
 
 rs_object *rs_store_receive(rs_store *store, const rs_object_id *id, uint64_t size, rs_error *error) {
@@ -604,7 +604,7 @@ static rs_object *take_up(rs_object *object, const rs_manifest *what, rs_error *
     if (what->from[0])
         internal->manifest = *what;
     internal->manifest.root = root;
-    internal->manifest.whole = false;
+    internal->manifest.complete = false;
     internal->manifest.pinned = object->pinned;
     rs_disk_write_header(internal->manifest_fd, &internal->manifest);
     object->phase = RS_OBJECT_RECEIVING;
@@ -628,7 +628,7 @@ rs_object *rs_store_receive_pieces(rs_store *store, const rs_manifest *what, rs_
     object->received = true;
     object->holds = 1;
     object->internal->manifest = *what;
-    object->internal->manifest.whole = false;
+    object->internal->manifest.complete = false;
     object->pieces = rs_pieces_new(what->size, what->algorithm);
     if (!object->pieces)
         rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "no memory for the pieces of an object of %" PRIu64 " bytes",
@@ -727,7 +727,7 @@ static bool found_on_disk(void *context, const rs_manifest *manifest, const rs_d
         rs_store_find(store, &manifest->id) ? NULL : object_new(store, &store->disk, manifest->size, false, &error);
     if (!object) {
         (void)snprintf(words, sizeof words, "object %" PRIu64 " on disk is left alone: %.250s", manifest->id.data,
-                       error.words);
+                       error.text);
         tell(store, words);
         return false;
     }
@@ -778,7 +778,7 @@ static void checked(rs_store *store, rs_object *object) {
         uint8_t *leaves = pieces->leaves;
         pieces->leaves = NULL;
         rs_store_keep_leaves(object, leaves, count);
-        all = make_whole(object, &found, &error);
+        all = make_complete(object, &found, &error);
     }
     if (all)
         return;
@@ -844,7 +844,7 @@ bool rs_store_commit(rs_store *store, rs_object *object, const rs_digest *digest
     /* Nothing writes any more: a stray write of ours would be a bug, and shows as one. */
     if (object->map && mprotect(object->map, (size_t)object->size, PROT_READ) < 0)
         return rs_error_system(error, errno, "object %" PRIu64 " cannot be made read-only", object->id.data);
-    if (!make_whole(object, digest, error))
+    if (!make_complete(object, digest, error))
         return false;
     rs_store_release(object); /* others may hold it by now: who gives its pieces to others */
     return true;
@@ -868,7 +868,7 @@ void rs_store_pin(rs_object *object, bool on) {
 }
 
 void rs_store_discard(rs_store *store, rs_object *object) {
-    if (object->phase != RS_OBJECT_WHOLE)
+    if (object->phase != RS_OBJECT_COMPLETE)
         object_free(store, object, false);
 }
 
@@ -883,7 +883,7 @@ void rs_store_release(rs_object *object) {
 }
 
 int rs_store_reader_fd(const rs_object *object, rs_error *error) {
-    if (object->phase != RS_OBJECT_WHOLE) {
+    if (object->phase != RS_OBJECT_COMPLETE) {
         rs_error_set(error, ROSTRUM_ERR_BUSY, "object %" PRIu64 " is not whole yet", object->id.data);
         return -1;
     }

@@ -5,7 +5,8 @@
  * next start. There every piece is digested again before anybody is shown it.
  *
  * An object is BUILDING (an unnamed file: nobody can read what is half written, and a crash leaves nothing) and then
- * WHOLE (named <store>/<appID>/<dataID>, mode 0440, and immutable by contract; an added file from elsewhere keeps its
+ * COMPLETE (named <store>/<appID>/<dataID>, mode 0440, and immutable by contract; an added file from elsewhere keeps
+ * its
  * own name). Everything the store keeps alive counts against the quota, files that an application added from elsewhere
  * too. Not thread-safe: the daemon's loop owns it.
  *
@@ -28,7 +29,7 @@ typedef enum {
     RS_OBJECT_CREATED,   /* an application is writing it; no id yet */
     RS_OBJECT_RECEIVING, /* a transfer is writing it */
     RS_OBJECT_DIGESTING, /* added; its digest is being taken */
-    RS_OBJECT_WHOLE,
+    RS_OBJECT_COMPLETE,
     RS_OBJECT_CHECKING, /* found on disk at the start: its pieces are being digested again */
     RS_OBJECT_PARTIAL   /* on disk: some pieces are here, and no transfer brings others at present */
 } rs_object_phase;
@@ -95,8 +96,8 @@ uint64_t rs_store_used(const rs_store *store); /* bytes of memory, whole pages *
 uint64_t rs_store_quota(const rs_store *store);
 uint64_t rs_store_disk_used(const rs_store *store);
 uint64_t rs_store_disk_quota(const rs_store *store); /* 0: there is no folder on disk */
-/* Digests up to `max_pieces` pieces of objects found on disk. An object that is done with it is WHOLE or PARTIAL then,
- * and told by `*done` (NULL: none is). True: there is more to do. */
+/* Digests up to `max_pieces` pieces of objects found on disk. An object that is done with it is COMPLETE or PARTIAL
+ * then, and told by `*done` (NULL: none is). True: there is more to do. */
 bool rs_store_check_step(rs_store *store, uint32_t max_pieces, rs_object **done);
 /* Wall-clock nanoseconds, for order only: of the last read (or its coming), and now. */
 int64_t rs_store_read_at(const rs_object *object);
@@ -122,7 +123,7 @@ rs_object *rs_store_find_created(const rs_store *store, uint64_t handle);
 rs_object *rs_store_add(rs_store *store, const rs_object_id *id, int fd, uint64_t owner, rs_error *error);
 /* Takes over the digests of the object's chunks, which were allocated by malloc. */
 void rs_store_keep_leaves(rs_object *object, uint8_t *leaves, uint64_t count);
-/* DIGESTING -> WHOLE. */
+/* DIGESTING -> COMPLETE. */
 bool rs_store_added(rs_store *store, rs_object *object, const rs_digest *digest, rs_error *error);
 
 /* A file for a transfer to write into, with a hold on it. The room is reserved; of a big object only the beginning is
@@ -152,7 +153,7 @@ void rs_store_read_ahead(rs_object *object, uint64_t offset);
 int64_t rs_store_allocate_step(rs_store *store, rs_object *object, uint64_t max_bytes, rs_error *error);
 /* Before writing at [offset, offset + length) while allocation is not done. Cheap when it is there already. */
 bool rs_store_ensure(rs_store *store, rs_object *object, uint64_t offset, uint64_t length, rs_error *error);
-/* RECEIVING -> WHOLE, and the transfer's hold is released. The digest was checked by the caller. */
+/* RECEIVING -> COMPLETE, and the transfer's hold is released. The digest was checked by the caller. */
 bool rs_store_commit(rs_store *store, rs_object *object, const rs_digest *digest, rs_error *error);
 
 /* By which name a program knows it, of up to 255 bytes; "": none. */
@@ -160,10 +161,10 @@ void rs_store_rename(rs_object *object, const char *name);
 /* It stays when room is made, or does not any more. On disk it stays so after a restart. */
 void rs_store_pin(rs_object *object, bool on);
 
-/* Frees an object of any phase but WHOLE, with a receiving transfer's hold. Not while it is sent. */
+/* Frees an object of any phase but COMPLETE, with a receiving transfer's hold. Not while it is sent. */
 void rs_store_discard(rs_store *store, rs_object *object);
 
-/* A transfer uses the object, WHOLE or DIGESTING: it cannot be deleted until released. */
+/* A transfer uses the object, COMPLETE or DIGESTING: it cannot be deleted until released. */
 void rs_store_hold(rs_object *object);
 void rs_store_release(rs_object *object);
 
@@ -172,7 +173,7 @@ int rs_store_reader_fd(const rs_object *object, rs_error *error);
 /* A new descriptor of a CREATED one, readable and writable. */
 int rs_store_writer_fd(const rs_object *object, rs_error *error);
 
-/* WHOLE objects: UNKNOWN if there is none, BUSY (with words) while a transfer holds it or it is being built.
+/* COMPLETE objects: UNKNOWN if there is none, BUSY (with words) while a transfer holds it or it is being built.
  * Descriptors that readers have stay valid; the memory is free when the last of them is closed. */
 bool rs_store_delete(rs_store *store, const rs_object_id *id, rs_error *error);
 

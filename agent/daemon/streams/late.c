@@ -65,7 +65,7 @@ struct rs_late {
     uint64_t nonce;
     uint64_t top; /* one past the newest that was heard */
     rs_time top_at, given_at, waits_since, deadline;
-    rs_time look_at;
+    rs_time check_at;
     peer *peers[PEERS_MOST];
     uint32_t peer_count;
     bool dead;
@@ -545,7 +545,7 @@ void rs_late_api(void *context, const rs_api_take *take) {
                 .given_at = now,
                 .waits_since = RS_NEVER,
                 .deadline = now + (rs_time)take->wait_ms * RS_MILLISECOND,
-                .look_at = now};
+                .check_at = now};
     agent->late_streams = l;
     (void)rs_loop_watch(agent->loop, &l->watch, l->fd, EPOLLIN);
     for (uint32_t i = 0; i < take->holder_count && !l->dead; i++) {
@@ -555,7 +555,7 @@ void rs_late_api(void *context, const rs_api_take *take) {
         if (rs_fetch_parse_holder(agent, take->holders[i], name, &address, &port, &error))
             add_peer(l, name, address, port);
         else
-            over(l, false, error.code, error.words);
+            over(l, false, error.code, error.text);
     }
     sweep(agent);
 }
@@ -570,12 +570,12 @@ bool rs_late_leave(rs_agent *agent, const rs_object_id *id) {
 
 /* --------------------------------------------------------------------------------------------------------- time */
 
-static void look_at(late *l) {
+static void check_at(late *l) {
     rs_time now = now_of(l);
     bool alive = false, began = false;
-    char words[ROSTRUM_WORDS_MAX + 1] = "nobody is named who has it";
+    char words[ROSTRUM_TEXT_MAX + 1] = "nobody is named who has it";
     size_t used = 0;
-    l->look_at = now + TICK;
+    l->check_at = now + TICK;
     for (uint32_t i = 0; i < l->peer_count; i++) {
         peer *p = l->peers[i];
         if (p->watch.active && p->asked && now - p->since >= PEER_BOUND)
@@ -602,14 +602,14 @@ static void look_at(late *l) {
 rs_time rs_late_deadline(const rs_agent *agent) {
     rs_time due = RS_NEVER;
     for (const late *l = agent->late_streams; l; l = l->next)
-        due = l->look_at < due ? l->look_at : due;
+        due = l->check_at < due ? l->check_at : due;
     return due;
 }
 
 void rs_late_timeout(rs_agent *agent) {
     for (late *l = agent->late_streams; l; l = l->next)
-        if (!l->dead && now_of(l) >= l->look_at)
-            look_at(l);
+        if (!l->dead && now_of(l) >= l->check_at)
+            check_at(l);
     sweep(agent);
 }
 

@@ -11,7 +11,7 @@
 #include "daemon/streams/ring.h"
 
 #define PIECES 64u                 /* fragments filled by one look at the socket */
-#define LOOKS 4u                   /* in one turn of the loop */
+#define CHECKS 4u                  /* in one turn of the loop */
 #define FLUSH (5 * RS_MILLISECOND) /* a fragment that is not full waits so long for more */
 #define END_UNKNOWN UINT64_MAX
 
@@ -99,7 +99,7 @@ static bool take(rs_stream_source *s) {
     return (size_t)got == asked;
 }
 
-static bool is_whole(const rs_stream_source *s) {
+static bool is_complete(const rs_stream_source *s) {
     return s->bytes == s->end && (s->sn < s->limit || (s->used == 0 && s->sn > 0));
 }
 
@@ -107,11 +107,11 @@ static bool is_whole(const rs_stream_source *s) {
 static void work(rs_stream_source *s) {
     uint64_t before = s->sn;
     bool more = true;
-    for (unsigned looks = 0; looks < LOOKS && more && s->fd >= 0; looks++)
+    for (unsigned looks = 0; looks < CHECKS && more && s->fd >= 0; looks++)
         more = take(s);
     if (s->fd < 0)
         return;
-    if (is_whole(s)) {
+    if (is_complete(s)) {
         finish(s);
         return;
     }

@@ -2,7 +2,7 @@
  *
  *     rostrum_group *ticks;
  *     if (rostrum_subscribe(agent, "ticks", NULL, &ticks, &error))
- *         errx(1, "%s", error.words);
+ *         errx(1, "%s", error.text);
  *     rostrum_message message;
  *     while (!rostrum_next(ticks, &message, -1, &error))
  *         if (message.kind == ROSTRUM_MESSAGE)

@@ -12,11 +12,11 @@
  *     rostrum *agent;
  *     rostrum_error error;
  *     if (rostrum_connect(NULL, app, "my-program", &agent, &error))
- *         errx(1, "%s", error.words);
+ *         errx(1, "%s", error.text);
  *     int fd;
  *     uint64_t size;
  *     if (rostrum_read(agent, 7, 60000, &fd, &size, &error))
- *         errx(1, "%s", error.words);
+ *         errx(1, "%s", error.text);
  */
 #ifndef ROSTRUM_ROSTRUM_H
 #define ROSTRUM_ROSTRUM_H

@@ -4,7 +4,7 @@
  *     rostrum_stream *log;
  *     if (rostrum_stream_send(agent, 7, (const char *[]){"h3", "h5"}, 2, NULL, &log, &error) ||
  *         rostrum_stream_write(log, line, length, &error) || rostrum_stream_finish(log, NULL, &error))
- *         errx(1, "%s", error.words);
+ *         errx(1, "%s", error.text);
  *     rostrum_stream_close(log);
  *
  * and on h3 and h5:

@@ -17,7 +17,7 @@ extern "C" {
 
 #define ROSTRUM_NAME_MAX 255        /* bytes of a server's or process's name */
 #define ROSTRUM_GROUP_NAME_MAX 128  /* characters of a message group's name */
-#define ROSTRUM_WORDS_MAX 255       /* bytes of a cause or reason */
+#define ROSTRUM_TEXT_MAX 255        /* bytes of a cause or reason */
 #define ROSTRUM_RECEIVERS_MAX 16384 /* receivers of one send; their names are 192 KiB together at most */
 
 /* Why a request failed; the words that come along say the rest. */
@@ -41,7 +41,7 @@ typedef enum {
 
 typedef struct {
     rostrum_code code;
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char text[ROSTRUM_TEXT_MAX + 1];
 } rostrum_error;
 
 /* What becomes of a receiver that takes less than half of what half of the others take, while they wait for it. */
@@ -76,7 +76,7 @@ typedef struct {
     uint64_t initial_sn; /* first fragment it got; means something once first_light_ns is set */
     uint64_t patched_fragments;
     int64_t first_light_ns, complete_ns;
-    char cause[ROSTRUM_WORDS_MAX + 1]; /* of a failure; or why it was served by unicast though others were not */
+    char cause[ROSTRUM_TEXT_MAX + 1]; /* of a failure; or why it was served by unicast though others were not */
 } rostrum_receiver;
 
 typedef enum { ROSTRUM_PATH_NONE = 0, ROSTRUM_PATH_CIRCUIT = 1, ROSTRUM_PATH_PACKET = 2 } rostrum_path;
@@ -86,14 +86,14 @@ typedef struct {
     bool ok; /* every receiver is done with the right digest */
     uint64_t data_id;
     uint64_t size;
-    char cause[ROSTRUM_WORDS_MAX + 1]; /* why not ok */
+    char cause[ROSTRUM_TEXT_MAX + 1]; /* why not ok */
 
     /* Timeline. With several sessions: requested and accepted of the first, the others of the last. */
     int64_t requested_ns, accepted_ns, attempt_ns, high_rate_ns, data_done_ns, released_ns, done_ns;
 
     rostrum_path path;
-    rostrum_protocol protocol;          /* that of the last session; AUTO: none was begun */
-    char reason[ROSTRUM_WORDS_MAX + 1]; /* why this kind of path; the manager's words */
+    rostrum_protocol protocol;         /* that of the last session; AUTO: none was begun */
+    char reason[ROSTRUM_TEXT_MAX + 1]; /* why this kind of path; the manager's words */
     char response_id[64];
     int64_t reconfiguration_ns; /* what the manager told to expect; 0 = a live circuit or a packet path */
     uint32_t sessions;
@@ -118,7 +118,7 @@ typedef enum {
     ROSTRUM_EVENT_PHASE = 1,
     ROSTRUM_EVENT_RECEIVER = 2, /* `subject` is a receiver; `state` its new state */
     ROSTRUM_EVENT_PROGRESS = 3, /* numbers only; dropped first when the client is slow */
-    ROSTRUM_EVENT_LOG = 4       /* `words` for a person */
+    ROSTRUM_EVENT_LOG = 4       /* `text` for a person */
 } rostrum_event_kind;
 
 /* Something that happened to a transfer. Fields that say nothing about the kind are 0 or empty. */
@@ -135,7 +135,7 @@ typedef struct {
     int64_t rate_bps;
     uint32_t receivers, receivers_done, receivers_failed;
     char subject[ROSTRUM_NAME_MAX + 1];
-    char words[ROSTRUM_WORDS_MAX + 1];
+    char text[ROSTRUM_TEXT_MAX + 1];
 } rostrum_event;
 
 /* One transfer in the agent's status. */
@@ -160,7 +160,7 @@ typedef struct {
     int64_t ack_timeout_ns;
 } rostrum_transfer;
 
-typedef enum { ROSTRUM_OBJECT_BUILDING = 0, ROSTRUM_OBJECT_WHOLE = 1 } rostrum_object_state;
+typedef enum { ROSTRUM_OBJECT_BUILDING = 0, ROSTRUM_OBJECT_COMPLETE = 1 } rostrum_object_state;
 
 /* One object in the agent's store. */
 typedef struct {
@@ -199,8 +199,8 @@ typedef struct {
     uint64_t boot_id;
     int64_t started_ns;
     bool manager_up;
-    char manager[ROSTRUM_WORDS_MAX + 1]; /* where the manager is and how the link to it stands, in words */
-    char store[ROSTRUM_WORDS_MAX + 1];   /* the store's folder */
+    char manager[ROSTRUM_TEXT_MAX + 1]; /* where the manager is and how the link to it stands, in words */
+    char store[ROSTRUM_TEXT_MAX + 1];   /* the store's folder */
     uint64_t store_used, store_quota;
     uint32_t clients;
     uint64_t packets_bad; /* malformed packets and messages from the network since the start */

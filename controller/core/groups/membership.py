@@ -178,7 +178,7 @@ def agent_back(core: Core, name: str, now: int) -> None:
 def mark(core: Core, group: Group, now: int) -> None:
     """The group is to be looked at in the next flush."""
     core.members.dirty[group.name] = None
-    core.durable.mark("group", group.name)
+    core.persistence.mark("group", group.name)
     _wake(core, now)
 
 
@@ -353,7 +353,7 @@ def _forget(core: Core, group: Group) -> None:
     m.ids.discard(group.id)
     for table in (m.groups, m.empty, m.held, m.dirty):
         table.pop(group.name, None)
-    core.durable.mark("group", group.name)
+    core.persistence.mark("group", group.name)
     core.emit(act.GroupsChanged((group.name,)))
 
 
@@ -426,7 +426,7 @@ def _finish(core: Core, now: int) -> None:
         m.outbox.add(views)
         if group.version != version:
             core.counts["group_versions"] += 1
-            core.durable.mark("group", name)
+            core.persistence.mark("group", name)
             changed.append(name)
     if changed:
         core.emit(act.GroupsChanged(tuple(changed)))

@@ -49,7 +49,7 @@ def start(core: Core, flush: Flush, now: int) -> None:
         m.regions.put(name, kind_of(group.options), group.members)
     if not names and not m.moved_regions and not m.regions.changed:
         return
-    m.regions.first = max(m.regions.first, core.durable.wall(now) // 1000)
+    m.regions.first = max(m.regions.first, core.persistence.wall(now) // 1000)
     batch = m.regions.batch()
     core.counts["group_region_views"] += len(batch.views)
     for name in sorted({*names, *batch.groups} & m.groups.keys()):
@@ -76,7 +76,7 @@ def _place(core: Core, number: int, now: int) -> None:
     told = m.told_regions.get(number)
     if view and told and told.version == view.version and told.address != _address(core, number):
         m.regions.next_version(number)
-    core.durable.mark("region", str(number))
+    core.persistence.mark("region", str(number))
 
 
 def _address(core: Core, number: int) -> IPv4Address | None:

@@ -27,7 +27,7 @@ def link_drained(core: Core, event: ev.LinkDrained, now: int) -> None:
     name = "-".join(sorted(link))
     if event.drained == failed.is_drained(link):
         return
-    core.durable.mark("drained-link", key(link))
+    core.persistence.mark("drained-link", key(link))
     if not event.drained:
         failed.undrain(link)
         core.log("link not drained any more", link=name)
@@ -40,7 +40,7 @@ def link_drained(core: Core, event: ev.LinkDrained, now: int) -> None:
     before = failed.get(link)
     needed = failed.drain(link, event.reason, now)
     for one in (*needed, *((link,) if before else ())):
-        core.durable.mark("failed-link", key(one))
+        core.persistence.mark("failed-link", key(one))
     cause = f"{name} is drained" + (f": {event.reason}" if event.reason else "")
     core.warn("link drained", link=name, reason=event.reason)
     for one in needed:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rostrum.controller.core.packet.fabric import Fabric, Link
-from rostrum.controller.core.persistence.durable import Json
+from rostrum.controller.core.persistence.persistence import Json
 
 if TYPE_CHECKING:
     from rostrum.controller.core.state import Core
@@ -195,20 +195,20 @@ class Records:
         one = core.resources.failed.get((a, b))
         if one is None:
             return None
-        wall = core.durable.wall
+        wall = core.persistence.wall
         record = {"cause": one.cause, "since": wall(one.since), "until": wall(one.until), "times": one.times}
         return {**record, "silent": True} if one.silent else record
 
     def restore(self, core: Core, records: Mapping[str, Json], now: int) -> None:
         for key, record in records.items():
             a, b = key.split(" ")
-            until, silent = core.durable.monotonic(record["until"]), record.get("silent", False)
+            until, silent = core.persistence.monotonic(record["until"]), record.get("silent", False)
             if silent:
                 until = max(until, now + RELISTEN_NS)
             if until <= now or a not in core.topology.switches or b not in core.topology.switches:
-                core.durable.mark(self.name, key)
+                core.persistence.mark(self.name, key)
                 continue
-            since = core.durable.monotonic(record["since"])
+            since = core.persistence.monotonic(record["since"])
             core.resources.failed.restore(FailedLink((a, b), record["cause"], since, until, record["times"], silent))
             core.schedule_check("links", until)
 
@@ -221,17 +221,19 @@ class DrainRecords:
     def dump(self, core: Core, key: str) -> Json | None:
         a, b = key.split(" ")
         one = core.resources.failed.drained((a, b))
-        return None if one is None else {"reason": one.reason, "since": core.durable.wall(one.since)}
+        return None if one is None else {"reason": one.reason, "since": core.persistence.wall(one.since)}
 
     def restore(self, core: Core, records: Mapping[str, Json], now: int) -> None:
         nodes = {*core.topology.switches, *core.topology.ocs}
         for key, record in records.items():
             a, b = key.split(" ")
             if a not in nodes or b not in nodes:
-                core.durable.mark(self.name, key)
+                core.persistence.mark(self.name, key)
                 core.warn("drained link not restored", link=f"{a}-{b}", cause="it is not in this topology")
                 continue
-            core.resources.failed.restore(Drained((a, b), record["reason"], core.durable.monotonic(record["since"])))
+            core.resources.failed.restore(
+                Drained((a, b), record["reason"], core.persistence.monotonic(record["since"]))
+            )
 
 
 def key(link: Link) -> str:

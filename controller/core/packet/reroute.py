@@ -40,7 +40,7 @@ def fail_links(core: Core, links: Iterable[Link], cause: str, now: int, wait_ns:
     for link in new:
         failed = core.resources.failed.get(link)
         assert failed is not None
-        core.durable.mark("failed-link", record_key(link))
+        core.persistence.mark("failed-link", record_key(link))
         core.schedule_check("links", failed.until)
         core.warn("link left alone", link="-".join(link), cause=cause, ms=(failed.until - now) // 1_000_000)
     core.counts["links_failed"] += len(new)
@@ -61,7 +61,7 @@ def leave_links(core: Core, links: Iterable[Link], cause: str, now: int) -> None
 def activate(core: Core, now: int) -> None:
     """Links whose time is over may be used again; nobody is moved to them."""
     for failed in core.resources.failed.activate(now):
-        core.durable.mark("failed-link", record_key(failed.link))
+        core.persistence.mark("failed-link", record_key(failed.link))
         core.log("link used again", link="-".join(failed.link), cause=failed.cause)
         core.counts["links_activated"] += 1
         reroute_unicast(core)
@@ -74,7 +74,7 @@ def put_back(core: Core, link: Link) -> bool:
     """Somebody says that a link works; False = it was in use."""
     if not core.resources.failed.put_back(link):
         return False
-    core.durable.mark("failed-link", record_key(link))
+    core.persistence.mark("failed-link", record_key(link))
     core.log("link used again", link="-".join(sorted(link)), cause="by request over REST")
     reroute_unicast(core)
     return True
@@ -158,7 +158,7 @@ def leave(core: Core, path: Path, receiver: str, cause: str, now: int) -> None:
         _ring_change(core, path, change, way, lambda overlay: overlay.leave(receiver))
     path.stamps.notes.append(cause)
     del path.stamps.notes[:-NOTES_MAX]
-    core.durable.mark("path", path.id)
+    core.persistence.mark("path", path.id)
     core.log("receiver left", path=path.id, receiver=receiver, cause=cause)
 
 
@@ -192,7 +192,7 @@ def join(core: Core, path: Path, receiver: str, now: int, hears: bool = False) -
     if path.backup and not hears:
         way = [path.request.sender, *tree.way(receiver)]
         _ring_change(core, path, change, way, lambda overlay: overlay.join(receiver, way))
-    core.durable.mark("path", path.id)
+    core.persistence.mark("path", path.id)
     core.log("receiver joined", path=path.id, receiver=receiver)
 
 

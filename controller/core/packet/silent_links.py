@@ -144,5 +144,5 @@ def _leave_alone(core: Core, blamed: dict[Link, str], now: int) -> None:
             else:
                 refused += 1
         elif failed.extend(link, now, HOLD_NS):
-            core.durable.mark_later("failed-link", record_key(link))
+            core.persistence.mark_later("failed-link", record_key(link))
             core.schedule_check("links", min(one.until for one in failed))

@@ -16,7 +16,7 @@ from rostrum.controller.core.groups.sharing import Masks
 from rostrum.controller.core.groups.state import Group, ToldRegion
 from rostrum.controller.core.groups.trees import bits
 from rostrum.controller.core.groups.values import GroupFacts, GroupOptions, wrong_name, wrong_options
-from rostrum.controller.core.persistence.durable import Json
+from rostrum.controller.core.persistence.persistence import Json
 from rostrum.controller.core.state import Core
 
 

@@ -1,4 +1,4 @@
-"""The parts of the state that survive a crash (durable.py says how), all in one list."""
+"""The parts of the state that survive a crash (persistence.py says how), all in one list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rostrum.controller.core.model import Pair
 from rostrum.controller.core.packet import failed_links
 from rostrum.controller.core.persistence import groups as membership_recovery
 from rostrum.controller.core.persistence import recovery
-from rostrum.controller.core.persistence.durable import Change, Json, Part
+from rostrum.controller.core.persistence.persistence import Change, Json, Part
 from rostrum.controller.core.requests import idempotency, path_setup, requests
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import Obstacle, ObstacleKind
@@ -43,7 +43,7 @@ class Unrecorded:
 def changes(core: Core) -> tuple[list[Change], list[Unrecorded]]:
     """What has to be written because of the steps since the last call, and what of it cannot be."""
     made, failed = [], []
-    for name, key in core.durable.take():
+    for name, key in core.persistence.take():
         try:
             made.append(Change(name, key, _BY_NAME[name].dump(core, key)))
         except Exception as error:  # whatever it is, it is this record's alone

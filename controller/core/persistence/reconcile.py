@@ -47,7 +47,7 @@ def adopt(core: Core, server: str, live: LivePath, now: int) -> None:
     path.to(State.ACTIVE, now)
     core.paths[path.id] = path
     core.by_request[server, live.request_id] = path.id
-    core.durable.mark("path", path.id)
+    core.persistence.mark("path", path.id)
     core.resources.share_ports(path.id, server, receivers)
     for held in [one for one in core.foreign_rules.values() if one.rule.group == live.group]:
         del core.foreign_rules[rule_making.key(held.rule)]
@@ -79,7 +79,7 @@ def match_up(core: Core, path: Path, now: int) -> None:
         if not isinstance(plan, PacketPlan):
             return
         path.hops, path.rate_bps = plan.hops, plan.rate_bps
-    core.durable.mark("path", path.id)
+    core.persistence.mark("path", path.id)
     core.set_rules(path)
     core.install(path, now)  # what is there already is only repeated
 
@@ -142,7 +142,7 @@ def _own(core: Core, ocs: Ocs, path: Path, found: Cascade, now: int) -> None:
         Circuit(circuit_id, ocs.name, found, CircuitState.LIVE, 0, (path.id,), now, now, powers)
     )
     path.ocs, path.circuit_id, path.cascade, path.cross_connects = ocs.name, circuit_id, found, powers
-    core.durable.mark("circuit", circuit_id)
+    core.persistence.mark("circuit", circuit_id)
     path.stamps.cross_connects_steady = now
     topology = core.topology
     rates = [topology.servers[name].rate_bps for name in (path.request.sender, *path.request.receivers)]

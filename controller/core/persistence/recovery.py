@@ -17,7 +17,7 @@ from rostrum.controller.core.circuits.splitters import Cascade, TorPort
 from rostrum.controller.core.model import Pair, PathKind
 from rostrum.controller.core.packet import trees
 from rostrum.controller.core.packet.trees import Hop
-from rostrum.controller.core.persistence.durable import Json
+from rostrum.controller.core.persistence.persistence import Json
 from rostrum.controller.core.rdcm import views
 from rostrum.controller.core.requests.paths import Path, Transfer
 from rostrum.controller.core.state import Agent, Core
@@ -62,7 +62,7 @@ class Circuits:
                 circuit = _circuit(core, key, record, now)
                 core.resources.circuits.add(circuit)
             except (KeyError, Conflict) as error:
-                core.durable.mark(self.name, key)
+                core.persistence.mark(self.name, key)
                 core.warn("circuit not restored", circuit=key, cause=f"it does not fit this topology: {error}")
                 continue
             core.unread_circuits.add(key)
@@ -115,7 +115,7 @@ class Leaving:
             if left:
                 core.to_leave.setdefault(ocs, set()).update(left)
                 core.mark_leaving(ocs, left)
-            core.durable.mark(self.name, key)
+            core.persistence.mark(self.name, key)
 
 
 class Agents:
@@ -130,7 +130,7 @@ class Agents:
     def restore(self, core: Core, records: Mapping[str, Json], now: int) -> None:
         for key, record in records.items():
             if key not in core.topology.servers:
-                core.durable.mark(self.name, key)
+                core.persistence.mark(self.name, key)
                 continue
             heard = now + AGENT_BACKOFF_NS  # it needs so long to come back; its lease begins then
             cause = "not back since the manager's restart"
@@ -147,7 +147,7 @@ class Paths:
         path = core.paths.get(key)
         if path is None or path.final:
             return None
-        wall = core.durable.wall
+        wall = core.persistence.wall
         record: dict[str, Json] = {"request": _request_record(path.request), "requested": wall(path.stamps.requested)}
         if path.transfer_id:
             record["transfer"] = path.transfer_id
@@ -179,11 +179,11 @@ class Paths:
         for key, record in sorted(records.items(), key=lambda one: (one[1]["requested"], _serial(one[0]))):
             request = _request(record["request"])
             unknown = [n for n in (request.sender, *request.receivers) if n not in core.topology.servers]
-            path = Path(key, request, Stamps(core.durable.monotonic(record["requested"])))
+            path = Path(key, request, Stamps(core.persistence.monotonic(record["requested"])))
             cause = f"unknown servers {', '.join(unknown[:4])}" if unknown else ""
             cause = cause or (_queue(core, path, record, now) if "waits" in record else _hold(core, path, record, now))
             if cause:
-                core.durable.mark(self.name, key)
+                core.persistence.mark(self.name, key)
                 core.warn("path not restored", path=key, request=request.request_id, cause=cause)
                 continue
             core.paths[key] = path
@@ -194,7 +194,7 @@ class Paths:
 
 def _queue(core: Core, path: Path, record: Any, now: int) -> str:
     """A request that waits goes on waiting; what its time was over meanwhile is denied at the first look."""
-    path.waiting_since, path.circuit_until, path.wait_until = (core.durable.monotonic(at) for at in record["waits"])
+    path.waiting_since, path.circuit_until, path.wait_until = (core.persistence.monotonic(at) for at in record["waits"])
     path.follows = record["follows"]
     core.queue.append(path.id)
     core.wake_at(max(path.wait_until, now))
@@ -223,7 +223,7 @@ def _hold(core: Core, path: Path, record: Any, now: int) -> str:
     path.reconfiguration_ns, path.adopted = record["reconfiguration_ns"], record.get("adopted", False)
     if "protocol" in record:
         path.protocol = Protocol(record["protocol"])
-    path.stamps.accepted = core.durable.monotonic(record["accepted"])
+    path.stamps.accepted = core.persistence.monotonic(record["accepted"])
     path.to(State.CONFIGURING, now)
     if hops:
         core.set_rules(path)

@@ -18,7 +18,7 @@ CONFIRM_NS = 3000 * MS  # a receiver whose agent is heard must be suspected for 
 STREAM_NS = 6000 * MS  # of a stream, any receiver that has not left: it is waited for up to its bound on silence, 5 s
 FORGET_NS = 1000 * MS  # an accusation that is not repeated within this is over: something came from there
 HOLD_NS = 40 * MS  # a word about links waits so long for others that speak against it
-DOUBT_NS = 400 * MS  # so long if there are such
+DISPUTE_NS = 400 * MS  # so long if there are such
 SETTLE_NS = 150 * MS  # after a tree changed nobody's word of links counts: repairs feed those who were moved
 
 
@@ -107,7 +107,7 @@ def weigh(core: Core, now: int) -> None:
         alone = len(backup.suspected_links) == 1
         for (origin, server), said in list(backup.suspected_links.items()):
             settled = _settled_at(path, backup, now)
-            due = max(said + (HOLD_NS if alone else DOUBT_NS), settled + HOLD_NS if said < settled else 0)
+            due = max(said + (HOLD_NS if alone else DISPUTE_NS), settled + HOLD_NS if said < settled else 0)
             if now < due:
                 core.schedule_check("suspected links", due)
                 continue

@@ -142,7 +142,7 @@ def push(core: Core, path: Path, change: Change, nodes: Iterable[str] | None = N
             backup.views[name] = view
             change.told += 1
             _tell(core, path, name)
-    core.durable.mark("path", path.id)
+    core.persistence.mark("path", path.id)
     core.emit(act.PathChanged(path.id))
 
 

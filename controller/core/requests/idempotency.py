@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rostrum.controller.core.persistence.durable import Json
+    from rostrum.controller.core.persistence.persistence import Json
     from rostrum.controller.core.state import Core
 
 KEYS_MAX = 10_000  # the oldest is forgotten first
@@ -88,12 +88,12 @@ class Keys:
 
     def dump(self, core: Core, key: str) -> Json | None:
         made = core.repeats.get(key)
-        return None if made is None else {"body": made.body, "path": made.path_id, "at": core.durable.wall(made.at)}
+        return None if made is None else {"body": made.body, "path": made.path_id, "at": core.persistence.wall(made.at)}
 
     def restore(self, core: Core, records: Mapping[str, Json], now: int) -> None:
         rows: list[tuple[str, Any]] = sorted(records.items(), key=lambda one: (one[1]["at"], one[0]))
         for key, record in rows:
-            made = Made(record["body"], record["path"], min(core.durable.monotonic(record["at"]), now))
+            made = Made(record["body"], record["path"], min(core.persistence.monotonic(record["at"]), now))
             for changed in core.repeats.put(key, made, now):
                 if core.repeats.get(changed) is None:
-                    core.durable.mark(self.name, changed)
+                    core.persistence.mark(self.name, changed)

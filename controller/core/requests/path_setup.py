@@ -106,7 +106,7 @@ def lose_circuit(core: Core, circuit: Circuit, cause: str, now: int) -> None:
     """A circuit is of no use any more: it is taken down, and its path goes on over the packet network."""
     core.resources.circuits.drop(circuit.id)
     core.unread_circuits.discard(circuit.id)
-    core.durable.mark("circuit", circuit.id)
+    core.persistence.mark("circuit", circuit.id)
     core.circuit_ops.pop(circuit.op, None)
     core.disconnect(circuit.ocs, circuit.cascade.pairs, cause, recheck=True)
     core.discard(core.idle_rules.of_circuit(circuit.id), now)
@@ -127,7 +127,7 @@ def to_packet(core: Core, path: Path, cause: str, now: int, avoid: frozenset[str
         fail(core, path, f"{cause}; and not over the packet network: {plan.text}", now)
         return
     assert path.group is not None
-    core.durable.mark("path", path.id)
+    core.persistence.mark("path", path.id)
     old, path.hops = path.rules, plan.hops
     path.kind, path.rate_bps, path.reconfiguration_ns = PathKind.PACKET, plan.rate_bps, 0
     path.take_tree(plan.tree)
@@ -154,7 +154,7 @@ def fail(core: Core, path: Path, cause: str, now: int) -> None:
     core.resources.leave_ports(path.id, path.request.sender, path.request.receivers)
     path.cause = cause
     path.to(State.FAILED, now)
-    core.durable.mark("path", path.id)
+    core.persistence.mark("path", path.id)
     path.rules_op = path.circuit_op = None
     core.leave_circuit_after(path.id, (core.remove((*path.rules, *path.retired), path.id, now),), now)
     views.end(path)

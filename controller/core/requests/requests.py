@@ -61,11 +61,11 @@ def request_received(core: Core, event: ev.RequestReceived, now: int) -> None:
         core.forget_old()
         return
     for changed in core.repeats.keep(event.key, event.body, path.id, now) if event.key else ():
-        core.durable.mark("repeat", changed)
+        core.persistence.mark("repeat", changed)
     _transfer(core, path, now)
     _begin_to_wait(core, path, now)
     core.queue.append(path.id)
-    core.durable.mark("path", path.id)
+    core.persistence.mark("path", path.id)
     core.counts["requested"] += 1
     run_queue(core, now, news=False)
     core.forget_old()
@@ -260,7 +260,7 @@ def deny(core: Core, path: Path, obstacle: Obstacle, now: int) -> None:
     reason = path.reason = path.cause = obstacle.text
     path.obstacle = obstacle
     path.to(State.FAILED, now)
-    core.durable.mark("path", path.id)
+    core.persistence.mark("path", path.id)
     core.counts["denied"] += 1
     request = path.request
     core.warn("denied", path=path.id, request=request.request_id[:64], sender=request.sender[:64], reason=reason)
@@ -319,7 +319,7 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
         core.warn("scheduler granted what is taken", path=path.id, scheduler=core.scheduler.name, cause=conflict)
         return _waits(path, ObstacleKind.RESOURCES, f"waiting for resources: {conflict}")
     core.queue.remove(path.id)
-    core.durable.mark("path", path.id)
+    core.persistence.mark("path", path.id)
     path.request = request
     path.reason, path.group, path.hops = grant.reason, group, plan.hops
     path.accepted_size, path.rate_bps = grant.accepted_size, plan.rate_bps
@@ -403,9 +403,9 @@ def _set_circuit(
 ) -> None:
     path.ocs, path.circuit_id, path.cascade = circuit.ocs, circuit.id, circuit.cascade
     wanted = set(circuit.cascade.pairs)
-    core.durable.mark("circuit", circuit.id)
+    core.persistence.mark("circuit", circuit.id)
     for victim in evicted:
-        core.durable.mark("circuit", victim.id)
+        core.persistence.mark("circuit", victim.id)
         core.discard(core.idle_rules.of_circuit(victim.id), now)
         gone = tuple(pair for pair in victim.cascade.pairs if pair not in wanted)
         core.disconnect(victim.ocs, gone, f"reclaimed for {path.id}")
@@ -537,7 +537,7 @@ def withdraw(core: Core, path: Path, cause: str, now: int) -> None:
     core.queue.remove(path.id)
     path.cause = cause
     path.to(State.RELEASED, now)
-    core.durable.mark("path", path.id)
+    core.persistence.mark("path", path.id)
     core.counts["withdrawn"] += 1
     core.emit(act.PathChanged(path.id))
 
@@ -554,7 +554,7 @@ def release(core: Core, path: Path, cause: str, now: int, given_back: bool = Tru
     removal = None
     path.cause = cause
     path.to(State.RELEASED, now)
-    core.durable.mark("path", path.id)
+    core.persistence.mark("path", path.id)
     if path.group is not None:
         may_stay = given_back and path.hops and not path.retired and core.groups.contains(path.group)
         if may_stay and (path.rules_in or path.rules_op is not None):

@@ -227,14 +227,14 @@ class P4Switch:
     async def _live(self, link: Connection) -> str:
         """Until the connection ends: greets the switch whenever this manager becomes its primary. Returns the cause."""
         pulse = asyncio.create_task(self._pulse(link))
-        told, patience_s = "", TAKE_OVER_S
+        told, retry_s = "", TAKE_OVER_S
         try:
             while not link.ended.done():
                 self._changed.clear()
                 wait_s: float | None = None
                 claim: int | None = None
                 if link.primary:
-                    patience_s = TAKE_OVER_S
+                    retry_s = TAKE_OVER_S
                     if not self.up:
                         await self._greet(link)
                 else:
@@ -243,13 +243,13 @@ class P4Switch:
                         log.warning("%s: %s", self.switch.name, link.standing)
                     told = link.standing
                     claim = raised(self._election_id, link.leader, link.vacant)
-                    wait_s = None if claim is None else patience_s if link.vacant else patience_s - TAKE_OVER_S
+                    wait_s = None if claim is None else retry_s if link.vacant else retry_s - TAKE_OVER_S
                 news = asyncio.create_task(self._changed.wait())
                 await asyncio.wait((news, link.ended), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
                 news.cancel()
                 if claim is not None and not self._changed.is_set() and not link.ended.done():
                     log.warning("%s: standing for election with %#x", self.switch.name, claim)
-                    patience_s = min(2 * patience_s, TAKE_OVER_MAX_S)
+                    retry_s = min(2 * retry_s, TAKE_OVER_MAX_S)
                     self._candidacy = claim
                     await link.stand(claim)
             return link.ended.result()

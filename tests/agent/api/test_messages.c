@@ -121,7 +121,7 @@ static void send__takes_what_fits_and_refuses_the_rest(void **context) {
     for (uint32_t i = 0; i < ROSTRUM_RECEIVERS_MAX; i++)
         (void)snprintf(names[i], sizeof names[i], "%0255u", i);
     assert_false(rs_api_encode_request(&request, &message, &error));
-    assert_non_null(strstr(error.words, "too long together"));
+    assert_non_null(strstr(error.text, "too long together"));
 
     request.receiver_count = 3;
     request.receivers[0] = "h1";
@@ -151,7 +151,7 @@ static void header__tells_whether_to_answer_or_to_hang_up(void **context) {
     message.data[2] = 2; /* version */
     assert_false(rs_api_parse_request(message.data, message.length, &parsed, &error));
     assert_int_equal(parsed.type, 0);
-    assert_non_null(strstr(error.words, "version 2"));
+    assert_non_null(strstr(error.text, "version 2"));
     message.data[2] = RS_API_VERSION;
     message.data[3] = 99; /* type */
     assert_false(rs_api_parse_request(message.data, message.length, &parsed, &error));
@@ -176,7 +176,7 @@ static void events_and_results__round_trip(void **context) {
                                         .receivers_done = 8,
                                         .receivers_failed = 9,
                                         .subject = "h3",
-                                        .words = "words"};
+                                        .text = "words"};
     rs_api_encode_event(&message, 1, &event);
     assert_true(rs_api_parse_answer(message.data, message.length, &answer, &error));
     assert_int_equal(answer.tag, 1);
@@ -220,7 +220,7 @@ static void receivers__go_in_as_many_messages_as_needed(void **context) {
     assert_non_null(rows);
     for (uint32_t i = 0; i < ROSTRUM_RECEIVERS_MAX; i++) {
         (void)snprintf(rows[i].name, sizeof rows[i].name, "%0200u", i);
-        memset(rows[i].cause, 'c', i % ROSTRUM_WORDS_MAX);
+        memset(rows[i].cause, 'c', i % ROSTRUM_TEXT_MAX);
         rows[i].initial_sn = i;
         rows[i].state = (rostrum_receiver_state)(i % 4);
         rows[i].digest_ok = i % 2;
@@ -270,7 +270,7 @@ static void status_rows__round_trip(void **context) {
                                               .ack_timeout_ns = 17};
     static const rostrum_object object = {.app = {9},
                                           .data_id = 1,
-                                          .state = ROSTRUM_OBJECT_WHOLE,
+                                          .state = ROSTRUM_OBJECT_COMPLETE,
                                           .received = true,
                                           .holds = 2,
                                           .size = 3,

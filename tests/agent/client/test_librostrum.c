@@ -59,7 +59,7 @@ static int setup(void **context) {
         return -1;
     rostrum_code code = rostrum_connect(socket_path, app, "test", &agent, &error);
     if (code)
-        print_message("connect: %s\n", error.words);
+        print_message("connect: %s\n", error.text);
     return (int)code;
 }
 
@@ -91,7 +91,7 @@ static void connect__fails_with_words(void **context) {
     rostrum *other;
     assert_int_equal(rostrum_connect("/nowhere/agent.sock", app, "x", &other, &error), ROSTRUM_ERR_UNAVAILABLE);
     assert_null(other);
-    assert_non_null(strstr(error.words, "/nowhere/agent.sock"));
+    assert_non_null(strstr(error.text, "/nowhere/agent.sock"));
     assert_int_equal(rostrum_connect(socket_path, nobody, "x", &other, &error), ROSTRUM_ERR_INVALID);
     assert_int_equal(rostrum_connect(socket_path, app, "a\nb", &other, NULL), ROSTRUM_ERR_INVALID);
     char long_path[200];
@@ -362,11 +362,11 @@ static void stream__failures_have_words(void **context) {
     for (int i = 0; i < 10000 && !code; i++)
         code = rostrum_stream_write(out, zeros, sizeof zeros / (i < 20 ? 1 : 10), &error);
     assert_int_equal(code, ROSTRUM_ERR_FAILED);
-    assert_non_null(strstr(error.words, "the cable was pulled"));
+    assert_non_null(strstr(error.text, "the cable was pulled"));
     while (!(code = rostrum_stream_read(in, &byte, 1, &length, &error)))
         assert_int_equal(length, 1);
     assert_int_equal(code, ROSTRUM_ERR_FAILED);
-    assert_non_null(strstr(error.words, "the cable was pulled"));
+    assert_non_null(strstr(error.text, "the cable was pulled"));
     rostrum_stream_close(out);
     rostrum_stream_close(in);
 }

@@ -46,7 +46,7 @@ def test_restart__keys_are_back_but_for_those_too_old() -> None:
     core = line.manager.core
     for name, at in (("old", line.now - KEY_AGE_NS), ("young", line.now)):
         for changed in core.repeats.keep(name, "body", f"p-{name}", at):
-            core.durable.mark("repeat", changed)
+            core.persistence.mark("repeat", changed)
     line.ask("h1", "h3")  # what is marked is written with the next step
     assert set(line.records["repeat"]) == {"old", "young"}
     line.now += 1

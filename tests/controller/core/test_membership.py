@@ -519,7 +519,7 @@ def reborn(line: GroupLine) -> GroupLine:
     """The next manager, with what the last one wrote, on the same network."""
     records: dict[str, dict[str, object]] = {}
     core = line.manager.core
-    for part, key in core.durable.take():
+    for part, key in core.persistence.take():
         value = parts._BY_NAME[part].dump(core, key)
         if value is not None:
             records.setdefault(part, {})[key] = value

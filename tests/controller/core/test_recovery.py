@@ -12,7 +12,7 @@ from rostrum.controller.core import events as ev
 from rostrum.controller.core.circuits.circuits import CircuitState
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import MulticastRule, Pair, PathKind
-from rostrum.controller.core.persistence.durable import Durable
+from rostrum.controller.core.persistence.persistence import Persistence
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.values import REST, Settings, State, Wanted
 from rostrum.topologies.model import Topology
@@ -258,7 +258,7 @@ def test_restart__the_switch_never_comes_back_and_others_have_circuits() -> None
 def test_restart__a_switch_that_does_not_tell_its_rules_is_asked_again() -> None:
     line, _, second = fenced(taken_back=True)
     second.wait_until += 10**12
-    line.manager.core.durable.mark("path", second.id)
+    line.manager.core.persistence.mark("path", second.id)
     line.restart()
     line.actions.clear()
     pass_time(line, 5)
@@ -340,13 +340,13 @@ def test_restart__records_of_what_left_the_topology_are_dropped() -> None:
 
 def test_restart__times_are_of_the_wall_clock() -> None:
     line = MortalTimeline(settings=Settings(scheduler="fifo", paths_per_server=1))
-    line.manager.core.durable = Durable(offset=10**18)
+    line.manager.core.persistence = Persistence(offset=10**18)
     line.ask("h1", "h3")
     waiting = line.ask("h1", "h5")
     line.ask("h1", "h7")
     assert line.records["path"][waiting.id]["requested"] == 10**18 + waiting.stamps.requested
     later = Manager(line.topology, line.settings, 5)
-    later.core.durable = Durable(offset=10**18 + waiting.stamps.requested - 5)  # another machine's clock began later
+    later.core.persistence = Persistence(offset=10**18 + waiting.stamps.requested - 5)  # its clock began later
     later.restore(line.records, 5)
     assert later.core.paths[waiting.id].stamps.requested == 5
     assert later.core.paths[waiting.id].wait_until == 5 + line.settings.wait_ns

@@ -188,7 +188,7 @@ def test_regions_outlive_the_manager_by_its_journal() -> None:
     core = line.manager.core
     before, at = dict(core.members.regions.views), {one: core.members.sharing.at[-one].address for one in (1, 2)}
     records: dict[str, dict[str, object]] = {}
-    for part, key in core.durable.take():
+    for part, key in core.persistence.take():
         if (value := parts._BY_NAME[part].dump(core, key)) is not None:
             records.setdefault(part, {})[key] = value
     next_line = GroupLine(line.topology, Settings(boot_id=77), up=False)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from rostrum.controller.core.persistence.durable import Change
+from rostrum.controller.core.persistence.persistence import Change
 from rostrum.controller.runtime.etcd import Etcd, Tls, Turn
 from rostrum.controller.runtime.shared_store import SharedStore
 from rostrum.controller.runtime.store import StoreError

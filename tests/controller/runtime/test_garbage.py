@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx
 import pytest
-from rostrum.controller.core.persistence.durable import Change
+from rostrum.controller.core.persistence.persistence import Change
 from rostrum.controller.northbound.rest import access, quota_file
 from rostrum.controller.northbound.rest.access import AccessError
 from rostrum.controller.runtime.journal import Journal

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from rostrum.controller.app import App
 from rostrum.controller.commands.paths import manager as manager_command
-from rostrum.controller.core.persistence.durable import Change
+from rostrum.controller.core.persistence.persistence import Change
 from rostrum.controller.core.values import State
 from rostrum.controller.runtime import journal
 from rostrum.controller.runtime.journal import Journal
@@ -27,7 +27,7 @@ from tests.controller.fakes import running, until
 WRITER = """
 import sys
 from pathlib import Path
-from rostrum.controller.core.persistence.durable import Change
+from rostrum.controller.core.persistence.persistence import Change
 from rostrum.controller.runtime.journal import Journal
 made = Journal(Path(sys.argv[1]), "t")
 number = 0

@@ -26,7 +26,7 @@ import pytest
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.model import CrossConnect, MulticastRule, Pair, PathKind, SouthboundError
-from rostrum.controller.core.persistence.durable import Durable
+from rostrum.controller.core.persistence.persistence import Persistence
 from rostrum.controller.core.values import Decision, LivePath, PathRequest, PathResponse, Settings, Wanted
 from rostrum.controller.runtime import run_clock, shared_store
 from rostrum.controller.runtime.etcd import Etcd
@@ -566,7 +566,7 @@ class Member:
         runtime.agents = Told(world, self)
         assert election.lost is not None
         election.lost.add_done_callback(lambda done: (runtime.close(), runtime.on_lost(done.result())))
-        runtime.manager.core.durable = Durable(round(world.now * 1e9) - self.clock())
+        runtime.manager.core.persistence = Persistence(round(world.now * 1e9) - self.clock())
         runtime.begin(store, runtime.manager.restore(records, self.clock(), store.complete))
         self.runtime = runtime
         self.terms.append(term)

@@ -13,7 +13,7 @@ from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.persistence import recovery
-from rostrum.controller.core.persistence.durable import Change, Json
+from rostrum.controller.core.persistence.persistence import Change, Json
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import REST, PathRequest, State, Wanted
 from rostrum.controller.runtime.journal import Journal, show
@@ -110,7 +110,7 @@ async def test_what_nothing_waits_for_is_written_some_time_later() -> None:
     runtime, store = begun()
     await until(lambda: not runtime.writing(), "what the start led to is written")
     store.written.clear()
-    runtime.manager.core.durable.mark_later("leaving", "ocs")
+    runtime.manager.core.persistence.mark_later("leaving", "ocs")
     runtime.post(ev.KeepAlive("h1"))
     await asyncio.sleep(0)
     assert store.written == []
@@ -130,7 +130,7 @@ async def writing() -> tuple[Runtime, SlowTransactions]:
 
 async def test_what_changes_without_an_action_while_a_transaction_is_under_way_is_written_after_it() -> None:
     runtime, store = await writing()
-    runtime.manager.core.durable.mark("agent", "h1")  # by a handler that has nothing to say
+    runtime.manager.core.persistence.mark("agent", "h1")  # by a handler that has nothing to say
     store.end()
     await until(lambda: store.written == [[("agent", "h1")]], "the record is written")
     runtime.close()
@@ -138,7 +138,7 @@ async def test_what_changes_without_an_action_while_a_transaction_is_under_way_i
 
 async def test_what_is_due_while_a_transaction_is_under_way_is_written_after_it() -> None:
     runtime, store = await writing()
-    runtime.manager.core.durable.mark_later("leaving", "ocs")
+    runtime.manager.core.persistence.mark_later("leaving", "ocs")
     runtime.post(ev.KeepAlive("h1"))
     await asyncio.sleep(2 * LATER_S)
     store.end()

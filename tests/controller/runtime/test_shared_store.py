@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from rostrum.controller.config import Cluster, Config
-from rostrum.controller.core.persistence.durable import Change
+from rostrum.controller.core.persistence.persistence import Change
 from rostrum.controller.core.values import Settings
 from rostrum.controller.runtime import leadership, shared_store
 from rostrum.controller.runtime.etcd import Etcd, Row

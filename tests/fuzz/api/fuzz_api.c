@@ -14,7 +14,7 @@ static rs_api_answer answer;
 static void parse_request(const uint8_t *data, size_t size) {
     rs_error error;
     if (!rs_api_parse_request(data, size, &request, &error)) {
-        if (!error.words[0] || !error.code)
+        if (!error.text[0] || !error.code)
             abort();
         return;
     }

@@ -131,13 +131,13 @@ static void view(run *r, rs_messages *node, uint32_t group, uint8_t how) {
 }
 
 static void seal_body(uint8_t *bytes, uint32_t length, const rs_gm_id *id) {
-    uint8_t whole[RS_GM_HEADER + RS_GM_BODY + 255];
-    const rs_gm_body head = {(uint16_t)(length - RS_GM_BODY), RS_GM_WHOLE, {.count = 1, .view = {{1, 255}}}};
-    rs_gm_put_header(whole, RS_GM_KIND_DATA, id);
-    memcpy(whole + RS_GM_HEADER, bytes, length);
-    rs_gm_put_body(whole + RS_GM_HEADER, &head);
-    rs_gm_seal(whole, RS_GM_HEADER + length);
-    memcpy(bytes, whole + RS_GM_HEADER, length);
+    uint8_t complete[RS_GM_HEADER + RS_GM_BODY + 255];
+    const rs_gm_body head = {(uint16_t)(length - RS_GM_BODY), RS_GM_SINGLE, {.count = 1, .view = {{1, 255}}}};
+    rs_gm_put_header(complete, RS_GM_KIND_DATA, id);
+    memcpy(complete + RS_GM_HEADER, bytes, length);
+    rs_gm_put_body(complete + RS_GM_HEADER, &head);
+    rs_gm_seal(complete, RS_GM_HEADER + length);
+    memcpy(bytes, complete + RS_GM_HEADER, length);
 }
 
 /* A packet of a kind, its ids small numbers, the rest the fuzzer's. */

@@ -26,7 +26,7 @@ static void manifest(const uint8_t *data, size_t size) {
     must(rs_manifest_pieces(&found) <= UINT32_MAX && rs_manifest_width(found.algorithm) > 0);
     rs_manifest_put(&found, bytes);
     must(rs_manifest_take(bytes, sizeof bytes, &again, &why));
-    must(again.size == found.size && again.whole == found.whole && strcmp(again.from, found.from) == 0);
+    must(again.size == found.size && again.complete == found.complete && strcmp(again.from, found.from) == 0);
     if (size >= RS_MANIFEST_HEADER + RS_MANIFEST_RECORD) {
         memcpy(record, data + RS_MANIFEST_HEADER, sizeof record);
         if (rs_manifest_take_piece(&found, 0, record, leaf))
@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         must(copy != NULL);
         memcpy(copy, data, size);
         memcpy(copy, "RSPIECE1", 8);
-        rs_xxh3_best()->whole(copy, RS_MANIFEST_HEADER - 16, copy + RS_MANIFEST_HEADER - 16);
+        rs_xxh3_best()->complete(copy, RS_MANIFEST_HEADER - 16, copy + RS_MANIFEST_HEADER - 16);
         manifest(copy, size);
         free(copy);
     }

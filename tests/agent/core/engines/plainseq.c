@@ -4,10 +4,10 @@
 #include "core/transfer/engine.h"
 
 #define ENGINE 7
-#define ACCEPT_BOUND (250 * RS_MS) /* who has not accepted by then is not waited for, if others have */
-#define DRAIN (1 * RS_MS)          /* from the last packet to releasing the path */
-#define QUIET (4 * RS_MS)          /* after DATA_FNSD: data packets may be late */
-#define PATIENCE (1000 * RS_MS)    /* requests are sent reliably: to ask again is a last resort */
+#define ACCEPT_BOUND (250 * RS_MS)     /* who has not accepted by then is not waited for, if others have */
+#define DRAIN (1 * RS_MS)              /* from the last packet to releasing the path */
+#define QUIET (4 * RS_MS)              /* after DATA_FNSD: data packets may be late */
+#define REQUEST_TIMEOUT (1000 * RS_MS) /* requests are sent reliably: to ask again is a last resort */
 
 extern const rs_engine rs_engine_plainseq;
 
@@ -127,7 +127,7 @@ static void sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
 
 static void ask(rs_node *node, rs_time now, rs_receiving *x) {
     of(&x->t)->ask_at = 0;
-    of(&x->t)->due = now + PATIENCE;
+    of(&x->t)->due = now + REQUEST_TIMEOUT;
     rs_control_set_pending(node, now, &x->link, RS_CONTROL_PTCH_REQ);
 }
 
@@ -176,10 +176,10 @@ static rs_rx_result data_packet(rs_node *node, rs_time now, rs_receiving *x, con
     rs_rx_result result = rs_receiver_store(x, h->sn);
     x->stats.patches_received += patch && result.verdict == RS_RX_STORE;
     if (of(&x->t)->due != RS_NEVER && x->ended && patch)
-        of(&x->t)->due = now + PATIENCE;
+        of(&x->t)->due = now + REQUEST_TIMEOUT;
     if (x->present.count == x->t.fragments) {
         of(&x->t)->due = RS_NEVER;
-        rs_receiver_is_whole(node, now, x);
+        rs_receiver_complete(node, now, x);
     }
     return result;
 }

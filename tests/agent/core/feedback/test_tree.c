@@ -215,7 +215,7 @@ static void one_does_not_answer__it_is_waited_for_a_little_and_then_named(void *
         assert_int_equal(out.silent, mark >= 9 ? 0x0a000001 : 0);
     }
     rs_reporter_done(&r, 50 * MS, true);
-    b.flags = RS_REPORT_DONE | RS_REPORT_WHOLE;
+    b.flags = RS_REPORT_DONE | RS_REPORT_COMPLETE;
     rs_reporter_heard(&r, 50 * MS, 2, &b);
     rs_reporter_make(&r, 50 * MS, &out);
     assert_int_equal(out.flags, RS_REPORT_DONE); /* not whole: who knows what the silent one misses */

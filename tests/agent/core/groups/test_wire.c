@@ -28,7 +28,7 @@ static void wire__data_is_read_as_written(void **unused) {
     uint8_t bytes[256];
     rs_gm_id id;
     rs_gm_body body;
-    size_t length = make_data(bytes, RS_GM_WHOLE, "hello", 5);
+    size_t length = make_data(bytes, RS_GM_SINGLE, "hello", 5);
     /* docs/protocol.md: magic 47 52, version 2, kind 1, sender little endian. */
     assert_memory_equal(bytes, "\x47\x52\x02\x01\x01\x00\x00\x0a", 8);
     assert_int_equal(rs_gm_get_kind(bytes, length), RS_GM_KIND_DATA);
@@ -194,7 +194,7 @@ static void wire__every_changed_bit_is_seen(void **unused) {
         size_t length = 0, checked = 0;
         memset(bytes, 0, sizeof bytes);
         if (kind == RS_GM_KIND_DATA || kind == RS_GM_KIND_AGAIN) {
-            length = checked = make_data(bytes, RS_GM_WHOLE, "hello", 5);
+            length = checked = make_data(bytes, RS_GM_SINGLE, "hello", 5);
             bytes[3] = (uint8_t)kind;
         } else if (kind == RS_RICOCHET_KIND_REPAIR) {
             length = checked = rs_ricochet_head_length(1); /* the XOR behind it has no check of its own */
@@ -226,7 +226,7 @@ static void wire__the_xor_of_packets_is_no_packet(void **unused) {
     uint8_t packets[4][RS_GM_DATA_LEAST + 64], mixed[RS_GM_DATA_LEAST + 64] = {0};
     const uint64_t sns[] = {4, 5, 7, 6}; /* 4 ^ 5 ^ 7 == 6 */
     for (uint32_t i = 0; i < 4; i++) {
-        const rs_gm_body head = {64, RS_GM_WHOLE, {.count = 1, .view = {{9, 255}}}};
+        const rs_gm_body head = {64, RS_GM_SINGLE, {.count = 1, .view = {{9, 255}}}};
         rs_gm_put_header(packets[i], RS_GM_KIND_DATA, &(rs_gm_id){1, 2, 3, sns[i]});
         rs_gm_put_body(packets[i] + RS_GM_HEADER, &head);
         memset(packets[i] + RS_GM_DATA_LEAST, (int)(10 + i), 64);

@@ -48,7 +48,7 @@ static void answers__that_are_late_are_not_added_to(void **state) {
     rs_sent_times m;
     int asked = 0;
     rs_sent_times_start(&m, 0, 0, MS);
-    m.patience = 3 * MS;
+    m.timeout = 3 * MS;
     m.answered = 0;
     for (uint64_t ms = 1; ms < 50; ms++)
         asked += rs_sent_times_add(&m, (rs_time)ms * MS, ms, false);

@@ -11,7 +11,7 @@ typedef struct {
     const char *name;
     int64_t rate_bps; /* of the sender's port; its NIC claims 25 Gb/s */
     uint64_t queue;   /* bytes in front of it */
-    rs_time trip;     /* round trip */
+    rs_time rtt;      /* round trip */
     rs_time look;     /* how often receivers look at their sockets */
     double loss, burst;
     uint32_t receivers, fragment;
@@ -78,7 +78,7 @@ static void run(const path *r, uint64_t seed) {
     k->path.rate_bps = 0;
     k->uplink_bps = r->rate_bps;
     k->uplink_bytes = r->queue;
-    k->data_delay = k->control_delay = k->connect_delay = r->trip / 2;
+    k->data_delay = k->control_delay = k->connect_delay = r->rtt / 2;
     k->look = r->look;
     k->loss = r->loss;
     k->burst = r->burst;
@@ -92,7 +92,7 @@ static void run(const path *r, uint64_t seed) {
     while (net_stats(n, 0, xfer).high_rate_at == 0)
         net_at(n, net_now(n) + 10 * US);
     rs_time began = net_now(n), found = 0;
-    rs_time step = r->trip > 2 * MS ? r->trip : 2 * MS;
+    rs_time step = r->rtt > 2 * MS ? r->rtt : 2 * MS;
     uint64_t early = 0, sent = 0, fast = (uint64_t)((double)r->rate_bps * 0.9 * (double)step / 1e9); /* bits */
     for (rs_time t = step; net_stats(n, 0, xfer).phase == RS_PHASE_HIGH_RATE; t += step) {
         net_at(n, began + t);
@@ -100,7 +100,7 @@ static void run(const path *r, uint64_t seed) {
         if (!found && (now - sent) * (r->fragment + RS_DATA_HEADER + RS_WIRE_OVERHEAD) * 8 >= fast)
             found = t;
         sent = now;
-        if (!found || t < found + 30 * MS + 5 * r->trip)
+        if (!found || t < found + 30 * MS + 5 * r->rtt)
             early = k->uplink_drops;
         assert_true(t < 10 * SEC);
     }

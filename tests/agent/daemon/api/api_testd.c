@@ -50,7 +50,7 @@ static int64_t clock_ns(clockid_t clock) {
 static void phase(fake *daemon, const transfer *one, const char *name, const char *words) {
     rostrum_event event = {.kind = ROSTRUM_EVENT_PHASE, .sending = true, .size = one->object->size};
     (void)snprintf(event.subject, sizeof event.subject, "%s", name);
-    (void)snprintf(event.words, sizeof event.words, "%s", words);
+    (void)snprintf(event.text, sizeof event.text, "%s", words);
     rs_api_event(daemon->api, &one->object->id, &event);
 }
 
@@ -93,7 +93,7 @@ static void receive_copy(fake *daemon, const rs_object *object, uint64_t number)
     id.data = number;
     rs_object *copy = rs_store_receive(daemon->store, &id, object->size, &error);
     if (!copy) {
-        rs_api_object_failed(daemon->api, &id, error.words);
+        rs_api_object_failed(daemon->api, &id, error.text);
         return;
     }
     if (!rs_store_ensure(daemon->store, copy, 0, object->size, &error))
@@ -102,7 +102,7 @@ static void receive_copy(fake *daemon, const rs_object *object, uint64_t number)
         memcpy(copy->map, object->map, object->size);
     if (!rs_store_commit(daemon->store, copy, &object->digest, &error))
         abort();
-    rs_api_object_whole(daemon->api, &id);
+    rs_api_object_complete(daemon->api, &id);
 }
 
 static void end_receiver(fake *daemon, transfer *one, rostrum_receiver *receiver) {
@@ -282,7 +282,7 @@ int main(int argc, char **argv) {
                                 .context = &daemon};
     daemon.api = daemon.store ? rs_api_server_new(&config, &handlers, daemon.store, &error) : NULL;
     if (!daemon.api) {
-        (void)fprintf(stderr, "api_testd: %s\n", error.words);
+        (void)fprintf(stderr, "api_testd: %s\n", error.text);
         rs_store_close(daemon.store);
         return 1;
     }

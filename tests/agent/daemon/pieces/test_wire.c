@@ -16,7 +16,7 @@ static const uint8_t digests[32] = {1, 2, 3};
 
 static const rs_piece_message messages[] = {
     {.type = RS_PIECE_ASK, .id = {{1, 2, 3}, 7}, .port = 7072, .name = "h1"},
-    {.type = RS_PIECE_HAS, .size = 123456789, .root = {.algorithm = 1, .length = 16, .value = {9}}, .whole = true},
+    {.type = RS_PIECE_HAS, .size = 123456789, .root = {.algorithm = 1, .length = 16, .value = {9}}, .complete = true},
     {.type = RS_PIECE_NO, .gone = true, .words = "it is not here"},
     {.type = RS_PIECE_WANT_LEAVES},
     {.type = RS_PIECE_LEAVES, .first = 5, .count = 2, .bytes = digests, .length = 32},
@@ -32,7 +32,7 @@ static const rs_piece_message messages[] = {
 #define MESSAGES (sizeof messages / sizeof messages[0])
 
 /* Head and body, in memory of exactly that size. */
-static uint8_t *whole(const rs_piece_message *m, uint32_t *length) {
+static uint8_t *complete(const rs_piece_message *m, uint32_t *length) {
     uint8_t bytes[RS_PIECE_BODY_MOST];
     *length = rs_piece_put(m, bytes);
     uint8_t *out = malloc(*length + m->length);
@@ -50,7 +50,7 @@ static void messages__are_taken_as_they_were_put(void **state) {
         const rs_piece_message *m = &messages[i];
         rs_piece_message found;
         uint32_t length, body;
-        uint8_t type, *bytes = whole(m, &length);
+        uint8_t type, *bytes = complete(m, &length);
         assert_true(rs_piece_take_head(bytes, &type, &body));
         assert_int_equal(type, m->type);
         assert_int_equal(body, length - RS_PIECE_HEAD);
@@ -59,7 +59,7 @@ static void messages__are_taken_as_they_were_put(void **state) {
         assert_string_equal(found.name, m->name);
         assert_string_equal(found.words, m->words);
         assert_memory_equal(&found.root, &m->root, sizeof m->root);
-        assert_true(found.size == m->size && found.whole == m->whole && found.gone == m->gone);
+        assert_true(found.size == m->size && found.complete == m->complete && found.gone == m->gone);
         assert_true(found.first == m->first && found.count == m->count && found.length == m->length);
         assert_true(found.address == m->address && found.port == m->port && found.no_leaves == m->no_leaves);
         assert_true(found.nonce == m->nonce && found.fragment_size == m->fragment_size);

@@ -38,7 +38,7 @@ static rs_store *open_store(void) {
     const rs_store_config config = {.directory = memory, .disk = disk, .disk_from = MIB, .log = count_line};
     rs_store *store = rs_store_open(&config, &error);
     if (!store)
-        print_message("rs_store_open: %s\n", error.words);
+        print_message("rs_store_open: %s\n", error.text);
     assert_non_null(store);
     return store;
 }
@@ -97,7 +97,7 @@ static void whole__is_found_again_and_checked(void **state) {
     assert_int_equal(access(path_of(""), F_OK), -1); /* nobody sees it before it was checked */
     assert_int_equal(rs_store_reader_fd(object, &error), -1);
     assert_ptr_equal(check_all(store), object);
-    assert_int_equal(object->phase, RS_OBJECT_WHOLE);
+    assert_int_equal(object->phase, RS_OBJECT_COMPLETE);
     assert_true(rs_digest_equal(&object->digest, &root));
     assert_int_equal(object->leaf_count, PIECES);
     assert_memory_equal(object->map, content, SIZE);
@@ -242,7 +242,7 @@ static void garbage__is_no_object(void **state) {
 typedef struct {
     rs_piece_watch watch;
     unsigned came, over;
-    bool whole;
+    bool complete;
 } watcher;
 
 static void on_came(void *context, rs_object *object, uint64_t piece) {
@@ -251,11 +251,11 @@ static void on_came(void *context, rs_object *object, uint64_t piece) {
     w->came++;
 }
 
-static void on_over(void *context, rs_object *object, bool is_whole) {
+static void on_over(void *context, rs_object *object, bool is_complete) {
     watcher *w = context;
     (void)object;
     w->over++;
-    w->whole = is_whole;
+    w->complete = is_complete;
 }
 
 static void watches__are_told_of_pieces_and_of_the_end(void **state) {
@@ -263,7 +263,7 @@ static void watches__are_told_of_pieces_and_of_the_end(void **state) {
     rs_error error;
     rs_store *store = open_store();
     const rs_manifest m = what(true);
-    for (int whole = 0; whole < 2; whole++) {
+    for (int complete = 0; complete < 2; complete++) {
         watcher one = {.watch = {.came = on_came, .over = on_over}}, gone = one;
         one.watch.context = &one;
         gone.watch.context = &gone;
@@ -277,7 +277,7 @@ static void watches__are_told_of_pieces_and_of_the_end(void **state) {
         rs_store_piece_gone(object, 0);
         assert_int_equal(object->pieces->prefix, 0);
         assert_false(rs_store_piece_came(object, 2, leaves[2]));
-        if (whole)
+        if (complete)
             assert_true(rs_store_commit(store, object, &root, &error));
         else
             rs_store_discard(store, object);
@@ -285,7 +285,7 @@ static void watches__are_told_of_pieces_and_of_the_end(void **state) {
         assert_int_equal(gone.came, 1);
         assert_int_equal(one.over, 1);
         assert_int_equal(gone.over, 0);
-        assert_int_equal(one.whole, whole);
+        assert_int_equal(one.complete, complete);
     }
     assert_true(rs_store_delete(store, &id, &error));
     rs_store_close(store);

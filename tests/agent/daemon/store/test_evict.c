@@ -144,7 +144,7 @@ static void room__what_does_not_fit_is_refused_with_words_and_fits_after_the_not
     receive_all(1, 10);
     assert_null(receive(11, &error));
     assert_int_equal(error.code, ROSTRUM_ERR_NO_ROOM);
-    assert_non_null(strstr(error.words, "room is being made"));
+    assert_non_null(strstr(error.text, "room is being made"));
     (void)rs_evict_look(evict, 1);
     assert_true(rs_evict_look(evict, NOTICE + 1));
     assert_non_null(receive(11, &error));

@@ -32,7 +32,7 @@ static rs_store *open_store(uint64_t quota, uint32_t max_objects) {
     rs_store_config config = {.directory = folder, .quota_bytes = quota, .max_objects = max_objects};
     rs_store *store = rs_store_open(&config, &error);
     if (!store)
-        print_message("rs_store_open: %s\n", error.words);
+        print_message("rs_store_open: %s\n", error.text);
     assert_non_null(store);
     return store;
 }
@@ -84,7 +84,7 @@ static void receive__is_visible_only_when_whole(void **context) {
     assert_int_equal(error.code, ROSTRUM_ERR_BUSY);
     assert_null(rs_store_receive(store, &ids[0], 5, &error));
     assert_int_equal(error.code, ROSTRUM_ERR_EXISTS);
-    assert_non_null(strstr(error.words, "being received"));
+    assert_non_null(strstr(error.text, "being received"));
 
     assert_true(rs_store_commit(store, object, &some_digest, &error));
     struct stat info;
@@ -129,7 +129,7 @@ static void quota__counts_everything_and_says_so(void **context) {
     assert_int_equal(rs_store_used(store), 2 * MIB + MIB / 2);
     assert_null(rs_store_receive(store, &ids[1], MIB, &error));
     assert_int_equal(error.code, ROSTRUM_ERR_NO_ROOM);
-    assert_non_null(strstr(error.words, "quota"));
+    assert_non_null(strstr(error.text, "quota"));
     int outside = memfd_create("outside", MFD_CLOEXEC);
     assert_int_equal(ftruncate(outside, (off_t)MIB), 0);
     assert_null(rs_store_add(store, &ids[1], outside, 9, &error));
@@ -165,7 +165,7 @@ static void full_tmpfs__is_an_error_at_allocation(void **context) {
     rs_store *store = open_store(UINT64_MAX / 4, 0);
     assert_null(rs_store_receive(store, &ids[0], TMPFS_BYTES + 1, &error));
     assert_int_equal(error.code, ROSTRUM_ERR_NO_ROOM);
-    assert_non_null(strstr(error.words, "tmpfs"));
+    assert_non_null(strstr(error.text, "tmpfs"));
     /* What one transfer was promised, the next one does not get, though it is not allocated yet. */
     rs_object *one = rs_store_receive(store, &ids[0], 7 * MIB, &error);
     assert_non_null(one);
@@ -230,7 +230,7 @@ static void delete__waits_for_transfers_and_spares_readers(void **context) {
     rs_store_hold(object);
     assert_false(rs_store_delete(store, &ids[0], &error));
     assert_int_equal(error.code, ROSTRUM_ERR_BUSY);
-    assert_non_null(strstr(error.words, "being sent"));
+    assert_non_null(strstr(error.text, "being sent"));
     rs_store_release(object);
     assert_true(rs_store_delete(store, &ids[0], &error));
     assert_null(rs_store_find(store, &ids[0]));
@@ -370,10 +370,10 @@ static void open__refuses_what_is_not_ours(void **context) {
     rs_store_close(store);
     config.directory = "/proc";
     assert_null(rs_store_open(&config, &error));
-    assert_non_null(strstr(error.words, "mount -t tmpfs"));
+    assert_non_null(strstr(error.text, "mount -t tmpfs"));
     config.directory = "/nowhere/at/all";
     assert_null(rs_store_open(&config, &error));
-    assert_non_null(strstr(error.words, "/nowhere/at/all"));
+    assert_non_null(strstr(error.text, "/nowhere/at/all"));
 }
 
 static int mount_tmpfs(const char *options) {

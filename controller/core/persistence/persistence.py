@@ -10,7 +10,7 @@ kind of them, for example "path" (key: the path's id) or "circuit". It has
 and is listed in `parts.PARTS`; parts are restored in that order, so a part may rely on those before it. Whenever
 what `dump` would say of a key has changed, in whatever handler that was, the handler calls
 
-    core.durable.mark("path", path.id)
+    core.persistence.mark("path", path.id)
 
 (or `mark_later`) and nothing more: marks are cheap, a key marked ten times in one turn of the loop is dumped once, and
 none of the actions that the turn led to (answers, orders to devices) leaves the manager before its records are in the
@@ -21,8 +21,8 @@ Rules for parts:
 - JSON values only (str, int, float, bool, None, list or tuple, dict with str keys), which nobody changes after they
   were dumped: a journal may write them once more later. Leave out what can be worked out again, and
   what devices or agents tell anew: a record that is written seldom is a fast one.
-- Times are ns of the manager's monotonic clock, which means nothing to the next manager: `core.durable.wall(ns)` for
-  the journal, `core.durable.monotonic(ns)` back.
+- Times are ns of the manager's monotonic clock, which means nothing to the next manager:
+  `core.persistence.wall(ns)` for the journal, `core.persistence.monotonic(ns)` back.
 - Later versions must read records of earlier ones: add fields with a default. When that cannot be, raise
   `journal.SCHEMA` and say there how old ones are turned into new ones.
 - `restore` drops what no longer fits (a server that left the topology) with `core.warn`, and raises nothing.
@@ -60,7 +60,7 @@ class Change:
     value: Json | None
 
 
-class Durable:
+class Persistence:
     """Which records changed since they were last written. `offset`: wall clock minus the manager's clock, in ns."""
 
     def __init__(self, offset: int = 0) -> None:

@@ -1,7 +1,7 @@
 /* A receiving transfer, from INCOMING to RECEIVE_DONE: packets and messages, waits that end, pieces whose digest is
  * wrong. */
-#ifndef RS_CORE_TRANSFER_RECEIVER_LIFE_H
-#define RS_CORE_TRANSFER_RECEIVER_LIFE_H
+#ifndef RS_CORE_TRANSFER_RECEIVER_H
+#define RS_CORE_TRANSFER_RECEIVER_H
 
 #include "core/transfer/state.h"
 
@@ -11,7 +11,7 @@ bool rs_leaf_request(const rs_receiving *x, rs_message *m);
 rs_rx_result rs_on_leaves(rs_node *node, rs_receiving *x, const rs_message *m);
 void rs_again_free(rs_node *node, rs_receiving *x);
 void rs_again_ask(rs_node *node, rs_time now, rs_receiving *x);
-bool rs_again_left(const rs_receiving *x);
+bool rs_again_pending(const rs_receiving *x);
 bool rs_again_request(rs_receiving *x, rs_message *m);
 rs_rx_result rs_again_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn);
 rs_rx_verdict rs_on_leaf_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
@@ -34,7 +34,7 @@ uint64_t rs_request_object(const rs_transfer *t, uint64_t from, uint64_t to, rs_
 /* OPEN of a further session: where its data channel is. */
 void rs_receiver_next_session(rs_node *node, rs_receiving *x, const rs_message *m);
 void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t last_word, const char *cause);
-void rs_receiver_is_whole(rs_node *node, rs_time now, rs_receiving *x); /* it is */
+void rs_receiver_complete(rs_node *node, rs_time now, rs_receiving *x); /* it is */
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
 rs_time rs_receiver_request_timeout(const rs_receiving *x); /* until what was asked for is asked for again */
 void rs_receiver_arm(rs_node *node, rs_receiving *x);

@@ -1,7 +1,7 @@
 /* A sending transfer: opening, paths, phases and sessions; recipients done and failed, waits that end, connections up
  * and down. */
-#ifndef RS_CORE_TRANSFER_SENDER_LIFE_H
-#define RS_CORE_TRANSFER_SENDER_LIFE_H
+#ifndef RS_CORE_TRANSFER_SENDER_H
+#define RS_CORE_TRANSFER_SENDER_H
 
 #include "core/transfer/state.h"
 

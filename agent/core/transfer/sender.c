@@ -1,5 +1,5 @@
 /* A sending transfer from open to SEND_DONE: recipients done and failed, waits that end, connections up and down. */
-#include "core/transfer/sender_life.h"
+#include "core/transfer/sender.h"
 
 #include "core/transfer/engine.h"
 
@@ -538,7 +538,7 @@ static rs_rx_verdict on_data_rcvd(rs_node *node, rs_time now, rs_sending *x, rs_
         left(node, now, x, r);
         return RS_RX_NONE;
     }
-    if (m->data_rcvd.status == RS_RCVD_WHOLE) {
+    if (m->data_rcvd.status == RS_RCVD_COMPLETE) {
         rs_sender_done(node, now, r, m->data_rcvd.patched, false);
     } else {
         bool mismatch = m->data_rcvd.status == RS_RCVD_MISMATCH;

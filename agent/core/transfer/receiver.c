@@ -1,12 +1,13 @@
 /* A receiving transfer from INCOMING to RECEIVE_DONE. */
-#include "core/transfer/receiver_life.h"
+#include "core/transfer/receiver.h"
 
 #include "core/transfer/engine.h"
 
 #include <string.h>
 
-#define KEEP (60000 * RS_MS)         /* a finished transfer answers a sender that missed its last word for so long */
-#define PATIENCE (1000 * RS_MS)      /* control channels are reliable: to ask again on the same one is a last resort */
+#define KEEP (60000 * RS_MS) /* a finished transfer answers a sender that missed its last word for so long */
+#define REQUEST_TIMEOUT \
+    (1000 * RS_MS)                   /* control channels are reliable: to ask again on the same one is a last resort */
 #define REPLACE_AFTER (1000 * RS_MS) /* a sender that was not heard for so long gives way to another of the object */
 #define PLACE_KEPT (1u << 20)        /* bytes of which are here: it does not give its place to another */
 
@@ -23,7 +24,7 @@ void rs_receiver_free(rs_node *node, rs_receiving *x) {
 
 rs_time rs_receiver_request_timeout(const rs_receiving *x) {
     rs_time late = 4 * rs_rtt_late(&x->link.peer->rtt, 0);
-    return late > PATIENCE ? late : PATIENCE;
+    return late > REQUEST_TIMEOUT ? late : REQUEST_TIMEOUT;
 }
 
 /* No longer a transfer: what remains answers repeated questions. `last_word` is what to say, and to say again; 0 =
@@ -56,9 +57,9 @@ void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint3
     rs_emit(node, &event);
 }
 
-void rs_receiver_is_whole(rs_node *node, rs_time now, rs_receiving *x) {
+void rs_receiver_complete(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->leaving_due != RS_NEVER) {
-        rs_receiver_left(node, now, x);
+        rs_on_receiver_removed(node, now, x);
         return;
     }
     x->state = RS_RX_VERIFYING;
@@ -224,7 +225,7 @@ rs_status rs_verified(rs_node *node, rs_time now, rs_xfer xfer, bool ok, const c
         return RS_ERR_UNKNOWN;
     if (x->state != RS_RX_VERIFYING)
         return RS_ERR_STATE;
-    x->rcvd_status = ok ? RS_RCVD_WHOLE : RS_RCVD_MISMATCH;
+    x->rcvd_status = ok ? RS_RCVD_COMPLETE : RS_RCVD_MISMATCH;
     if (ok && x->t.engine->serves && x->t.engine->serves(x)) {
         x->state = RS_RX_SERVING;
         x->verify_due = RS_NEVER;
@@ -323,7 +324,7 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
         x->verify_due = now < x->verify_due ? x->verify_due : now + node->config.no_path_bound;
     }
     if (now >= x->leaving_due) {
-        rs_receiver_left(node, now, x);
+        rs_on_receiver_removed(node, now, x);
         return true;
     }
     if (now >= x->offered_due) {
@@ -571,12 +572,12 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
         m->type = RS_MSG_DATA_RCVD;
         m->data_rcvd.status = x->rcvd_status;
         m->data_rcvd.patched = x->stats.patches_received + x->stats.repairs_used;
-        rs_wire_cause_set(&m->data_rcvd.cause, x->rcvd_status == RS_RCVD_WHOLE ? "" : x->link.cause);
+        rs_wire_cause_set(&m->data_rcvd.cause, x->rcvd_status == RS_RCVD_COMPLETE ? "" : x->link.cause);
         return true;
     case RS_CONTROL_PTCH_REQ:
         if (x->again.words) {
             bool worth = rs_again_request(x, m);
-            *more = rs_again_left(x);
+            *more = rs_again_pending(x);
             return worth;
         }
         return x->t.engine->say(node, now, x, what, m, more);
@@ -850,7 +851,7 @@ uint64_t rs_request_object(const rs_transfer *t, uint64_t from, uint64_t to, rs_
     return to;
 }
 
-bool rs_again_left(const rs_receiving *x) {
+bool rs_again_pending(const rs_receiving *x) {
     return rs_seqset_next_absent(&x->again, NULL, x->again_at, x->again.size) < x->again.size;
 }
 
