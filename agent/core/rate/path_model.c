@@ -9,6 +9,7 @@
 #define GROWTH 2.885
 #define FULL_GROWTH 1.25
 #define FULL_ROUNDS 3
+#define HELD_ROUNDS 4 /* so many in which the sender was held back count as one */
 #define DRAIN_LEAST 0.75
 #define QUEUE_RTTS \
     6 /* a queue that was not there once in so many round trips, all of the last RS_HOST_PAUSE, does not stand */
@@ -113,7 +114,9 @@ static void take_rate(rs_path_model *r, const rs_path_model_report *n, rs_time t
     r->full_bps = r->rate_bps > r->full_bps ? r->rate_bps : r->full_bps;
 }
 
-/* Start-up: each round trip shows whether more came out of it than in those before. */
+/* Start-up: each round trip shows whether more came out of it than in those before. One in which the sender mostly
+ * stood still, held back by others' reports, shows little; but a sender that is always late must know when it has found
+ * all that it can send. */
 static void start_up(rs_path_model *r, const rs_path_model_report *n, rs_time time) {
     rs_time queue = rs_path_model_queue(r, n->now);
     uint64_t repairs = n->repairs - r->base.repairs;
@@ -126,11 +129,12 @@ static void start_up(rs_path_model *r, const rs_path_model_report *n, rs_time ti
     r->startup_done = queue > target(r);
     if (n->pos >= r->round_pos) {
         bool grew = (double)r->round_best_bps >= (double)r->full_bps * FULL_GROWTH;
-        r->flat = grew ? 0 : r->flat + 1;
+        bool held = n->idle - r->base.idle > time / 2;
+        r->flat = grew ? 0 : r->flat + (held ? 1 : HELD_ROUNDS);
         r->full_bps = r->round_best_bps > r->full_bps ? r->round_best_bps : r->full_bps;
         r->round_best_bps = 0;
         r->round_pos = n->pos + n->under_way + 1;
-        r->startup_done |= r->flat >= FULL_ROUNDS;
+        r->startup_done |= r->flat >= FULL_ROUNDS * HELD_ROUNDS;
     }
     if (!r->startup_done)
         return;
