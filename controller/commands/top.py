@@ -125,11 +125,9 @@ def objects(seen: dict[str, Any], most: int) -> RenderableType:
     found = seen["objects"]
     if isinstance(found, str):
         return Text(found, "dim")
-    table = _table("object", "size", "holders")
+    table = _table("object", "size", "holders", "digest")
     for one in _rows(found["objects"], most):
-        holders = [str(each.get("server", "")) if isinstance(each, dict) else str(each) for each in one["holders"]]
-        name = one.get("name") or f"{one.get('app_id', '')}/{one.get('data_id', '')}"
-        table.add_row(Text(str(name)), _size(one["size"]), Text(" ".join(holders), overflow="ellipsis"))
+        table.add_row(Text(one["name"] or one["id"]), _size(one["size"]), str(one["holder_count"]), Text(one["digest"]))
     return Group(table, *_more(found["objects"], most)) if found["objects"] else Text("no objects", "dim")
 
 

@@ -173,13 +173,18 @@ function words(one) {
   return Object.entries(one.states).map(([state, count]) => `${count} ${state}`).join(", ");
 }
 
+function points(one) {
+  return [one.first_light_ns ? `data since ${new Date(one.first_light_ns / 1e6).toLocaleTimeString()}` : "", one.patched_fragments ? `${one.patched_fragments} fragments patched` : "",
+    one.complete_ns ? `whole at ${new Date(one.complete_ns / 1e6).toLocaleTimeString()}` : ""].filter(Boolean).join(", ");
+}
+
 function transfer(app, chosen) {
   const list = new VirtualList({ name: "receivers", heads: ["receiver", "state", "progress", "why"], key: (one) => one.server,
-    row: (one) => [one.server, el("span", { class: colour(one.state) }, one.state), el("span", {}, bar(one.bytes, one.size, `${one.server} has ${size(one.bytes)} of ${size(one.size)}`)), one.cause] });
+    row: (one) => [one.server, el("span", { class: colour(one.state) }, one.state), el("span", {}, bar(one.bytes, one.size, `${one.server} has ${size(one.bytes)} of ${size(one.size)}`)), one.cause || points(one)] });
   const top = el("div", {}), bottom = el("div", {});
   const now = () => app.parts.transfers.rows.find((one) => one.id === chosen.id) ?? chosen;
   const whole = looking(app, `/v1/transfers/${encoded(chosen.id)}`, DETAIL_MS, (_, found) => {
-    const rows = (found?.receivers ?? []).map((one) => ({ ...one, size: found.size, bytes: one.state === "done" ? found.size : one.bytes ?? null }));
+    const rows = (found?.receivers ?? []).map((one) => ({ ...one, size: found.size, bytes: one.state === "done" ? found.size : one.state === "failed" ? 0 : one.bytes ?? null }));
     list.show(rows.filter((one) => has(app, one.server, one.state, one.cause)), rows.length, "receivers");
     refill(bottom, found?.sessions ?? [], () => [el("h2", {}, "Paths"), table(["path", "state", "carried by", "why"],
       (found?.sessions ?? []).map((one) => [one.id, one.state, one.kind ?? "", one.cause || one.reason]))]);
@@ -196,6 +201,7 @@ function transfer(app, chosen) {
       one.live && one.path ? button(app, "Cancel", `Give the path of ${one.id} back? Its sender goes on by unicast or ends.`, "DELETE", `/v1/paths/${encoded(one.path)}`) : null]);
     whole(list.box);
     if (one.live && one.path) why(reason);
+    else reason.replaceChildren();
   };
 }
 
@@ -235,26 +241,27 @@ function group(app, one) {
 const objects = {
   title: "Objects",
   make(app) {
-    let found = null, wrong = "";
-    const list = new VirtualList({ name: "objects", heads: ["object", "size", "holders", "who"], key: (one) => one.key,
-      row: (one) => [one.name, size(one.size), one.holders.length, one.holders.join(" ")],
-      open: (one) => app.detail(`object ${one.key}`, (node) => refill(node, one, () => [el("h2", {}, one.name),
-        table(["", ""], [["size", size(one.size)], ["digest", one.digest], ["held by", one.holders.join(" ")]])])) });
+    let found = null, wrong = "", total = 0;
+    const list = new VirtualList({ name: "objects", heads: ["object", "size", "holders", "digest"], key: (one) => one.id,
+      row: (one) => [one.name || one.id, size(one.size), one.holder_count, one.digest],
+      open: (one) => app.detail(`object ${one.id}`, object(app, one)) });
     const draw = () => {
       if (wrong) app.notice(wrong);
-      list.show((found ?? []).filter((one) => has(app, one.name, one.key, ...one.holders)), (found ?? []).length, "objects");
+      list.show((found ?? []).filter((one) => has(app, one.name, one.id, one.digest)), total, "objects");
     };
-    const look = () => app.call("/v1/objects?limit=1000").then((answer) => { found = rows(answer); wrong = ""; },
-      (error) => { wrong = error.status === 404 ? "This manager does not list objects; rostrum status lists those of one server." : error.message; }).then(draw);
+    const look = () => app.call("/v1/objects?limit=1000").then((answer) => { found = answer.objects; total = answer.count; wrong = ""; },
+      (error) => { wrong = error.message; }).then(draw);
     const timer = setInterval(look, OBJECTS_MS);
     look();
     return { list, nodes: list.nodes(), update: draw, leave: () => clearInterval(timer) };
   },
 };
 
-function rows(answer) {
-  return (answer.objects ?? []).map((one) => ({ key: `${one.app_id ?? ""}/${one.data_id ?? one.name}`, name: one.name || `${one.app_id}/${one.data_id}`, size: one.size,
-    digest: one.digest ?? "", holders: (one.holders ?? []).map((each) => typeof each === "string" ? each : each.complete === false ? `${each.server} (part)` : each.server) }));
+function object(app, one) {
+  return looking(app, `/v1/objects/${encoded(one.id)}`, DETAIL_MS, (node, found, wrong) => refill(node, [found, wrong], () => found ? [el("h2", {}, found.name || found.id),
+    table(["", ""], [["id", found.id], ["size", size(found.size)], ["digest", found.digest], ["held by", found.holders.join(" ")],
+      ["another object by this id at", `${found.others} servers`], ["being fetched by", `${found.fetched_by} servers`]])]
+    : el("p", {}, wrong)));
 }
 
 // ---------------------------------------------------------------------------------------------------------- doctor
