@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         must(copy != NULL);
         memcpy(copy, data, size);
         memcpy(copy, "RSPIECE1", 8);
-        rs_xxh3_best()->complete(copy, RS_MANIFEST_HEADER - 16, copy + RS_MANIFEST_HEADER - 16);
+        rs_xxh3_best()->whole(copy, RS_MANIFEST_HEADER - 16, copy + RS_MANIFEST_HEADER - 16);
         manifest(copy, size);
         free(copy);
     }
