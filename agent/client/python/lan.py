@@ -208,8 +208,8 @@ class PrivateAgent:
         return Agent(self.socket, LAN_APP_ID, process="rostrum")
 
     def peers(self) -> list[Peer]:
-        """The other agents that were heard of."""
-        return _peers_of(_get_metrics(self._metrics))
+        """The agents of other hosts that were heard of."""
+        return [peer for peer in _peers_of(_get_metrics(self._metrics)) if peer.address != self.nic.address]
 
     def figure(self, name: str) -> float:
         """A figure of the agent's metrics; 0 if it is not there."""
@@ -258,6 +258,8 @@ def find_receivers(
     Raises:
         RostrumError: they were not there in time; the words say who is missing.
     """
+    if private.nic.address in names:
+        raise RostrumError(f"{private.nic.address} is this host: name others", Code.INVALID)
     deadline = time.monotonic() + wait
     told: set[str] = set()
     while True:

@@ -195,6 +195,9 @@ def examine(names: list[str], interface: str | None, wait: float) -> list[Findin
     nic = nic_for(names, interface)
     found = [Finding("ok", nic.name, f"{nic.address}, MTU {mtu_of(nic)}"), *check_firewall(), *check_bridges()]
     found += check_buffers()
+    if nic.address in names:
+        found.append(Finding("problem", nic.address, "is this host, which sends to others alone", "name others"))
+        names.remove(nic.address)
     addresses = tuple(name for name in names if name.replace(".", "").isdigit())
     try:
         with PrivateAgent(nic, "sender", addresses) as private:
