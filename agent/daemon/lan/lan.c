@@ -67,7 +67,7 @@ typedef struct lan_path {
     rs_object_id object;
     uint64_t remaining;
     rs_manager_protocol protocol;
-    rs_time until, phase_at, next_at, pause;
+    rs_time began, until, phase_at, next_at, pause;
     uint32_t group;
     uint64_t nonce;
     bool tested;
@@ -185,25 +185,39 @@ static void on_here(rs_lan *lan, const rs_lan_message *m, uint32_t from, uint16_
         p->lan_port = port;
         p->cookie = m->cookie;
         p->has_cookie = true;
+        p->answered = now_of(lan);
     }
+}
+
+static rs_lan_peer_info info_of(const rs_lan *lan, const rs_lan_known *p) {
+    return (rs_lan_peer_info){
+        .name = p->name,
+        .host = p->host,
+        .address = p->address,
+        .control_port = p->control_port,
+        .mtu = p->mtu,
+        .receives = p->receives && p->has_cookie &&
+                            now_of(lan) - p->heard<RS_LAN_FRESH, .multicast = p->multicast_until> now_of(lan)
+                        ? p->multicast
+                        : 0,
+        .heard = now_of(lan) - p->heard};
 }
 
 bool rs_lan_peer(const rs_lan *lan, uint32_t index, rs_lan_peer_info *out) {
     for (uint32_t i = 0; i < RS_LAN_PEERS_MAX; i++) {
-        const rs_lan_known *p = &lan->peers[i];
-        if (!p->used || index--)
+        if (!lan->peers[i].used || index--)
             continue;
-        *out = (rs_lan_peer_info){.name = p->name,
-                                  .host = p->host,
-                                  .address = p->address,
-                                  .control_port = p->control_port,
-                                  .mtu = p->mtu,
-                                  .receives = p->receives && p->has_cookie,
-                                  .multicast = p->multicast_until > now_of(lan) ? p->multicast : 0,
-                                  .heard = now_of(lan) - p->heard};
+        *out = info_of(lan, &lan->peers[i]);
         return true;
     }
     return false;
+}
+
+bool rs_lan_find(const rs_lan *lan, const char *name, rs_lan_peer_info *out) {
+    const rs_lan_known *p = rs_lan_peer_named(lan->peers, now_of(lan), name);
+    if (p)
+        *out = info_of(lan, p);
+    return p != NULL;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- paths */
@@ -572,12 +586,14 @@ static void begin_test(rs_lan *lan, lan_path *path) {
     advance_test(lan, path);
 }
 
+/* Who has answered since the path was asked for: an agent that was started again takes no orders with the cookie that
+ * it gave before, and nothing may have said so where multicast is blocked. */
 static void advance_find(rs_lan *lan, lan_path *path) {
     bool all = true;
     for (uint32_t i = 0; i < path->count; i++) {
         member *m = &path->members[i];
         const rs_lan_known *p = m->found ? NULL : rs_lan_peer_named(lan->peers, now_of(lan), m->name);
-        if (p) {
+        if (p && p->answered >= path->began) {
             m->peer = *p;
             m->found = true;
         }
@@ -600,12 +616,19 @@ static void advance_find(rs_lan *lan, lan_path *path) {
 
 static void find_tick(rs_lan *lan, lan_path *path) {
     rs_time now = now_of(lan);
-    query_all(lan);
+    bool unknown = path->pause > FIND_FIRST; /* or it has moved */
     for (uint32_t i = 0; i < path->count; i++) {
+        const member *m = &path->members[i];
+        const rs_lan_known *p = m->found ? NULL : rs_lan_peer_named(lan->peers, now, m->name);
         uint32_t address;
-        if (!path->members[i].found && rs_parse_address(path->members[i].name, &address))
+        if (p)
+            send_query(lan, p->address, p->lan_port);
+        else if (!m->found && rs_parse_address(m->name, &address))
             send_query(lan, address, RS_LAN_PORT);
+        unknown |= !m->found && !p;
     }
+    if (unknown)
+        query_all(lan);
     path->next_at = now + path->pause;
     path->pause = path->pause * 2 < FIND_LONGEST ? path->pause * 2 : FIND_LONGEST;
     if (now < path->until)
@@ -639,6 +662,7 @@ rs_status rs_lan_request(rs_lan *lan, const rs_manager_request_params *request, 
     path->object = request->object;
     path->remaining = request->remaining_size;
     path->protocol = request->protocol;
+    path->began = now;
     path->until = now + (request->wait_ms ? request->wait_ms * RS_MILLISECOND : FIND_BOUND);
     path->pause = FIND_FIRST;
     path->nonce = rs_random_next(&lan->random) | 1;

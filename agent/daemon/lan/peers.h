@@ -16,9 +16,9 @@ typedef struct {
     bool receives;
     uint64_t boot;
     bool has_cookie;
-    uint64_t cookie; /* that it takes orders by from here */
-    rs_time heard;
-    int multicast; /* as in rs_lan_peer_info; holds until `multicast_until` */
+    uint64_t cookie;         /* that it takes orders by from here */
+    rs_time heard, answered; /* `answered`: with the cookie */
+    int multicast;           /* as in rs_lan_peer_info; holds until `multicast_until` */
     rs_time multicast_until;
 } rs_lan_known;
 

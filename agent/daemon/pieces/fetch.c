@@ -611,6 +611,12 @@ bool rs_fetch_parse_holder(const rs_agent *agent, const char *text, char name[RS
     if (at)
         return rs_parse_address(at + 1, address) || rs_parse_endpoint(at + 1, address, port) ||
                rs_error_set(error, ROSTRUM_ERR_INVALID, "\"%.60s\" is no IPv4 address with or without a port", at + 1);
+    rs_lan_peer_info known;
+    if (agent->lan && rs_lan_find(agent->lan, name, &known)) {
+        *address = known.address;
+        *port = (uint16_t)(known.control_port + 1);
+        return true;
+    }
     rs_peer peer = rs_peers_find(&agent->peers, name);
     const rs_peer_entry *entry = peer == RS_NO_PEER ? NULL : rs_peers_entry(&agent->peers, peer);
     *address = entry ? entry->address : 0;
@@ -626,6 +632,7 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
     rs_agent *agent = context;
     rs_fetches *all = agent->fetches;
     char name[RS_PIECE_NAME];
+    rs_lan_peer_info near;
     uint32_t address;
     uint16_t port;
     const rs_object *here = rs_store_find(agent->store, id);
@@ -641,10 +648,11 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
         if (!rs_fetch_parse_holder(agent, holders[i], name, &address, &port, error))
             return false;
     const rs_manifest *manifest = here ? rs_store_manifest(here) : NULL;
-    if (count == 0 && !f && (!manifest || !manifest->from_address) && !rs_holdings_wanted(agent->holdings))
+    if (count == 0 && !f && (!manifest || !manifest->from_address) && !rs_holdings_wanted(agent->holdings) &&
+        (!agent->lan || !rs_lan_peer(agent->lan, 0, &near)))
         return rs_error_set(error, ROSTRUM_ERR_INVALID,
-                            "nobody is named that has object %llu, and no manager is there to ask: say from whom",
-                            (unsigned long long)id->data);
+                            "nobody is named that has object %llu, and no %s to ask: say from whom",
+                            (unsigned long long)id->data, agent->lan ? "other agent was heard of" : "manager is there");
     if (!f && !(f = fetch_new(all, id, false)))
         return rs_error_set(error, ROSTRUM_ERR_LIMIT, "this agent fetches %u objects already, or has no memory",
                             all->count);
@@ -654,6 +662,10 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
             add_holder(f, name, address, port, false, 0);
     if (manifest && manifest->from_address)
         add_holder(f, manifest->from, manifest->from_address, (uint16_t)(manifest->from_port + 1), false, 0);
+    /* Without a manager nobody knows who has it: those of the LAN say so themselves. */
+    for (uint32_t i = 0; count == 0 && agent->lan && rs_lan_peer(agent->lan, i, &near); i++)
+        if (near.receives)
+            add_holder(f, near.name, near.address, (uint16_t)(near.control_port + 1), false, 0);
     if (count == 0 && !f->asks && rs_holdings_wanted(agent->holdings)) {
         f->asks = true;
         f->ask_at = rs_agent_now(agent);
