@@ -12,6 +12,7 @@ from rostrum.topologies.problems import Place, did_you_mean, place_text
 Finding = tuple[Place, str]
 P4_PORT_MAX = 509
 P4_CPU_PORT = 510  # to and from the manager
+ETHERNET_BITS = 23  # of a group's IPv4 address, as many are in its Ethernet address
 
 
 def all_of(topology: Topology) -> Iterator[Finding]:
@@ -119,6 +120,12 @@ def networks(topology: Topology) -> Iterator[Finding]:
         yield (
             ("network", "multicast"),
             f"{multicast} holds 224.0.0.0/24, reserved for routing protocols; choose 239.192.0.0/16",
+        )
+    elif multicast != anything and int(multicast.network_address) % (1 << ETHERNET_BITS) < 1 << 8:
+        yield (
+            ("network", "multicast"),
+            f"{multicast} has groups with the Ethernet addresses of 224.0.0.x (01:00:5e:00:00:xx), which switches send "
+            "to every port, snooping or not; choose 239.192.0.0/16",
         )
 
 

@@ -24,6 +24,13 @@ links:
 """
 
 
+@pytest.mark.parametrize("network", ["239.64.0.0/16", "239.255.0.0/16", "239.0.4.0/24", "232.1.0.0/16"])
+def test_plain__groups_whose_ethernet_addresses_are_their_own(tmp_path: Path, network: str) -> None:
+    file = tmp_path / "plain.yaml"
+    file.write_text(PLAIN.replace("239.192.0.0/16", network))
+    assert str(load(str(file)).multicast) == network
+
+
 def test_plain__one_network_and_a_manager_on_a_server(tmp_path: Path) -> None:
     file = tmp_path / "plain.yaml"
     file.write_text(PLAIN)
@@ -37,6 +44,9 @@ def test_plain__one_network_and_a_manager_on_a_server(tmp_path: Path) -> None:
         ("southbound: none", "southbound: none, dpid: 1", "has no meaning with southbound: none"),
         ("  lan: {role", "  other: {role: core, dpid: 7}\n  lan: {role", "all are driven, or none is"),
         ("management: 10.0.0.2", "management: 10.0.0.1", "is already that of"),
+        ("239.192.0.0/16", "239.0.0.0/16", "Ethernet addresses of 224.0.0.x"),
+        ("239.192.0.0/16", "239.128.0.0/16", "Ethernet addresses of 224.0.0.x"),
+        ("239.192.0.0/16", "225.0.0.16/28", "Ethernet addresses of 224.0.0.x"),
     ],
 )
 def test_plain__what_does_not_fit_is_told(tmp_path: Path, old: str, new: str, words: str) -> None:

@@ -7,6 +7,8 @@ from ipaddress import IPv4Address, IPv4Network
 RANGE_BITS = (
     16  # groups are told apart by their low bits in switches' group tables (and, by the low 23, in MAC addresses)
 )
+DISCOVERY = int(IPv4Address("239.255.71.72"))  # of agents without a manager
+ETHERNET_BITS = 23
 
 
 class Exhausted(Exception):
@@ -22,17 +24,21 @@ class Groups:
         bits = min(network.max_prefixlen - network.prefixlen, RANGE_BITS)
         self._base = int(network.network_address)
         self._count = max((1 << bits) - 1, 1)  # the range's first address stays unused
+        # nor is the one used that has discovery's Ethernet address: all agents of a LAN would get its packets
+        first = self._base + 1
+        self._avoided = first + (DISCOVERY - first) % (1 << ETHERNET_BITS)
+        self._room = self._count - (self._avoided < first + self._count)
         self._next = (boot_id * 0x9E3779B97F4A7C15 >> 20) % self._count
         self._used: set[int] = set()
 
     def take(self) -> IPv4Address:
         """Raises Exhausted."""
-        if len(self._used) >= self._count:
-            raise Exhausted(f"all {self._count} multicast groups of the topology's range are in use")
+        if len(self._used) >= self._room:
+            raise Exhausted(f"all {self._room} multicast groups of the topology's range are in use")
         while True:
             number = self._base + 1 + self._next
             self._next = (self._next + 1) % self._count
-            if number not in self._used:
+            if number not in self._used and number != self._avoided:
                 self._used.add(number)
                 return IPv4Address(number)
 
@@ -53,7 +59,7 @@ class Groups:
     @property
     def room(self) -> int:
         """Addresses there are, used or not."""
-        return self._count
+        return self._room
 
     @property
     def used(self) -> int:

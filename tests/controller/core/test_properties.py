@@ -300,6 +300,16 @@ def test_groups__boots_begin_apart() -> None:
     assert len(begun) == 50
 
 
+@pytest.mark.parametrize("network", ["239.255.71.64/28", "239.127.71.64/28"])
+def test_groups__the_ethernet_address_of_discovery_is_nobodys(network: str) -> None:
+    groups = Groups(IPv4Network(network), 5)
+    taken = [groups.take() for _ in range(groups.room)]
+    assert len(taken) == 14 and not any(address.packed[1:] == bytes([127, 71, 72]) for address in taken)
+    assert IPv4Address("239.255.71.72") not in taken
+    with pytest.raises(Exhausted):
+        groups.take()
+
+
 @pytest.mark.parametrize(
     ("names", "words"),
     [
