@@ -246,6 +246,10 @@ class Network:
     def crash(self, host: int) -> None:
         self.check(self.lib.sim_crash(self.handle, host))
 
+    def stalls(self, host: int, every_ns: int, length_ns: int) -> None:
+        """Its process stands still for `length_ns` after running for `every_ns` (means), as on a busy machine."""
+        self.check(self.lib.sim_set_stalls(self.handle, host, every_ns, length_ns))
+
     def group(self, node: int, group: int, links: Sequence[int], member: bool = False) -> None:
         """What `node` does with packets of `group`: copies to `links`, and takes them if `member`."""
         self.check(self.lib.sim_set_group(self.handle, node, group, list(links), len(links), member))

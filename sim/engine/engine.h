@@ -46,7 +46,8 @@ typedef struct {
 struct sim_engine {
     const sim_engine_ops *ops;
     sim *sim;
-    uint32_t node; /* of its host */
+    uint32_t node;  /* of its host */
+    rs_time waited; /* What is received now waited so long at the host's socket. */
 };
 
 /* hosts.c: what a host offers to its engine. */

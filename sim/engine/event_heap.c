@@ -68,5 +68,8 @@ void event_due(sim *s) {
     case EVENT_FLOW:
         flow_packet(s, t.a);
         break;
+    case EVENT_RECEIVE:
+        host_awake(s, t.a, t.b, t.packet);
+        break;
     }
 }

@@ -1,6 +1,7 @@
 /* Hosts: a protocol engine is fed with packets, time and answers, and what it puts out goes to the network. */
 #include "engine/state.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +152,30 @@ static uint32_t index_of(const sim *s, const host *h) {
     return s->places[h->place].host_index;
 }
 
+static rs_time exponential(sim *s, rs_time mean) {
+    return (rs_time)(-log(1 - sim_random(s)) * (double)mean);
+}
+
+void host_stalls(sim *s, host *h, rs_time every, rs_time length) {
+    h->stall_every = every;
+    h->stall_length = length;
+    h->stall_at = s->now + exponential(s, every);
+    h->awake_at = h->stall_at + exponential(s, length);
+}
+
+/* Its process stands still now. */
+static bool stalled(sim *s, host *h) {
+    while (h->stall_every && h->awake_at <= s->now) {
+        h->stall_at = h->awake_at + exponential(s, h->stall_every);
+        h->awake_at = h->stall_at + exponential(s, h->stall_length);
+    }
+    return h->stall_every && h->stall_at <= s->now;
+}
+
+static void set_clock(sim *s, host *h) {
+    calendar_set(&s->calendar, source_of_host(index_of(s, h)), h->engine->ops->deadline(h->engine));
+}
+
 void host_pump(sim *s, host *h) {
     rs_packet_out out; /* large: engines fill what they use, nobody clears it */
     sim_bytes_out bytes;
@@ -166,11 +191,15 @@ void host_pump(sim *s, host *h) {
         for (; e->ops->poll_bytes && e->ops->poll_bytes(e, s->now, &bytes); any = true)
             put_bytes(s, h, &bytes);
     }
-    calendar_set(&s->calendar, source_of_host(index_of(s, h)), e->ops->deadline(e));
+    set_clock(s, h);
 }
 
 void host_due(sim *s, host *h) {
     sim_engine *e = h->engine;
+    if (stalled(s, h)) {
+        calendar_set(&s->calendar, source_of_host(index_of(s, h)), h->awake_at);
+        return;
+    }
     for (int turns = 0; e->ops->deadline(e) <= s->now; turns++) {
         if (turns == STUCK) {
             engine_fail(e, "the engine of host %u does not move past its deadline", h->place);
@@ -179,7 +208,7 @@ void host_due(sim *s, host *h) {
         e->ops->timeout(e, s->now);
         host_pump(s, h);
     }
-    calendar_set(&s->calendar, source_of_host(index_of(s, h)), e->ops->deadline(e));
+    set_clock(s, h);
 }
 
 void host_receive(sim *s, host *h, packet *p) {
@@ -192,10 +221,24 @@ void host_receive(sim *s, host *h, packet *p) {
                        .payload_length = p->payload_length};
     if (!h->engine)
         return;
+    if (stalled(s, h)) {
+        p->references++;
+        event_put(s, h->awake_at, EVENT_RECEIVE, index_of(s, h), (uint32_t)((h->awake_at - s->now) / 1000), p);
+        return;
+    }
     if (h->losses && p->kind == PACKET_GROUP && rs_loss_pattern_loses(h->losses, p->header, p->header_length))
         return;
     h->engine->ops->receive(h->engine, s->now, &in, p->payload_offset);
     host_pump(s, h);
+}
+
+void host_awake(sim *s, uint32_t index, uint32_t waited_us, packet *p) {
+    host *h = &s->hosts[index];
+    h->engine->waited = (rs_time)waited_us * 1000;
+    if (!s->places[h->place].crashed)
+        host_receive(s, h, p);
+    h->engine->waited = 0;
+    packet_drop(s, p);
 }
 
 void host_later(sim *s, host *h, uint32_t what) {

@@ -160,6 +160,8 @@ static bool node_work_event(sim_engine *engine, rs_time now) {
 }
 
 static void node_receive(sim_engine *engine, rs_time now, const rs_packet_in *packet, uint64_t payload_offset) {
+    if (packet->channel == RS_CH_GROUP)
+        rs_receive_waited(of(engine)->node, packet->group, engine->waited);
     rs_rx_result r = rs_receive(of(engine)->node, now, packet);
     if (r.verdict == RS_RX_BAD)
         engine_fail(engine, "host %u finds a packet malformed", engine->node);

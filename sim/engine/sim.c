@@ -213,6 +213,13 @@ bool sim_crash(sim *s, uint32_t node) {
     return true;
 }
 
+bool sim_set_stalls(sim *s, uint32_t node, int64_t every, int64_t length) {
+    if (node >= s->place_count || !s->places[node].host || every < 0 || length < 0)
+        return sim_fail(s, "node %u is no host, or a time is below 0", node);
+    host_stalls(s, &s->hosts[s->places[node].host_index], every, length);
+    return true;
+}
+
 bool sim_set_group(sim *s, uint32_t node, uint32_t group, const uint32_t *links, uint32_t count, bool member) {
     if (node >= s->place_count || (member && !s->places[node].host))
         return sim_fail(s, "node %u is not there, or a switch, which cannot be a member", node);

@@ -185,6 +185,9 @@ bool sim_set_up(sim *s, uint32_t link, bool up);
 bool sim_set_dark(sim *s, uint32_t link, int64_t until, int64_t ringing_until, double ringing_loss);
 /* The server is gone without a word; a host that forwards stops forwarding. */
 bool sim_crash(sim *s, uint32_t host);
+/* The host's process stands still again and again, for `length` after running for `every` ns (means; exponential):
+ * what comes meanwhile waits at its socket, and its timers are late. every = 0: never. */
+bool sim_set_stalls(sim *s, uint32_t host, int64_t every, int64_t length);
 
 /* Forwarding of a group: node `node` copies what it gets of it to `links` (all of them from `node`; never back where
  * it came from). Replaces what was there; no links and not `member` = forgotten. `member`: the host takes the packets

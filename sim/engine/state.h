@@ -97,8 +97,10 @@ typedef struct {
 
 typedef struct {
     uint32_t place;
-    sim_engine *engine;      /* NULL: only forwards */
-    rs_loss_pattern *losses; /* of group packets on purpose; NULL: none */
+    sim_engine *engine;                /* NULL: only forwards */
+    rs_loss_pattern *losses;           /* of group packets on purpose; NULL: none */
+    rs_time stall_every, stall_length; /* means; 0: its process always runs */
+    rs_time stall_at, awake_at;        /* it stands still from the one to the other; the next time, if that is past */
 } host;
 
 typedef struct {
@@ -138,7 +140,7 @@ typedef struct {
     rs_time next, stop;
 } flow;
 
-typedef enum { EVENT_ENGINE, EVENT_CONNECT, EVENT_AGAIN, EVENT_FLOW } event_kind;
+typedef enum { EVENT_ENGINE, EVENT_CONNECT, EVENT_AGAIN, EVENT_FLOW, EVENT_RECEIVE } event_kind;
 
 /* What happens at a time and belongs to no link and no host's clock. */
 typedef struct {
@@ -239,6 +241,9 @@ void connection_lost(sim *s, packet *p);
 
 /* hosts.c */
 void host_receive(sim *s, host *h, packet *p);
+void host_awake(sim *s, uint32_t index, uint32_t waited_us,
+                packet *p); /* what came while it stood still; takes over the reference */
+void host_stalls(sim *s, host *h, rs_time every, rs_time length);
 void host_due(sim *s, host *h);
 void host_pump(sim *s, host *h);
 void host_later(sim *s, host *h, uint32_t what);
