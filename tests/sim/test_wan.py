@@ -35,3 +35,17 @@ def test_a_slow_receiver_is_known_by_start_up_however_long_its_queue() -> None:
     """That queue makes the group's round trip seven times as long, and such round trips were waited for."""
     row = one(Case("slow", seconds=1.5, slow_bps=GBIT // 10), seed=1)
     assert 0 < row["rate_reached_round_trips"] <= 12, row
+
+
+def test_a_busy_host_is_not_taken_for_a_narrow_path() -> None:
+    """A sender that stood still for 10 ms caught up 4 ms, and then took what had come of that for the path: 0.86."""
+    case = Case("busy", GBIT // 5, 0.05, 0.0, receivers=3, seconds=10.0, fragment=1440, nic_bps=GBIT, stall_s=0.01)
+    shares = [one(case, seed)["share"] for seed in (1, 2, 3)]
+    assert sum(shares) / 3 >= 0.895, shares
+
+
+def test_the_end_of_an_object_costs_few_round_trips() -> None:
+    """What was lost again at its end was asked for after two round trips, then four; each is the whole of a round."""
+    case = Case("end", GBIT // 5, 0.2, 0.05, shared=False, receivers=3, seconds=4.0, fragment=1440, nic_bps=GBIT)
+    shares = [one(case, seed)["share"] for seed in (1, 2, 3)]
+    assert sum(shares) / 3 >= 0.63, shares

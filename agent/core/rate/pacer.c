@@ -9,7 +9,7 @@ rs_time rs_wire_time(uint64_t bytes, int64_t rate_bps) {
 }
 
 void rs_pacer_start(rs_pacer *p, rs_time now, int64_t rate_bps) {
-    *p = (rs_pacer){.rate_bps = rate_bps, .tat = now, .wake = now};
+    *p = (rs_pacer){.rate_bps = rate_bps, .tat = now, .wake = now, .depth_most = RS_PACER_DEPTH_MOST};
 }
 
 bool rs_pacer_ready(const rs_pacer *p, rs_time now) {
@@ -28,9 +28,7 @@ void rs_pacer_resume(rs_pacer *p, rs_time now) {
 void rs_pacer_sent(rs_pacer *p, rs_time now, uint32_t wire_bytes) {
     rs_time cost = rs_wire_time(wire_bytes, p->rate_bps);
     rs_time depth = rs_wire_time(RS_PACER_DEPTH_BITS / 8, p->rate_bps);
-    depth = depth < RS_PACER_DEPTH_LEAST  ? RS_PACER_DEPTH_LEAST
-            : depth > RS_PACER_DEPTH_MOST ? RS_PACER_DEPTH_MOST
-                                          : depth;
+    depth = depth < RS_PACER_DEPTH_LEAST ? RS_PACER_DEPTH_LEAST : depth > p->depth_most ? p->depth_most : depth;
     rs_time quantum = cost * RS_PACER_BURST < RS_PACER_QUANTUM ? cost * RS_PACER_BURST : RS_PACER_QUANTUM;
     p->lost += p->tat < now - depth ? now - depth - p->tat : 0;
     p->tat = (p->tat > now - depth ? p->tat : now - depth) + cost;

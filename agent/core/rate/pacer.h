@@ -17,9 +17,10 @@
 
 typedef struct {
     int64_t rate_bps;
-    rs_time tat;  /* theoretical arrival time: what was sent so far is paid for at this time */
-    rs_time wake; /* shut until then */
-    rs_time lost; /* time for which nothing will be sent any more: a late caller, nothing to send */
+    rs_time tat;        /* theoretical arrival time: what was sent so far is paid for at this time */
+    rs_time wake;       /* shut until then */
+    rs_time depth_most; /* what a late caller catches up at most; RS_PACER_DEPTH_MOST, if nobody says otherwise */
+    rs_time lost;       /* time for which nothing will be sent any more: a late caller, nothing to send */
 } rs_pacer;
 
 void rs_pacer_start(rs_pacer *pacer, rs_time now, int64_t rate_bps);

@@ -127,6 +127,12 @@ static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     double carried = w->came_bps / (1 - p->lost_usually - LOSS_MUCH);
     carried = carried < w->passed_bps ? carried : w->passed_bps;
     p->delivered_bps += (int64_t)((carried - (double)p->delivered_bps) * (p->delivered_bps ? w->rtts : 1));
+    if (s->now >= p->out_end) {
+        p->out_before = p->out_most;
+        p->out_most = 0;
+        p->out_end = s->now + p->rtt;
+    }
+    p->out_most = p->delivered_bps > p->out_most ? p->delivered_bps : p->out_most;
     if (p->delivered_bps > p->best_recent)
         p->best_recent = p->delivered_bps;
     if (p->best_recent > p->best_bps)
@@ -205,7 +211,7 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
 static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     rs_time wanted = wanted_queue(p);
     double rate = (double)p->rate_bps, rtt = (double)(p->least > MS ? p->least : MS);
-    double out = (double)p->delivered_bps, queue = (double)p->queue;
+    double out = (double)(p->out_most > p->out_before ? p->out_most : p->out_before), queue = (double)p->queue;
     if (p->queue >= wanted / 4 && out > 0) /* else what comes out is not all that could */
         queue += (rate - out) / out * rtt;
     if (judge_losses(p, s, w))
@@ -217,7 +223,7 @@ static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     } else if (queue > (double)wanted) {
         double over = (queue - (double)wanted) / rtt / 2;
         over = over < SLOWER_MOST ? over : SLOWER_MOST;
-        double to = (double)p->delivered_bps * (1 - over);
+        double to = out * (1 - over);
         if ((double)s->sent_bps < 0.9 * rate) /* a host that was busy sent less: what came out is not all that could */
             to = rate * (1 - over * w->rtts);
         set_rate(p, to < rate ? to : rate);

@@ -43,15 +43,18 @@ typedef struct {
     rs_time drain_end, drain_again;
     /* what comes out of it */
     bool based;
-    rs_wan_sample base;      /* where the present window began */
-    int64_t delivered_bps;   /* in the latest windows, faded */
-    int64_t best_bps;        /* the most of it in the present spell or the one before, */
-    int64_t best_recent;     /* and in the present one */
-    uint64_t judged, missed; /* packets since losses were judged, and how many of them were lost */
-    double lost_usually;     /* the share that is lost whatever the rate */
-    double lost_before_cut;  /* when the rate was cut for it; 0: it was not */
-    int64_t cut_from_bps;    /* the rate before that */
-    uint64_t judge_from;     /* fragments sent before that position say nothing of a cut */
+    rs_wan_sample base;           /* where the present window began */
+    int64_t delivered_bps;        /* in the latest windows, faded */
+    int64_t out_most, out_before; /* The most of it in this round trip and in the one before: a pause of the sender's
+                                     process makes less come out, and says nothing of the path. */
+    rs_time out_end;              /* of the present one */
+    int64_t best_bps;             /* the most of it in the present spell or the one before, */
+    int64_t best_recent;          /* and in the present one */
+    uint64_t judged, missed;      /* packets since losses were judged, and how many of them were lost */
+    double lost_usually;          /* the share that is lost whatever the rate */
+    double lost_before_cut;       /* when the rate was cut for it; 0: it was not */
+    int64_t cut_from_bps;         /* the rate before that */
+    uint64_t judge_from;          /* fragments sent before that position say nothing of a cut */
     /* start-up */
     uint64_t round_end; /* a round trip is over when that position was seen */
     int64_t round_most_bps, found_bps;

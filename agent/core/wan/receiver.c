@@ -128,6 +128,7 @@ static void sections_over(rs_node *node, rs_time now, rs_receiving *x, uint64_t 
 static void stored(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
     rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
     uint64_t section = sn / RS_WAN_SECTION;
+    w->times[section] = w->times[section] > 0; /* something came of it */
     if (w->due[section] != RS_NEVER && first_missing(x, section) == section_end(x, section))
         w->due[section] = RS_NEVER;
     if (sn == w->cum)
@@ -347,7 +348,8 @@ static bool take_nacks(rs_time now, rs_receiving *x, rs_wan_status *s) {
             rs_wan_nack *n = &s->nacks[s->nack_count++];
             uint64_t missing = fill_nack(x, i, n);
             x->stats.lost += w->times[i] == 0 ? missing : 0;
-            w->due[i] = now + ((2 * w->grtt + w->late + 20 * RS_MS) << w->times[i]);
+            uint32_t doublings = w->times[i] > 1 ? w->times[i] - 1 : 0;
+            w->due[i] = now + ((w->grtt + w->grtt / 4 + w->late + 20 * RS_MS) << doublings);
             if (w->times[i] < REPEATS_MOST)
                 w->times[i]++;
         }

@@ -17,7 +17,10 @@
 #define PROBES_MOST 10
 #define SLOW_FOR (1000 * RS_MS) /* and ten round trips: it is not a moment's trouble */
 #define TRIAL_PACKETS 64        /* of a trial that tells; what one receiver more than another got in it */
-#define NEED_RTTS 3             /* round trips from a packet's first sending to its section's end: NACK, repair, word */
+/* After a pause of the sender's process: as long as the queue that it holds may be (QUEUE_MOST in congestion.c). What
+ * that queue did not bridge is lost anyway. */
+#define CATCH_UP (25 * RS_MS)
+#define NEED_RTTS 3 /* round trips from a packet's first sending to its section's end: NACK, repair, word */
 #define NEED_MORE (100 * RS_MS)
 
 static uint32_t wire_bytes(const rs_sending *x) {
@@ -167,6 +170,7 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     x->stats.high_rate_at = now;
     rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
     rs_pacer_start(&x->pacer, now, first < most ? first : most);
+    x->pacer.depth_most = CATCH_UP;
 }
 
 static void schedule(rs_node *node, rs_time now, rs_sending *x);
@@ -207,7 +211,7 @@ static bool may_send_next(const rs_sending *x) {
 /* When there is something to send; RS_NEVER: a status must come first. */
 static rs_time work_due(const rs_sending *x, rs_time now) {
     const rs_wan_sender *w = rs_wan_sender_of(&x->t);
-    if (may_send_next(x))
+    if (may_send_next(x) || w->again)
         return now;
     rs_time mend = rs_wan_sections_due(&w->sections, now);
     rs_time probe = x->pos ? w->probe_due : RS_NEVER; /* a probe is the last packet once more */
@@ -283,27 +287,47 @@ static void coded(rs_sending *x, const uint64_t *member, uint32_t count, rs_pack
     x->stats.repairs_sent++;
 }
 
-/* The next packet of a repair; false: none is due, or who needed it is gone. */
+/* False: who needed it is gone. */
+static bool repair(rs_time now, rs_sending *x, const rs_wan_mend *m, rs_packet_out *out) {
+    if (m->unicast && (m->bit >= x->recipient_count || !is_member(&x->recipients[m->bit])))
+        return false;
+    if (m->count > 1) {
+        coded(x, m->member, m->count, out);
+        return true;
+    }
+    header(x, now, m->sn, true, out);
+    if (m->unicast) {
+        out->channel = RS_CH_PEER_DATAGRAM;
+        out->peer = x->recipients[m->bit].link.peer->id;
+        out->group = RS_NO_GROUP;
+        x->stats.peer_repairs_sent++;
+    }
+    x->stats.packets_sent += !m->unicast;
+    return true;
+}
+
+/* The next packet of a repair; false: none is due. */
 static bool mend(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     rs_wan_mend m;
     while (rs_wan_sections_mend(&w->sections, &node->allocator, now, &m)) {
-        if (m.unicast && (m.bit >= x->recipient_count || !is_member(&x->recipients[m.bit])))
+        if (!repair(now, x, &m, out))
             continue;
-        if (m.count > 1) {
-            coded(x, m.member, m.count, out);
-            return true;
+        if (next_sn(x) == x->end) {
+            w->end_repairs[w->again_at++ % RS_WAN_END_REPAIRS] = m;
+            w->again += w->again < RS_WAN_END_REPAIRS;
         }
-        header(x, now, m.sn, true, out);
-        if (m.unicast) {
-            out->channel = RS_CH_PEER_DATAGRAM;
-            out->peer = x->recipients[m.bit].link.peer->id;
-            out->group = RS_NO_GROUP;
-            x->stats.peer_repairs_sent++;
-        }
-        x->stats.packets_sent += !m.unicast;
         return true;
     }
+    return false;
+}
+
+/* The second time, of the object's end. */
+static bool mend_again(rs_time now, rs_sending *x, rs_packet_out *out) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    while (w->again)
+        if (repair(now, x, &w->end_repairs[(w->again_at - w->again--) % RS_WAN_END_REPAIRS], out))
+            return true;
     return false;
 }
 
@@ -355,8 +379,8 @@ bool rs_wan_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *
     }
     bool any = !w->repaired && mend(node, now, x, out);
     w->repaired = any;
-    any =
-        any || ahead_of_losses(node, x, out) || next_data(now, x, out) || mend(node, now, x, out) || probe(now, x, out);
+    any = any || ahead_of_losses(node, x, out) || next_data(now, x, out) || mend(node, now, x, out) ||
+          mend_again(now, x, out) || probe(now, x, out);
     if (any) {
         uint32_t bytes = rs_wire_bytes(out);
         out->markable = true;

@@ -14,6 +14,8 @@ typedef struct {
     rs_wan_pool pool;
 } rs_wan_node;
 
+#define RS_WAN_END_REPAIRS 256
+
 /* A receiver, as the sender sees it; at the place of its rs_recipient. */
 typedef struct {
     rs_wan_path path;
@@ -40,12 +42,16 @@ typedef struct {
     uint32_t number;     /* of coded repairs */
     uint32_t unpaired;   /* data packets since the last proactive repair */
     rs_time trial_until; /* start-up goes on without those that are slow, until then; 0: not yet */
-    bool repaired;       /* the last packet was a repair: they take turns with data packets */
-    int64_t sent_bytes;  /* on the wire, */
-    rs_time sent_since;  /* since then: what the present rate is made of, */
-    int64_t sent_bps;    /* and what it was in the time before */
-    rs_time starved_at;  /* all that is here of the object had been sent then; 0: never */
-    bool held;           /* memory, or the end of the object, has held it back since then */
+    /* Repairs of the object's end, when nothing else is to be sent: they go a second time, for a lost one would cost
+     * everybody a round trip. A ring: `again` of them, up to `again_at`, are still to go. */
+    rs_wan_mend end_repairs[RS_WAN_END_REPAIRS];
+    uint32_t again, again_at;
+    bool repaired;      /* the last packet was a repair: they take turns with data packets */
+    int64_t sent_bytes; /* on the wire, */
+    rs_time sent_since; /* since then: what the present rate is made of, */
+    int64_t sent_bps;   /* and what it was in the time before */
+    rs_time starved_at; /* all that is here of the object had been sent then; 0: never */
+    bool held;          /* memory, or the end of the object, has held it back since then */
 } rs_wan_sender;
 
 typedef struct {
