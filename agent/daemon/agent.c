@@ -760,6 +760,7 @@ static bool start_lan(rs_agent *agent, uint64_t seed) {
     }
     rs_manager_callbacks callbacks;
     rs_paths_link_callbacks(agent, &callbacks);
+    rs_groups_link_callbacks(&callbacks);
     const rs_lan_options options = {.loop = agent->loop,
                                     .data = agent->data,
                                     .server = o->server,
@@ -773,7 +774,8 @@ static bool start_lan(rs_agent *agent, uint64_t seed) {
                                     .receives = o->standalone_receives,
                                     .asked = o->lan_peers,
                                     .asked_count = o->lan_peer_count,
-                                    .callbacks = &callbacks};
+                                    .callbacks = &callbacks,
+                                    .on_copies = rs_groups_copies};
     agent->lan = rs_lan_new(&options);
     return agent->lan != NULL;
 }
@@ -807,7 +809,8 @@ static bool start_link(rs_agent *agent) {
     callbacks.on_probe = on_probe;
     callbacks.on_checked = on_checked;
     callbacks.on_view = rs_overlay_view;
-    rs_groups_link_options(&options, &callbacks);
+    rs_groups_link_callbacks(&callbacks);
+    rs_groups_link_options(&options);
     rs_sites_link(&options, &callbacks);
     rs_holdings_link(agent, &options, &callbacks);
     rs_fetches_link(&callbacks);

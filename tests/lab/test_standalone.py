@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -124,5 +125,41 @@ def test_restarted_receiver__where_multicast_is_blocked_the_next_send_reaches_it
             standalone.restart(2)
             result = h0.send("after", ["h1", "h2"], source=DATA).wait(60)
             assert result.ok, result
+    finally:
+        standalone.lan.multicast(range(4), through=True)
+
+
+def test_groups__members_find_each_other_and_all_messages_come(standalone: Standalone) -> None:
+    with contextlib.ExitStack() as stack:
+        agents = [stack.enter_context(standalone.agent(number)) for number in range(4)]
+        groups = [stack.enter_context(one.join("ticks", protocol=protocol)) for one, protocol in
+                  zip(agents[1:], ("ricochet", "", ""), strict=True)]  # fmt: skip
+        publisher = stack.enter_context(agents[0].publisher("ticks"))
+        for number in range(200):
+            publisher.publish(b"%d" % number)
+        for group in groups:
+            assert {group.next(20).data for _ in range(200)} == {b"%d" % number for number in range(200)}
+        groups[2].publish(b"from a member")
+        for group in groups[:2]:
+            assert group.next(20).data == b"from a member"
+        rows = agents[1].status().groups
+        assert [(row.name, row.protocol, row.members) for row in rows] == [("ticks", "ricochet", 3)]
+        with pytest.raises(Exception, match="runs ricochet"):
+            agents[0].join("ticks", protocol="plain")
+        with pytest.raises(Exception, match="qsm needs a manager"):
+            agents[0].join("other", protocol="qsm")
+
+
+def test_groups__where_multicast_is_blocked_copies_go_by_unicast(standalone: Standalone) -> None:
+    standalone.lan.multicast(range(4), through=False)
+    try:
+        with contextlib.ExitStack() as stack:
+            agents = [stack.enter_context(standalone.agent(number)) for number in range(3)]
+            groups = [stack.enter_context(one.join("blocked")) for one in agents[1:]]
+            publisher = stack.enter_context(agents[0].publisher("blocked"))
+            for number in range(50):
+                publisher.publish(b"%d" % number)
+            for group in groups:
+                assert {group.next(20).data for _ in range(50)} == {b"%d" % number for number in range(50)}
     finally:
         standalone.lan.multicast(range(4), through=True)

@@ -413,8 +413,8 @@ class Agent:
             options: Of the protocol, such as "r=4,c=2"; what is not named is as the group has it, or as usual.
 
         Raises:
-            RostrumError: DENIED in the manager's words, UNAVAILABLE without a manager (one that is away is waited for
-                for 60 s), TIMEOUT, LIMIT.
+            RostrumError: DENIED in words, UNAVAILABLE with neither a manager (one that is away is waited for for 60 s)
+                nor `standalone: true`, TIMEOUT, LIMIT.
         """
         return self._join(group, True, protocol, order, options)
 

@@ -44,6 +44,18 @@ static void unlink_id(rs_groups *g, const rs_local_group *group) {
 
 /* ---------------------------------------------------------------------------------------------- to the manager */
 
+/* Without a manager: with what it is to be if it is new. */
+static void tell_lan(rs_groups *g, const rs_local_group *group, rs_manager_group_call call,
+                     const rs_manager_group_options *given) {
+    char options[RS_GROUP_OPTIONS_TEXT] = "";
+    rs_manager_group_options facts = {rs_group_engines_known[0]->name, "none", ""};
+    if (given)
+        facts = *given;
+    (void)rs_messages_check_options(g->node, facts.protocol, NULL, facts.options, options);
+    facts.options = options;
+    rs_lan_group(g->agent->lan, call, group->name, &facts, given && !group->viewed);
+}
+
 void rs_group_tell(rs_groups *g, rs_local_group *group, rs_manager_group_call call, bool held) {
     rs_manager_client *link = g->agent->link;
     rs_manager_group_options options = {group->protocol, group->order, group->options};
@@ -56,7 +68,9 @@ void rs_group_tell(rs_groups *g, rs_local_group *group, rs_manager_group_call ca
         view.addresses = &g->channels[group->places[0].channel].address;
         view.address_count = 1;
     }
-    if (link && rs_manager_up(link))
+    if (g->agent->lan)
+        tell_lan(g, group, call, given);
+    else if (link && rs_manager_up(link))
         rs_manager_group(link, rs_agent_now(g->agent), call, group->name, given, group->viewed && held ? &view : NULL);
 }
 
@@ -161,20 +175,35 @@ static bool is_wrong(rs_groups *g, const rs_api_join *join) {
     return rs_messages_check_options(g->node, join->protocol, NULL, join->options, complete) == RS_ERR_INVALID;
 }
 
+/* A manager has to form them. */
+static bool has_regions(const rs_groups *g, const char *protocol) {
+    const rs_group_engine *engine;
+    for (uint32_t i = 0; (engine = rs_messages_engine(g->node, i)); i++)
+        if (strcmp(engine->name, protocol) == 0)
+            return engine->region != NULL;
+    return false;
+}
+
 void rs_groups_api(void *context, const rs_api_join *join) {
     rs_agent *agent = context;
     rs_groups *g = agent->groups;
     char words[ROSTRUM_TEXT_MAX + 1];
     rs_local_group *group = rs_groups_by_name(g, join->group);
     bool ready = group && group->viewed && (!join->subscribe || group->member);
-    if (!ready && !agent->link) {
+    if (!ready && !agent->link && !agent->lan) {
         rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_UNAVAILABLE,
-                           "this agent has no manager (rostrumd --manager), which groups need%s",
-                           agent->lan ? ": without one (--standalone) it sends objects and streams alone" : "");
+                           "this agent has no manager (rostrumd --manager), and is not told to do without one "
+                           "(--standalone true)");
         return;
     }
     if (join->protocol[0] && is_wrong(g, join)) {
         rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_INVALID, "%s", rs_messages_refusal(g->node));
+        return;
+    }
+    if (agent->lan && has_regions(g, join->protocol)) {
+        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_UNAVAILABLE,
+                           "%s needs a manager, which says what travels together; without one: plain, ricochet",
+                           join->protocol);
         return;
     }
     if (group && differs(g, group, join, words, sizeof words)) {
@@ -271,7 +300,8 @@ static void refuse_late(rs_groups *g, rs_group_stream *s, rs_time now) {
     char words[ROSTRUM_TEXT_MAX + 1];
     const rs_manager_client *link = g->agent->link;
     if (!link || rs_manager_answers(link)) {
-        rs_stream_refuse(s, ROSTRUM_ERR_TIMEOUT, "the manager has not answered within 10 s");
+        rs_stream_refuse(s, ROSTRUM_ERR_TIMEOUT,
+                         link ? "the manager has not answered within 10 s" : "there is no memory for it");
         return;
     }
     rs_manager_describe(link, now, words, sizeof words);
@@ -397,13 +427,23 @@ static rs_io *open_io(const rs_options *o, uint64_t seed) {
     return io;
 }
 
-void rs_groups_link_options(rs_manager_options *options, rs_manager_callbacks *callbacks) {
+void rs_groups_link_callbacks(rs_manager_callbacks *callbacks) {
     callbacks->on_group_peer = rs_groups_peer;
     callbacks->on_group_region = rs_groups_region;
     callbacks->on_group_view = rs_groups_view;
     callbacks->on_group_refused = rs_groups_refused;
+}
+
+void rs_groups_link_options(rs_manager_options *options) {
     options->group_engines = rs_group_engines_known;
     options->group_engine_count = rs_group_engine_count;
+}
+
+void rs_groups_copies(void *context, const char *name, const uint32_t *addresses, uint32_t count) {
+    const rs_agent *agent = context;
+    const rs_local_group *group = rs_groups_by_name(agent->groups, name);
+    if (group && group->viewed && group->place_count > 0)
+        rs_channel_copies(agent->groups, group->places[0].channel, addresses, count);
 }
 
 rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {

@@ -26,8 +26,12 @@ void rs_groups_stats(const rs_groups *groups, rs_messages_stats *out);
 /* What the engine of that number counts besides; `out` has room for RS_GROUP_STATS_MOST. */
 uint32_t rs_groups_engine_stats(const rs_groups *groups, uint32_t engine, rs_group_stat *out);
 
-/* Callbacks of the link to the manager (context: the agent), and what it says of engines. */
-void rs_groups_link_options(rs_manager_options *options, rs_manager_callbacks *callbacks);
+/* Callbacks of the link to the manager, or of who stands in for it (context: the agent), and what the link says of
+ * engines. */
+void rs_groups_link_callbacks(rs_manager_callbacks *callbacks);
+void rs_groups_link_options(rs_manager_options *options);
+/* Members of a group that its multicast does not reach: they get each packet by unicast, too. */
+void rs_groups_copies(void *agent, const char *group, const uint32_t *addresses, uint32_t count);
 /* The manager is there (again): it is told what is joined here. */
 void rs_groups_link_up(rs_groups *groups);
 /* It was silent, and answers: who joins gets as long an answer's time as from a new connection. */

@@ -40,9 +40,21 @@ rs_group rs_channel_use(rs_groups *g, uint32_t address, uint16_t port) {
     return unused;
 }
 
+void rs_channel_copies(rs_groups *g, rs_group channel, const uint32_t *addresses, uint32_t count) {
+    rs_group_channel *c = &g->channels[channel];
+    free(c->copies);
+    c->copies = count ? malloc(count * sizeof *c->copies) : NULL;
+    c->copy_count = c->copies ? count : 0;
+    if (c->copies)
+        memcpy(c->copies, addresses, count * sizeof *c->copies);
+}
+
 void rs_channel_unuse(rs_groups *g, rs_group channel) {
     rs_group_channel *c = &g->channels[channel];
-    if (--c->users == 0 && c->listeners == 0)
+    if (--c->users > 0)
+        return;
+    rs_channel_copies(g, channel, NULL, 0);
+    if (c->listeners == 0)
         c->address = 0;
 }
 
@@ -210,6 +222,10 @@ bool rs_groups_datagram(rs_groups *g, uint32_t source, const uint8_t *bytes, siz
     if (magic == RS_MESSAGES_MAGIC) {
         if (!rs_messages_receive(g->node, rs_agent_now(g->agent), source, bytes, length))
             complain(g, source, bytes, length);
+        /* where multicast does not get through, it is as if it had come by it */
+        rs_flow_heard *h = g->agent->lan ? rs_flow_hear(g->heard, source, bytes, length, g->window) : NULL;
+        if (h && !h->held_back)
+            report(g, h);
     } else if (magic == RS_FLOW_MAGIC && rs_flow_decode(bytes, length, &report_in)) {
         rs_local_group *group = rs_groups_by_id(g, report_in.group);
         bool counts = group && report_in.incarnation == g->incarnation && report_in.from == source &&
@@ -295,6 +311,11 @@ bool rs_groups_send_packets(rs_groups *g) {
                 rs_groups_send_to(g, out.peer, NULL, 0, out.piece[0].bytes, out.piece[0].length);
             continue;
         }
+        const rs_group_channel *to = &g->channels[out.group];
+        for (uint32_t i = 0; i < to->copy_count; i++) {
+            rs_groups_send_to(g, to->copies[i], out.piece[0].bytes, out.piece[0].length, rest, rest_length);
+            g->copies++;
+        }
         packets[count++] = (rs_io_packet){.address = g->channels[out.group].address,
                                           .port = g->channels[out.group].port,
                                           .header = out.piece[0].bytes,
@@ -325,6 +346,8 @@ void rs_groups_sockets_stop(rs_groups *g) {
     rs_loop_unwatch(g->agent->loop, &g->readable);
     rs_loop_unwatch(g->agent->loop, &g->writable);
     rs_io_close(g->io);
+    for (uint32_t i = 0; i < g->channel_room; i++)
+        free(g->channels[i].copies);
     free(g->kept_bytes);
 }
 
@@ -332,6 +355,10 @@ rs_io_stats rs_groups_io_stats(const rs_groups *g) {
     rs_io_stats stats;
     rs_io_stats_get(g->io, &stats);
     return stats;
+}
+
+uint64_t rs_groups_copied(const rs_groups *g) {
+    return g->copies;
 }
 
 uint64_t rs_groups_reports_refused(const rs_groups *g) {

@@ -30,6 +30,9 @@ void rs_channel_unuse_later(rs_groups *groups, rs_group channel); /* what is sti
 bool rs_channel_listen(rs_groups *groups, rs_group channel, char *error);
 /* `linger`: not at once. */
 void rs_channel_ignore(rs_groups *groups, rs_group channel, bool linger);
+/* Who gets each packet by unicast, too; copied. */
+void rs_channel_copies(rs_groups *groups, rs_group channel, const uint32_t *addresses, uint32_t count);
+uint64_t rs_groups_copied(const rs_groups *groups);
 bool rs_groups_send_packets(rs_groups *groups);
 void rs_groups_send_to(rs_groups *groups, uint32_t address, const uint8_t *head, size_t head_length,
                        const uint8_t *rest, size_t rest_length);

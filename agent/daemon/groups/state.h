@@ -31,6 +31,8 @@ typedef struct {
     uint32_t address; /* 0 = free */
     uint16_t port;
     uint32_t users, listeners; /* groups */
+    uint32_t *copies;          /* who gets a copy of each packet by unicast; NULL: nobody */
+    uint32_t copy_count;
 } rs_group_channel;
 
 /* A channel of a group, and whether this server is to listen there, and does. */
@@ -104,7 +106,7 @@ struct rs_groups {
     rs_linger linger[RS_CHANNELS_MOST];
     uint32_t linger_count;
     rs_flow_heard *heard;
-    uint64_t reports_refused;
+    uint64_t reports_refused, copies;
     bool any_held;         /* a report of one of them is held back */
     rs_time join_deadline; /* of the first stream that waits for the manager, or earlier */
     rs_time link_up_at;    /* when the manager was connected, or answered again, for the last time */

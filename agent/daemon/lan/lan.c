@@ -15,6 +15,7 @@
 #include "core/base/random.h"
 #include "core/base/xxh64.h"
 #include "daemon/data/transfers.h"
+#include "daemon/lan/groups.h"
 #include "daemon/lan/peers.h"
 #include "daemon/lan/served.h"
 #include "daemon/lan/sockets.h"
@@ -89,6 +90,7 @@ struct rs_lan {
     lan_path *paths;
     uint32_t path_count;
     rs_lan_served *served;
+    rs_lan_groups *groups;
     uint32_t *asked;
     rs_time announce_at;
     uint32_t announced;
@@ -104,13 +106,18 @@ static rs_time now_of(const rs_lan *lan) {
 
 /* --------------------------------------------------------------------------------------------------------- sending */
 
+/* Who says it. */
+static void sign(const rs_lan *lan, rs_lan_message *m) {
+    m->boot = lan->options.boot;
+    m->control_port = lan->options.control_port;
+    m->mtu = (uint16_t)(lan->options.mtu < UINT16_MAX ? lan->options.mtu : UINT16_MAX);
+    snprintf(m->name, sizeof m->name, "%s", lan->options.server);
+    memcpy(m->host, lan->host, sizeof m->host);
+}
+
 static rs_lan_message blank(const rs_lan *lan, rs_lan_type type) {
-    rs_lan_message m = {.type = type,
-                        .boot = lan->options.boot,
-                        .control_port = lan->options.control_port,
-                        .mtu = (uint16_t)(lan->options.mtu < UINT16_MAX ? lan->options.mtu : UINT16_MAX)};
-    snprintf(m.name, sizeof m.name, "%s", lan->options.server);
-    snprintf(m.host, sizeof m.host, "%s", lan->host);
+    rs_lan_message m = {.type = type};
+    sign(lan, &m);
     return m;
 }
 
@@ -127,14 +134,20 @@ static void send_message(const rs_lan *lan, const rs_lan_message *m, uint32_t ad
 
 /* An answer of those who serve others. */
 static void say(void *context, const rs_lan_message *what, uint32_t address, uint16_t port) {
+    rs_lan_message m = *what;
+    sign(context, &m);
+    send_message(context, &m, address, port);
+}
+
+/* What this agent is in a message group; address 0: to all of the LAN. */
+static void say_group(void *context, rs_lan_group_message *m, uint32_t address, uint16_t port) {
     const rs_lan *lan = context;
-    rs_lan_message m = blank(lan, what->type), answer = *what;
-    answer.boot = m.boot;
-    answer.control_port = m.control_port;
-    answer.mtu = m.mtu;
-    memcpy(answer.name, m.name, sizeof answer.name);
-    memcpy(answer.host, m.host, sizeof answer.host);
-    send_message(lan, &answer, address, port);
+    uint8_t bytes[RS_LAN_GROUP_MESSAGE];
+    sign(lan, &m->head);
+    rs_lan_group_encode(m, bytes);
+    send_bytes(lan, bytes, sizeof bytes, address ? address : LAN_GROUP, address ? port : RS_LAN_PORT);
+    if (!address && m->head.cookie && lan->broadcast_address) /* questions alone */
+        send_bytes(lan, bytes, sizeof bytes, lan->broadcast_address, RS_LAN_PORT);
 }
 
 static void send_query(const rs_lan *lan, uint32_t address, uint16_t port) {
@@ -168,46 +181,16 @@ static uint64_t cookie_for(const rs_lan *lan, uint32_t address, uint16_t port) {
 
 static void on_here(rs_lan *lan, const rs_lan_message *m, uint32_t from, uint16_t port) {
     bool answer = m->nonce == lan->nonce && m->cookie;
-    rs_lan_known *p = rs_lan_peer_at(lan->peers, from, m->control_port);
-    if (!p || p->boot != m->boot) {
-        if (!p)
-            rs_log_limited(&lan->refusals, 20, RS_LOG_INFO, "lan", "found=%s host=%s", rs_quote(m->name),
-                           rs_quote(m->host));
-        p = p ? p : rs_lan_peer_room(lan->peers);
-        *p = (rs_lan_known){.used = true, .address = from, .control_port = m->control_port, .boot = m->boot};
-    }
-    memcpy(p->name, m->name, sizeof p->name);
-    memcpy(p->host, m->host, sizeof p->host);
-    p->mtu = m->mtu;
-    p->receives = m->flags & RS_LAN_RECEIVES;
-    p->heard = now_of(lan);
-    if (answer) {
-        p->lan_port = port;
-        p->cookie = m->cookie;
-        p->has_cookie = true;
-        p->answered = now_of(lan);
-    }
-}
-
-static rs_lan_peer_info info_of(const rs_lan *lan, const rs_lan_known *p) {
-    return (rs_lan_peer_info){
-        .name = p->name,
-        .host = p->host,
-        .address = p->address,
-        .control_port = p->control_port,
-        .mtu = p->mtu,
-        .receives = p->receives && p->has_cookie &&
-                            now_of(lan) - p->heard<RS_LAN_FRESH, .multicast = p->multicast_until> now_of(lan)
-                        ? p->multicast
-                        : 0,
-        .heard = now_of(lan) - p->heard};
+    if (rs_lan_peer_heard(lan->peers, now_of(lan), m, from, port, answer))
+        rs_log_limited(&lan->refusals, 20, RS_LOG_INFO, "lan", "found=%s host=%s", rs_quote(m->name),
+                       rs_quote(m->host));
 }
 
 bool rs_lan_peer(const rs_lan *lan, uint32_t index, rs_lan_peer_info *out) {
     for (uint32_t i = 0; i < RS_LAN_PEERS_MAX; i++) {
         if (!lan->peers[i].used || index--)
             continue;
-        *out = info_of(lan, &lan->peers[i]);
+        *out = rs_lan_peer_describe(&lan->peers[i], now_of(lan));
         return true;
     }
     return false;
@@ -216,7 +199,7 @@ bool rs_lan_peer(const rs_lan *lan, uint32_t index, rs_lan_peer_info *out) {
 bool rs_lan_find(const rs_lan *lan, const char *name, rs_lan_peer_info *out) {
     const rs_lan_known *p = rs_lan_peer_named(lan->peers, now_of(lan), name);
     if (p)
-        *out = info_of(lan, p);
+        *out = rs_lan_peer_describe(p, now_of(lan));
     return p != NULL;
 }
 
@@ -340,12 +323,10 @@ static void send_relay(const rs_lan *lan, const lan_path *path, const member *m)
 }
 
 static bool relays_ready(const lan_path *path) {
-    for (uint32_t i = 0; i < path->count; i++) {
-        const member *m = &path->members[i];
-        if (m->involved && !m->gone && !m->ready)
-            return false;
-    }
-    return true;
+    bool ready = true;
+    for (uint32_t i = 0; i < path->count; i++)
+        ready &= !path->members[i].involved || path->members[i].gone || path->members[i].ready;
+    return ready;
 }
 
 /* One copy leaves each NIC: those that multicast reaches hand on to the others, each to one, and these to one each.
@@ -462,17 +443,15 @@ static bool group_is_used(const rs_lan *lan, uint32_t group) {
     for (const lan_path *path = lan->paths; path; path = path->next)
         if (path->group == group)
             return true;
-    return group == LAN_GROUP || rs_lan_served_has(lan->served, group);
+    return (group & GROUPS_BITS) < GROUPS_LEAST || (group & GROUPS_BITS) == (LAN_GROUP & GROUPS_BITS) ||
+           rs_lan_served_has(lan->served, group) || rs_lan_groups_has(lan->groups, group);
 }
 
-/* At random of 2^23: Ethernet has no more addresses for them, so that no two paths share one there. */
-static uint32_t choose_group(rs_lan *lan) {
-    uint32_t group;
-    do
-        group = GROUPS_BASE | ((uint32_t)rs_random_next(&lan->random) & GROUPS_BITS);
-    while ((group & GROUPS_BITS) < GROUPS_LEAST || (group & GROUPS_BITS) == (LAN_GROUP & GROUPS_BITS) ||
-           group_is_used(lan, group));
-    return group;
+/* Of 2^23: Ethernet has no more addresses for them, so that no two paths share one there. */
+static uint32_t group_free(void *context, uint32_t wanted) {
+    while (group_is_used(context, wanted))
+        wanted = GROUPS_BASE | ((wanted + 1) & GROUPS_BITS);
+    return wanted;
 }
 
 static void send_test(const rs_lan *lan, const lan_path *path, bool full) {
@@ -572,7 +551,7 @@ static void on_heard(rs_lan *lan, const rs_lan_message *m, uint32_t from, uint16
 
 static void begin_test(rs_lan *lan, lan_path *path) {
     rs_time now = now_of(lan);
-    path->group = choose_group(lan);
+    path->group = group_free(lan, GROUPS_BASE | ((uint32_t)rs_random_next(&lan->random) & GROUPS_BITS));
     path->phase = TESTING;
     path->phase_at = now;
     path->next_at = now + TEST_EVERY;
@@ -731,6 +710,16 @@ void rs_lan_no_light(rs_lan *lan, const char *response_id, const char *const *re
         plan_relays(lan, path);
 }
 
+void rs_lan_group(rs_lan *lan, rs_manager_group_call call, const char *group, const rs_manager_group_options *facts,
+                  bool asked) {
+    rs_lan_groups_call(lan->groups, now_of(lan), call, group, facts, asked);
+}
+
+static void on_copies(void *context, const char *group, const uint32_t *addresses, uint32_t count) {
+    const rs_lan *lan = context;
+    lan->options.on_copies(lan->callbacks.context, group, addresses, count);
+}
+
 void rs_lan_describe(const rs_lan *lan, char *words, size_t words_size) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < RS_LAN_PEERS_MAX; i++)
@@ -777,8 +766,6 @@ static void handle(rs_lan *lan, const rs_lan_message *m, uint32_t from, uint16_t
     case RS_LAN_HEARD:
         on_heard(lan, m, from, port);
         break;
-    case RS_LAN_TEST: /* comes to the sockets of tests */
-        break;
     case RS_LAN_RELAY:
         if (ordered && may_answer(lan))
             rs_lan_on_relay(lan->served, m, from, port);
@@ -797,10 +784,13 @@ static void handle(rs_lan *lan, const rs_lan_message *m, uint32_t from, uint16_t
         if (ordered)
             rs_lan_on_end(lan->served, m, from);
         break;
+    case RS_LAN_TEST:  /* comes to the sockets of tests */
+    case RS_LAN_GROUP: /* take */
+        break;
     }
 }
 
-/* A path may end in there, and others with it. */
+/* A path may end in there. */
 static void advance(rs_lan *lan, path_phase phase, void (*step)(rs_lan *, lan_path *)) {
     for (lan_path *path = lan->paths, *next; path; path = next) {
         next = path->next;
@@ -814,40 +804,47 @@ static void advance_relays(rs_lan *lan, lan_path *path) {
         grant(lan, path);
 }
 
-static void read_all(rs_lan *lan, int fd) {
-    uint8_t bytes[RS_LAN_MESSAGE];
+static void take(rs_lan *lan, const uint8_t *bytes, size_t length, uint32_t from, uint16_t port, bool multicast) {
     rs_lan_message m;
+    rs_lan_group_message group;
+    if (!rs_lan_decode(bytes, length, &m) || (m.type == RS_LAN_GROUP && !rs_lan_group_decode(bytes, length, &group))) {
+        lan->malformed++;
+        return;
+    }
+    if (m.boot == lan->options.boot)
+        return; /* its own */
+    rs_lan_known *peer = multicast ? rs_lan_peer_at(lan->peers, from, m.control_port) : NULL;
+    if (peer)
+        peer->multicast_heard = now_of(lan);
+    if (m.type != RS_LAN_GROUP)
+        handle(lan, &m, from, port);
+    else if (may_answer(lan))
+        rs_lan_groups_heard(lan->groups, now_of(lan), &group, from, port, multicast);
+}
+
+static void read_all(rs_lan *lan, const rs_watch *watch) {
+    uint8_t bytes[RS_LAN_GROUP_MESSAGE];
     struct sockaddr_in from;
-    for (unsigned i = 0; i < READS_PER_TURN; i++) {
+    for (unsigned i = 0; watch->active && i < READS_PER_TURN; i++) {
         socklen_t length = sizeof from;
-        ssize_t got = recvfrom(fd, bytes, sizeof bytes, MSG_DONTWAIT, (struct sockaddr *)&from, &length);
+        ssize_t got = recvfrom(watch->fd, bytes, sizeof bytes, MSG_DONTWAIT, (struct sockaddr *)&from, &length);
         if (got < 0 && errno != ECONNREFUSED)
             break;
-        if (got < 0)
-            continue;
-        if (!rs_lan_decode(bytes, (size_t)got, &m))
-            lan->malformed++;
-        else if (m.boot != lan->options.boot)
-            handle(lan, &m, ntohl(from.sin_addr.s_addr), ntohs(from.sin_port));
+        if (got >= 0)
+            take(lan, bytes, (size_t)got, ntohl(from.sin_addr.s_addr), ntohs(from.sin_port), watch == &lan->multicast);
     }
+}
+
+/* One of the sockets. */
+static void ready(void *context, uint32_t events) {
+    rs_lan *lan = context;
+    (void)events;
+    read_all(lan, &lan->multicast); /* before the answers to what comes by it */
+    read_all(lan, &lan->unicast);
+    read_all(lan, &lan->broadcast);
     advance(lan, FINDING, advance_find);
     advance(lan, TESTING, advance_test);
     advance(lan, RELAYING, advance_relays);
-}
-
-static void unicast_ready(void *context, uint32_t events) {
-    (void)events;
-    read_all(context, ((rs_lan *)context)->unicast.fd);
-}
-
-static void multicast_ready(void *context, uint32_t events) {
-    (void)events;
-    read_all(context, ((rs_lan *)context)->multicast.fd);
-}
-
-static void broadcast_ready(void *context, uint32_t events) {
-    (void)events;
-    read_all(context, ((rs_lan *)context)->broadcast.fd);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ time */
@@ -856,7 +853,8 @@ rs_time rs_lan_deadline(const rs_lan *lan) {
     rs_time first = lan->announce_at;
     for (const lan_path *path = lan->paths; path; path = path->next)
         first = path->next_at < first ? path->next_at : first;
-    rs_time served = rs_lan_served_deadline(lan->served);
+    rs_time served = rs_lan_served_deadline(lan->served), groups = rs_lan_groups_deadline(lan->groups);
+    first = groups < first ? groups : first;
     return served < first ? served : first;
 }
 
@@ -881,6 +879,7 @@ static void tick(rs_lan *lan, lan_path *path) {
 void rs_lan_timeout(rs_lan *lan) {
     rs_time now = now_of(lan);
     rs_lan_served_timeout(lan->served);
+    rs_lan_groups_timeout(lan->groups, now);
     if (now >= lan->announce_at)
         announce_tick(lan);
     for (lan_path *path = lan->paths, *next; path; path = next) {
@@ -892,7 +891,7 @@ void rs_lan_timeout(rs_lan *lan) {
 
 /* ----------------------------------------------------------------------------------------------------------- birth */
 
-static bool watch_socket(rs_lan *lan, rs_watch *watch, rs_loop_ready ready, int fd) {
+static bool watch_socket(rs_lan *lan, rs_watch *watch, int fd) {
     *watch = (rs_watch){.ready = ready, .context = lan, .fd = -1};
     if (fd >= 0 && rs_loop_watch(lan->options.loop, watch, fd, EPOLLIN))
         return true;
@@ -911,25 +910,15 @@ static bool open_sockets(rs_lan *lan) {
         unicast = rs_lan_speaker_open(address, 0);
     }
     lan->broadcast_address = rs_lan_broadcast_address(lan->options.interface, address);
-    if (lan->broadcast_address && !watch_socket(lan, &lan->broadcast, broadcast_ready,
-                                                rs_lan_receiver_open(address, lan->broadcast_address, RS_LAN_PORT)))
+    if (lan->broadcast_address &&
+        !watch_socket(lan, &lan->broadcast, rs_lan_receiver_open(address, lan->broadcast_address, RS_LAN_PORT)))
         lan->broadcast_address = 0;
-    if (watch_socket(lan, &lan->unicast, unicast_ready, unicast) &&
-        watch_socket(lan, &lan->multicast, multicast_ready, rs_lan_receiver_open(address, LAN_GROUP, RS_LAN_PORT)))
+    if (watch_socket(lan, &lan->unicast, unicast) &&
+        watch_socket(lan, &lan->multicast, rs_lan_receiver_open(address, LAN_GROUP, RS_LAN_PORT)))
         return true;
     rs_log(RS_LOG_ERROR, "lan", "cannot open UDP port %u on %s: %s", RS_LAN_PORT, lan->options.interface,
            strerror(errno));
     return false;
-}
-
-static void name_host(rs_lan *lan) {
-    if (gethostname(lan->host, sizeof lan->host) != 0)
-        lan->host[0] = 0;
-    lan->host[RS_LAN_NAME] = 0;
-    for (char *c = lan->host; *c; c++) {
-        const char one[2] = {*c, 0};
-        *c = rs_lan_name_ok(one) ? *c : '-';
-    }
 }
 
 rs_lan *rs_lan_new(const rs_lan_options *options) {
@@ -944,7 +933,7 @@ rs_lan *rs_lan_new(const rs_lan_options *options) {
     lan->nonce = rs_random_next(&lan->random) | 1;
     lan->peers = calloc(RS_LAN_PEERS_MAX, sizeof *lan->peers);
     lan->asked = calloc(options->asked_count + 1u, sizeof *lan->asked);
-    name_host(lan);
+    rs_lan_host_name(lan->host);
     if (!rs_lan_name_ok(options->server) || !options->server[0]) {
         rs_log(RS_LOG_ERROR, "lan", "without a manager a server's name has at most %u letters, digits and . _ : -",
                RS_LAN_NAME);
@@ -957,8 +946,23 @@ rs_lan *rs_lan_new(const rs_lan_options *options) {
                                           .seed = options->seed ^ options->boot,
                                           .context = lan,
                                           .say = say};
+    const rs_lan_groups_options groups = {.server = options->server,
+                                          .address = options->address,
+                                          .control_port = options->control_port,
+                                          .data_port = options->data_port,
+                                          .boot = options->boot,
+                                          .seed = options->seed ^ options->boot,
+                                          .secret = lan->secret,
+                                          .peers = lan->peers,
+                                          .views = options->callbacks,
+                                          .context = lan,
+                                          .say = say_group,
+                                          .address_free = group_free,
+                                          .copies = on_copies,
+                                          .wall_clock = rs_wall_clock};
     lan->served = rs_lan_served_new(&served);
-    if (!lan->peers || !lan->asked || !lan->served || !open_sockets(lan)) {
+    lan->groups = rs_lan_groups_new(&groups);
+    if (!lan->peers || !lan->asked || !lan->served || !lan->groups || !open_sockets(lan)) {
         rs_lan_free(lan);
         return NULL;
     }
@@ -982,6 +986,7 @@ void rs_lan_free(rs_lan *lan) {
     while (lan->paths)
         drop_path(lan, lan->paths);
     rs_lan_served_free(lan->served);
+    rs_lan_groups_free(lan->groups);
     close_watch(lan, &lan->unicast);
     close_watch(lan, &lan->multicast);
     close_watch(lan, &lan->broadcast);

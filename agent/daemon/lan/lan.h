@@ -6,6 +6,7 @@
 #define RS_DAEMON_LAN_H
 
 #include "daemon/data/data.h"
+#include "daemon/lan/peers.h"
 #include "daemon/manager/client.h"
 
 #define RS_LAN_PORT 7072u
@@ -26,19 +27,10 @@ typedef struct {
     /* Asked at once, besides all that multicast reaches; IPv4, host order. */
     const uint32_t *asked;
     uint32_t asked_count;
-    const rs_manager_callbacks *callbacks; /* on_response, on_failed; copied */
+    const rs_manager_callbacks *callbacks; /* on_response, on_failed, and those of groups; copied */
+    /* Members of a group that its multicast does not reach. */
+    void (*on_copies)(void *context, const char *group, const uint32_t *addresses, uint32_t count);
 } rs_lan_options;
-
-/* Another agent, for metrics and programs. */
-typedef struct {
-    const char *name, *host;
-    uint32_t address;
-    uint16_t control_port;
-    uint32_t mtu;
-    bool receives;
-    int multicast; /* 1: it gets there, -1: it does not, -2: small packets alone do, 0: not tested lately */
-    rs_time heard; /* ago */
-} rs_lan_peer_info;
 
 /* NULL with words in the log. */
 rs_lan *rs_lan_new(const rs_lan_options *options);
@@ -55,6 +47,9 @@ void rs_lan_no_light(rs_lan *lan, const char *response_id, const char *const *re
 void rs_lan_used(rs_lan *lan, const char *response_id, rs_group group);
 /* What a receiver of a path is called by its own agent. */
 const char *rs_lan_own_name(const rs_lan *lan, const char *response_id, const char *receiver);
+/* As rs_manager_group, with all that a new group has; `asked`: a group that is otherwise is refused. */
+void rs_lan_group(rs_lan *lan, rs_manager_group_call call, const char *group, const rs_manager_group_options *facts,
+                  bool asked);
 void rs_lan_describe(const rs_lan *lan, char *words, size_t words_size);
 
 /* The index-th agent known; false: there are no more. */

@@ -39,3 +39,38 @@ rs_lan_known *rs_lan_peer_named(rs_lan_known *peers, rs_time now, const char *na
     }
     return found;
 }
+
+const rs_lan_known *rs_lan_peer_heard(rs_lan_known *peers, rs_time now, const rs_lan_message *m, uint32_t from,
+                                      uint16_t port, bool answer) {
+    rs_lan_known *p = rs_lan_peer_at(peers, from, m->control_port);
+    bool fresh = !p;
+    if (!p || p->boot != m->boot) {
+        p = p ? p : rs_lan_peer_room(peers);
+        *p = (rs_lan_known){.used = true, .address = from, .control_port = m->control_port, .boot = m->boot};
+    }
+    memcpy(p->name, m->name, sizeof p->name);
+    memcpy(p->host, m->host, sizeof p->host);
+    p->mtu = m->mtu;
+    p->receives = m->flags & RS_LAN_RECEIVES;
+    p->heard = now;
+    if (answer) {
+        p->lan_port = port;
+        p->cookie = m->cookie;
+        p->has_cookie = true;
+        p->answered = now;
+    }
+    return fresh ? p : NULL;
+}
+
+rs_lan_peer_info rs_lan_peer_describe(const rs_lan_known *p, rs_time now) {
+    return (rs_lan_peer_info){.name = p->name,
+                              .host = p->host,
+                              .address = p->address,
+                              .control_port = p->control_port,
+                              .mtu = p->mtu,
+                              .receives = p->receives && p->has_cookie &&
+                                                  now - p->heard<RS_LAN_FRESH, .multicast = p->multicast_until> now
+                                              ? p->multicast
+                                              : 0,
+                              .heard = now - p->heard};
+}

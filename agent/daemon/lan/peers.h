@@ -18,10 +18,26 @@ typedef struct {
     bool has_cookie;
     uint64_t cookie;         /* that it takes orders by from here */
     rs_time heard, answered; /* `answered`: with the cookie */
+    rs_time multicast_heard; /* a multicast message of its came; 0: none has */
     int multicast;           /* as in rs_lan_peer_info; holds until `multicast_until` */
     rs_time multicast_until;
 } rs_lan_known;
 
+/* The same, for metrics and programs. */
+typedef struct {
+    const char *name, *host;
+    uint32_t address;
+    uint16_t control_port;
+    uint32_t mtu;
+    bool receives;
+    int multicast; /* 1: it gets there, -1: it does not, -2: small packets alone do, 0: not tested lately */
+    rs_time heard; /* ago */
+} rs_lan_peer_info;
+
+/* Who answered, or announced itself; `answer`: to a question of ours. NULL if it was known, as it is. */
+const rs_lan_known *rs_lan_peer_heard(rs_lan_known *peers, rs_time now, const rs_lan_message *here, uint32_t from,
+                                      uint16_t port, bool answer);
+rs_lan_peer_info rs_lan_peer_describe(const rs_lan_known *peer, rs_time now);
 rs_lan_known *rs_lan_peer_at(rs_lan_known *peers, uint32_t address, uint16_t control_port); /* or NULL */
 /* A place for another one. */
 rs_lan_known *rs_lan_peer_room(rs_lan_known *peers);

@@ -56,3 +56,13 @@ uint32_t rs_lan_broadcast_address(const char *interface, uint32_t address) {
     uint32_t hosts = ~ntohl(in.sin_addr.s_addr);
     return known && hosts > 1 && hosts != UINT32_MAX ? address | hosts : 0;
 }
+
+void rs_lan_host_name(char out[RS_LAN_NAME + 1]) {
+    if (gethostname(out, RS_LAN_NAME + 1) != 0)
+        out[0] = 0;
+    out[RS_LAN_NAME] = 0;
+    for (char *c = out; *c; c++) {
+        const char one[2] = {*c, 0};
+        *c = rs_lan_name_ok(one) ? *c : '-';
+    }
+}

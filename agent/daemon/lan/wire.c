@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/bytes.h"
+#include "core/base/xxh64.h"
 
 #define MAGIC 0x4e4c5352u /* "RSLN" */
 #define VERSION 1u
@@ -26,9 +27,21 @@ enum {
     AT_FULL = 51,
     AT_NAME = 52,
     AT_HOST = AT_NAME + RS_LAN_NAME + 1,
-    AT_END = AT_HOST + RS_LAN_NAME + 1
+    AT_END = AT_HOST + RS_LAN_NAME + 1,
+    /* of message groups, besides */
+    AT_ID = RS_LAN_MESSAGE,
+    AT_FOUNDER = AT_ID + 4,
+    AT_VIEW = AT_FOUNDER + 4,
+    AT_FOUNDED = AT_VIEW + 8,
+    AT_ORDER = AT_FOUNDED + 8,
+    AT_PROTOCOL = AT_ORDER + 8,
+    AT_OPTIONS = AT_PROTOCOL + 32,
+    AT_GROUP_NAME = AT_OPTIONS + RS_GROUP_OPTIONS_TEXT,
+    AT_GROUP_END = AT_GROUP_NAME + ROSTRUM_GROUP_NAME_MAX + 1
 };
-_Static_assert(AT_END <= RS_LAN_MESSAGE, "a message has room for its fields");
+_Static_assert(AT_END <= RS_LAN_MESSAGE && AT_GROUP_END <= RS_LAN_GROUP_MESSAGE, "a message has room for its fields");
+
+#define VERSIONS_MOST (UINT64_C(1) << 48)
 
 bool rs_lan_name_ok(const char *name) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-";
@@ -80,6 +93,8 @@ static bool makes_sense(const rs_lan_message *m) {
     case RS_LAN_RELAYS:
     case RS_LAN_END:
         return is_multicast(m->group) && m->data_port;
+    case RS_LAN_GROUP:
+        return m->name[0] && m->control_port;
     case RS_LAN_RELAY: /* to somebody, by all three, or to nobody */
         return is_multicast(m->group) && m->data_port && !is_multicast(m->next) && m->next != UINT32_MAX &&
                !m->next == !m->next_port && !m->next == !m->next_lan_port;
@@ -108,4 +123,50 @@ bool rs_lan_decode(const uint8_t *bytes, size_t length, rs_lan_message *out) {
                             .small = bytes[AT_SMALL],
                             .full = bytes[AT_FULL]};
     return get_name(bytes + AT_NAME, out->name) && get_name(bytes + AT_HOST, out->host) && makes_sense(out);
+}
+
+/* -------------------------------------------------------------------------------------------------- message groups */
+
+uint32_t rs_lan_group_id(const char *group) {
+    return (uint32_t)rs_gm_xxh64((const uint8_t *)group, strlen(group), 0);
+}
+
+void rs_lan_group_encode(const rs_lan_group_message *m, uint8_t out[RS_LAN_GROUP_MESSAGE]) {
+    memset(out, 0, RS_LAN_GROUP_MESSAGE);
+    rs_lan_encode(&m->head, out);
+    rs_le_put(out + AT_ID, m->id, 4);
+    rs_le_put(out + AT_FOUNDER, m->founder, 4);
+    rs_le_put(out + AT_VIEW, m->version, 8);
+    rs_le_put(out + AT_FOUNDED, (uint64_t)m->founded, 8);
+    memcpy(out + AT_ORDER, m->order, strnlen(m->order, sizeof m->order - 1));
+    memcpy(out + AT_PROTOCOL, m->protocol, strnlen(m->protocol, sizeof m->protocol - 1));
+    memcpy(out + AT_OPTIONS, m->options, strnlen(m->options, sizeof m->options - 1));
+    memcpy(out + AT_GROUP_NAME, m->group, strnlen(m->group, sizeof m->group - 1));
+}
+
+/* A text that ends in its field, of letters that may stand in a log. */
+static bool get_text(const uint8_t *at, size_t size, const char *letters, char *out) {
+    memcpy(out, at, size);
+    return memchr(out, 0, size) && strspn(out, letters) == strlen(out);
+}
+
+bool rs_lan_group_decode(const uint8_t *bytes, size_t length, rs_lan_group_message *out) {
+    static const char word[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";
+    static const char options[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-=,";
+    static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-";
+    if (length < RS_LAN_GROUP_MESSAGE || !rs_lan_decode(bytes, length, &out->head) || out->head.type != RS_LAN_GROUP)
+        return false;
+    out->id = (uint32_t)rs_le_get(bytes + AT_ID, 4);
+    out->founder = (uint32_t)rs_le_get(bytes + AT_FOUNDER, 4);
+    out->version = rs_le_get(bytes + AT_VIEW, 8);
+    out->founded = (int64_t)rs_le_get(bytes + AT_FOUNDED, 8);
+    if (!get_text(bytes + AT_ORDER, sizeof out->order, word, out->order) ||
+        !get_text(bytes + AT_PROTOCOL, sizeof out->protocol, word, out->protocol) ||
+        !get_text(bytes + AT_OPTIONS, sizeof out->options, options, out->options) ||
+        !get_text(bytes + AT_GROUP_NAME, sizeof out->group, name, out->group))
+        return false;
+    /* `founded` 0: it does not know yet what the group is */
+    bool known = is_multicast(out->head.group) && out->head.data_port && out->protocol[0] && out->order[0];
+    return out->group[0] && out->id == rs_lan_group_id(out->group) && out->version < VERSIONS_MOST &&
+           out->founded >= 0 && (out->founded == 0 || known);
 }

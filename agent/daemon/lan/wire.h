@@ -7,8 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RS_LAN_MESSAGE 192u /* bytes of each message */
-#define RS_LAN_NAME 63u     /* bytes of a name: letters, digits and . _ : - */
+#include "core/groups/engine.h"
+#include "rostrum/types.h"
+
+#define RS_LAN_MESSAGE 192u       /* bytes of each message, */
+#define RS_LAN_GROUP_MESSAGE 704u /* but for those of message groups */
+#define RS_LAN_NAME 63u           /* bytes of a name: letters, digits and . _ : - */
 
 typedef enum {
     RS_LAN_QUERY = 1,  /* who is there? */
@@ -20,13 +24,17 @@ typedef enum {
     RS_LAN_RELAYS = 7, /* the answer: by this port, and whether `next` is known to take them */
     RS_LAN_HOP = 8,    /* from a relay to its next: do you take the group's packets by this port? */
     RS_LAN_HOP_OK = 9, /* the answer */
-    RS_LAN_END = 10    /* the group's path is over */
+    RS_LAN_END = 10,   /* the group's path is over */
+    RS_LAN_GROUP = 11  /* what the agent that speaks is in a message group (rs_lan_group_message) */
 } rs_lan_type;
 
 #define RS_LAN_RECEIVES 1u /* HERE: objects may be sent to it by those who ask for anybody */
 #define RS_LAN_PARENT 2u   /* RELAY: packets come by unicast; else by the group */
 #define RS_LAN_READY 4u    /* RELAYS: all that was asked for holds. HEARD: it listens */
 #define RS_LAN_FULL 8u     /* TEST: a full-sized packet */
+#define RS_LAN_MEMBER 16u  /* GROUP: it receives the group's messages */
+#define RS_LAN_SENDER 32u  /* GROUP: it publishes without receiving; neither: it is not in the group */
+#define RS_LAN_HEARS 64u   /* GROUP: multicast from whom this goes to has come lately */
 
 typedef struct {
     rs_lan_type type;
@@ -44,6 +52,22 @@ typedef struct {
     uint8_t small, full;    /* HEARD */
     char name[RS_LAN_NAME + 1], host[RS_LAN_NAME + 1];
 } rs_lan_message;
+
+/* In the head: `nonce` 0, or what the one it goes to has asked to be repeated; `cookie`: to be repeated in an answer,
+ * 0: none is asked for; `group` and `data_port`: the group's. */
+typedef struct {
+    rs_lan_message head;
+    uint32_t id;      /* the group's number in its packets: rs_lan_group_id of its name */
+    uint64_t version; /* of the newest view that the agent that speaks knows of */
+    int64_t founded;  /* by the founder's clock, ns since the epoch: of two groups of one name the older one holds */
+    uint32_t founder; /* IPv4, host order; decides between two of one age */
+    char group[ROSTRUM_GROUP_NAME_MAX + 1], protocol[32], order[8], options[RS_GROUP_OPTIONS_TEXT];
+} rs_lan_group_message;
+
+void rs_lan_group_encode(const rs_lan_group_message *message, uint8_t out[RS_LAN_GROUP_MESSAGE]);
+/* As rs_lan_decode. */
+bool rs_lan_group_decode(const uint8_t *bytes, size_t length, rs_lan_group_message *out);
+uint32_t rs_lan_group_id(const char *group);
 
 void rs_lan_encode(const rs_lan_message *message, uint8_t out[RS_LAN_MESSAGE]);
 /* False: it is none of ours, or a field is out of its range. What follows the message's own bytes is padding. */

@@ -109,6 +109,8 @@ static void lan(const rs_agent *agent, page *p) {
     rs_data_relayed(agent->data, &packets, &lost);
     counter(p, "lan_relayed_packets_total", packets, "Packets of others handed on to the next server.");
     counter(p, "lan_relayed_packets_lost_total", lost, "Of these, lost because the NIC took no more.");
+    counter(p, "lan_group_copies_total", rs_groups_copied(agent->groups),
+            "Packets of message groups sent once more by unicast, to members that multicast does not reach.");
     counter(p, "lan_messages_bad_total", rs_lan_malformed(agent->lan), "Messages of the LAN that could not be read.");
     family(p, "lan_peer_mtu_bytes", "gauge", "Agents heard of, and the MTU of each.");
     for (uint32_t i = 0; rs_lan_peer(agent->lan, i, &peer); i++) {
