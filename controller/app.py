@@ -164,6 +164,8 @@ class App:
                 compiled=NOT_COMPILED or "yes",
             )
         )
+        for name, words in topology.not_promised.items():
+            log.warning(line("not promised", switch=name, cause=words))
 
     def _remember(self, store: Store, records: Records, complete: bool) -> None:
         manager, now = self.runtime.manager, self.runtime.clock()

@@ -49,6 +49,8 @@ def check(file: str) -> None:
         f"{len(topology.links)} links, {len(topology.ocs)} OCS, {splitters} splitters"
         + (f", {len(topology.sites)} sites" if topology.sites else "")
     )
+    for name, words in topology.not_promised.items():
+        click.echo(f"  {name}: {words}")
     for site in topology.sites.values():
         facts = [f"{len(site.servers)} servers"]
         facts.append(f"relays {', '.join(site.relays)}" if site.relays else "a receiver is its relay")

@@ -203,6 +203,23 @@ class Topology:
             found.setdefault(self.switches[name].dpid, []).append(name)
         return found
 
+    @cached_property
+    def not_promised(self) -> dict[str, str]:
+        """What switches that others drive, or nobody, keep from being promised: in words, by the switch it is about."""
+        plain = [name for name, switch in self.switches.items() if switch.southbound == "none"]
+        words = (
+            "another controller drives it (coexist): ways of unicast, cabling and priority at its ports are that one's"
+        )
+        found = {name: words for name, switch in self.switches.items() if switch.coexist}
+        if plain:
+            found[plain[0]] = (
+                f"nobody drives {'it' if len(plain) == 1 else f'it and {len(plain) - 1} more switches'} (southbound: "
+                "none): not promised are priority over other traffic, admission (a port that others fill is theirs "
+                "too), ways chosen for trees, counters and a look at cabling; multicast has to be flooded or forwarded "
+                "by IGMP, with a querier where switches snoop"
+            )
+        return found
+
     def servers_of(self, tor: str) -> list[Server]:
         """The servers of a rack, in port order."""
         return sorted((s for s in self.servers.values() if s.tor == tor), key=lambda s: s.tor_port)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rostrum.topologies import TopologyError, load
+from rostrum.topologies.__main__ import main
 
 PLAIN = """
 rostrum: 1
@@ -54,3 +56,11 @@ def test_plain__what_does_not_fit_is_told(tmp_path: Path, old: str, new: str, wo
     file.write_text(PLAIN.replace(old, new))
     with pytest.raises(TopologyError, match=words):
         load(str(file))
+
+
+def test_plain__check_says_what_is_not_promised(tmp_path: Path) -> None:
+    file = tmp_path / "plain.yaml"
+    file.write_text(PLAIN)
+    said = CliRunner().invoke(main, ["check", str(file)]).output
+    assert "lan: nobody drives it" in said and "priority" in said and "admission" in said
+    assert "not promised" not in CliRunner().invoke(main, ["check", "hybrid-4x2"]).output

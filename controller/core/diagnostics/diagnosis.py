@@ -302,6 +302,9 @@ def _differences(core: Core, name: str, found: Collection[MulticastRule]) -> Ite
 
 def _capabilities(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
     """What switches cannot do, or have too little of."""
+    for name, words in core.topology.not_promised.items():
+        mend = "see that the network keeps room for it; where priority counts, let this manager drive the switches"
+        yield Finding("note", "capability", name, words, mend)
     for name, facts in evidence.switches.items():
         for one in facts.remarks:
             yield Finding("warning" if one.severity == "warning" else "note", "capability", name, one.what, one.mend)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -172,3 +173,13 @@ def test_command__shows_symptoms_below_their_cause(monkeypatch: pytest.MonkeyPat
         ["check", "the", "cable"],
         ["so:", "h1", "cannot", "connect", "to", "h4"],
     ]
+
+
+def test_plain_switches__doctor_says_what_they_keep_from_being_promised() -> None:
+    driven = Timeline().topology
+    plain = {name: replace(switch, southbound="none") for name, switch in driven.switches.items()}
+    for topology, told in ((driven, False), (replace(driven, switches=plain), True)):
+        line = Timeline(topology, up=False)
+        found = [one for one in diagnose(line.manager.core, Evidence("0.1.0"), line.now) if one.check == "capability"]
+        assert [one.severity for one in found] == ["note"] * told
+        assert all("priority" in one.what and "admission" in one.what and "querier" in one.what for one in found)
