@@ -75,6 +75,13 @@ void rs_timer_set(rs_timers *t, rs_timer *timer, rs_time due) {
     sift(t, timer->at - 1);
 }
 
+rs_time rs_earliest(const rs_time *dues, size_t count) {
+    rs_time due = RS_NEVER;
+    for (size_t i = 0; i < count; i++)
+        due = dues[i] < due ? dues[i] : due;
+    return due;
+}
+
 rs_timer *rs_timers_first(const rs_timers *t) {
     return t->count ? t->heap[0] : NULL;
 }

@@ -24,6 +24,7 @@ rs_status rs_timers_reserve(rs_timers *timers, const rs_allocator *allocator, ui
 void rs_timers_free(rs_timers *timers, const rs_allocator *allocator);
 /* RS_NEVER unsets. Room must have been reserved. */
 void rs_timer_set(rs_timers *timers, rs_timer *timer, rs_time due);
-rs_timer *rs_timers_first(const rs_timers *timers); /* NULL if none */
+rs_time rs_earliest(const rs_time *dues, size_t count); /* RS_NEVER if there is none */
+rs_timer *rs_timers_first(const rs_timers *timers);     /* NULL if none */
 
 #endif

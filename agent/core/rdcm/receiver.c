@@ -348,9 +348,7 @@ rs_time rs_rdcm_receiver_due(const rs_node *node, const rs_receiving *x) {
                             r->request_due, r->ready_due,
                             r->serve_until, rs_rdcm_congestion_due(node, r),
                             r->later_due,   r->leaves && !r->goes ? x->leaving_due - GOING : RS_NEVER};
-    rs_time due = RS_NEVER;
-    for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
-        due = dues[i] < due ? dues[i] : due;
+    rs_time due = rs_earliest(dues, sizeof dues / sizeof dues[0]);
     for (int i = 0; i < RS_RDCM_RINGS && rs_list_empty(&r->transfer->in_mending); i++)
         if (r->rings[i].successor.in_use && r->rings[i].successor.check_at < due)
             due = r->rings[i].successor.check_at;

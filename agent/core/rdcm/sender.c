@@ -202,14 +202,7 @@ void rs_rdcm_schedule(rs_node *node, rs_time now, rs_sending *x) {
     }
     if (open)
         r->probe_due = RS_NEVER;
-    rs_time due = rs_pacer_due(&x->pacer);
-    if (due > now) {
-        rs_list_remove(&x->in_ready);
-        rs_timer_set(&node->data_timers, &x->data_timer, due);
-        return;
-    }
-    rs_timer_set(&node->data_timers, &x->data_timer, RS_NEVER);
-    rs_list_append(&node->ready, &x->in_ready);
+    rs_data_schedule(node, now, x, rs_pacer_due(&x->pacer));
 }
 
 static void data_packet(rs_sending *x, uint64_t sn, uint64_t most, bool report, rs_packet_out *out) {

@@ -334,10 +334,7 @@ void rs_republic_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
 rs_time rs_republic_sender_due(const rs_sending *x) {
     const rs_time dues[] = {x->light_due, x->pass_over_due, x->grace_due,
                             x->dark_due,  x->advance_due,   x->repair.tail_due};
-    rs_time due = RS_NEVER;
-    for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
-        due = dues[i] < due ? dues[i] : due;
-    return due;
+    return rs_earliest(dues, sizeof dues / sizeof dues[0]);
 }
 
 static void path_moved(rs_node *node, rs_time now, rs_sending *x, rs_path_kind kind) {
@@ -416,14 +413,7 @@ void rs_republic_schedule(rs_node *node, rs_time now, rs_sending *x) {
         rs_data_stop(node, x);
         return;
     }
-    due = open > due ? open : due;
-    if (due > now) {
-        rs_list_remove(&x->in_ready);
-        rs_timer_set(&node->data_timers, &x->data_timer, due);
-        return;
-    }
-    rs_timer_set(&node->data_timers, &x->data_timer, RS_NEVER);
-    rs_list_append(&node->ready, &x->in_ready);
+    rs_data_schedule(node, now, x, open > due ? open : due);
 }
 
 static void data_packet(rs_time now, rs_sending *x, rs_packet_out *out) {

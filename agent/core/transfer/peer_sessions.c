@@ -312,6 +312,14 @@ rs_status rs_peer_writable(rs_node *node, rs_time now, rs_peer peer, bool writab
 
 #define DATA_PER_PATCH 4 /* when the NIC is the limit: patches must not stall the data channel */
 
+void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x, rs_time due) {
+    rs_timer_set(&node->data_timers, &x->data_timer, due > now ? due : RS_NEVER);
+    if (due > now)
+        rs_list_remove(&x->in_ready);
+    else
+        rs_list_append(&node->ready, &x->in_ready);
+}
+
 void rs_data_stop(rs_node *node, rs_sending *x) {
     rs_timer_set(&node->data_timers, &x->data_timer, RS_NEVER);
     rs_list_remove(&x->in_ready);

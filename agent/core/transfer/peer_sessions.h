@@ -18,6 +18,8 @@ void rs_on_ping(rs_node *node, rs_time now, rs_peer_session *link, const rs_mess
 void rs_on_pong(rs_time now, rs_peer_session *link, const rs_message *m);
 
 /* ---- the data channel's output */
+/* It sends next at `due`: it is among the ready, or its timer is set. */
+void rs_data_schedule(rs_node *node, rs_time now, rs_sending *x, rs_time due);
 void rs_data_stop(rs_node *node, rs_sending *x);
 void rs_data_packet(const rs_sending *x, const rs_data_header *header, rs_packet_out *out); /* to the group */
 rs_time rs_data_deadline(const rs_node *node);

@@ -57,15 +57,9 @@ void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint3
     rs_emit(node, &event);
 }
 
-void rs_receiver_complete(rs_node *node, rs_time now, rs_receiving *x) {
-    if (x->leaving_due != RS_NEVER) {
-        rs_on_receiver_removed(node, now, x);
-        return;
-    }
-    x->state = RS_RX_VERIFYING;
+/* All is here: the caller checks the digest, and tells what it finds. */
+static void await_check(rs_node *node, rs_time now, rs_receiving *x) {
     x->verify_due = now + node->config.no_path_bound;
-    x->stats.data_done_at = now;
-    rs_control_clear(node, now, &x->link, RS_CONTROL_PTCH_REQ | RS_CONTROL_RATE | RS_CONTROL_INTL_SEQ);
     rs_emit(node, &(rs_event){.kind = RS_EV_COMPLETE,
                               .xfer = x->t.id,
                               .peer = x->link.peer->id,
@@ -73,6 +67,17 @@ void rs_receiver_complete(rs_node *node, rs_time now, rs_receiving *x) {
                               .bytes = x->t.size,
                               .session = x->t.session});
     rs_receiver_arm(node, x);
+}
+
+void rs_receiver_complete(rs_node *node, rs_time now, rs_receiving *x) {
+    if (x->leaving_due != RS_NEVER) {
+        rs_on_receiver_removed(node, now, x);
+        return;
+    }
+    x->state = RS_RX_VERIFYING;
+    x->stats.data_done_at = now;
+    rs_control_clear(node, now, &x->link, RS_CONTROL_PTCH_REQ | RS_CONTROL_RATE | RS_CONTROL_INTL_SEQ);
+    await_check(node, now, x);
 }
 
 static rs_receiving *receiving(const rs_node *node, rs_xfer id) {
@@ -369,15 +374,7 @@ void rs_receiver_arm(rs_node *node, rs_receiving *x) {
     bool waits = x->state < RS_RX_VERIFYING || rs_pieces_wait(x);
     rs_time silent = !waits ? RS_NEVER : silent_since(x) + silence_bound(node, x);
     const rs_time dues[] = {silent, x->offered_due, x->verify_due, x->ping_due, x->again_due, x->leaving_due};
-    rs_time due = RS_NEVER;
-    if (x->t.finished)
-        return;
-    if (x->t.engine->deadline)
-        due = x->t.engine->deadline(node, &x->t);
-    for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
-        if (dues[i] < due)
-            due = dues[i];
-    rs_timer_set(&node->timers, &x->t.timer, due);
+    rs_transfer_arm(node, &x->t, dues, sizeof dues / sizeof dues[0]);
 }
 
 /* What was said may be lost: say again what the sender must know, ask again for what is missing. */
@@ -876,19 +873,14 @@ rs_rx_result rs_again_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_
     x->stats.patches_received++;
     x->stats.bytes_present += result.length;
     x->again_due = now + rs_receiver_request_timeout(x);
-    if (x->again.count == x->again.size) {
-        rs_again_free(node, x);
-        x->again_due = RS_NEVER;
-        x->verify_due = now + node->config.no_path_bound;
-        rs_control_clear(node, now, &x->link, RS_CONTROL_PTCH_REQ);
-        rs_emit(node, &(rs_event){.kind = RS_EV_COMPLETE,
-                                  .xfer = x->t.id,
-                                  .peer = x->link.peer->id,
-                                  .ok = true,
-                                  .bytes = x->t.size,
-                                  .session = x->t.session});
+    if (x->again.count < x->again.size) {
+        rs_receiver_arm(node, x);
+        return result;
     }
-    rs_receiver_arm(node, x);
+    rs_again_free(node, x);
+    x->again_due = RS_NEVER;
+    rs_control_clear(node, now, &x->link, RS_CONTROL_PTCH_REQ);
+    await_check(node, now, x);
     return result;
 }
 

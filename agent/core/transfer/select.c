@@ -37,6 +37,13 @@ void rs_engine_stop(rs_node *node, rs_transfer *t) {
         t->engine->stop(node, t);
 }
 
+void rs_transfer_arm(rs_node *node, rs_transfer *t, const rs_time *dues, size_t count) {
+    if (t->finished)
+        return;
+    rs_time engines = t->engine->deadline ? t->engine->deadline(node, t) : RS_NEVER, due = rs_earliest(dues, count);
+    rs_timer_set(&node->timers, &t->timer, engines < due ? engines : due);
+}
+
 void rs_engine_stats(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out) {
     const rs_engine *engine = t->own ? t->owner : t->engine;
     out->protocol = (rs_protocol)engine->id;

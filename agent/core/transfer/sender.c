@@ -353,15 +353,7 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
 
 void rs_sender_arm(rs_node *node, rs_sending *x) {
     const rs_time dues[] = {x->answer_due, x->path_done_due, x->fnsd_due, x->tick_due};
-    rs_time due = RS_NEVER;
-    if (x->t.finished)
-        return;
-    if (x->t.engine->deadline)
-        due = x->t.engine->deadline(node, &x->t);
-    for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++)
-        if (dues[i] < due)
-            due = dues[i];
-    rs_timer_set(&node->timers, &x->t.timer, due);
+    rs_transfer_arm(node, &x->t, dues, sizeof dues / sizeof dues[0]);
 }
 
 /* The receiver may have missed what was on the way: it gets the OPEN again, answers, and asks again for what it
