@@ -1,16 +1,20 @@
 /* Republic's receiver (Sec. III-A2, III-A3): what data packets say of light and losses, and asking for what is missing.
  * The bitmap of what is there is the truth; a second one marks what is asked for. */
-#include "core/republic/republic.h"
+#include "core/republic/receiver.h"
+
+#include "core/republic/feedback_receiver.h"
+#include "core/republic/repair_receiver.h"
 #include "core/republic/tree_receiver.h"
 
-#define ASKED_RUNS 48          /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
-#define TAIL_QUIET (4 * RS_MS) /* no data packet for so long: nothing is under way any more */
+#define ASKED_RUNS 48             /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
+#define TAIL_LATEST (250 * RS_MS) /* after DATA_FNSD what is missing is asked for, even while data packets come */
+#define TAIL_QUIET (4 * RS_MS)    /* no data packet for so long: nothing is under way any more */
 
 /* ------------------------------------------------------------------------------------------- asking for patches */
 
 /* Notes what is missing in [from, to) as due. Ranges may grow together in `to_ask`: what is asked for is cut out of
  * the bitmap again. */
-void rs_request_repair(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to) {
+static void request_repair(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to) {
     bool any = false;
     for (uint64_t at = from; at < to;) {
         uint64_t start = rs_seqset_next_absent(&x->present, &x->asked, at, to);
@@ -37,7 +41,7 @@ void rs_request_schedule(rs_node *node, rs_time now, rs_receiving *x) {
 }
 
 /* DATA_FNSD came. Asks for what is missing once no data packet came in for a while. */
-void rs_request_tail(rs_node *node, rs_time now, rs_receiving *x) {
+static void request_tail(rs_node *node, rs_time now, rs_receiving *x) {
     rs_time quiet = x->data_at + TAIL_QUIET;
     x->tail_due = quiet < x->tail_last ? quiet : x->tail_last;
     if (now < x->tail_due) {
@@ -46,16 +50,16 @@ void rs_request_tail(rs_node *node, rs_time now, rs_receiving *x) {
     }
     x->tail_due = RS_NEVER;
     x->active = false;
-    rs_request_repair(node, now, x, 0, x->ring.end);
+    request_repair(node, now, x, 0, x->ring.end);
 }
 
-void rs_request_repair_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after, uint64_t before) {
+static void request_repair_between(rs_node *node, rs_time now, rs_receiving *x, uint64_t after, uint64_t before) {
     uint64_t from = rs_ring_next(&x->ring, after);
     if (after != before && from <= before) {
-        rs_request_repair(node, now, x, from, before);
+        request_repair(node, now, x, from, before);
     } else {
-        rs_request_repair(node, now, x, from, x->ring.end);
-        rs_request_repair(node, now, x, x->ring.first, before);
+        request_repair(node, now, x, from, x->ring.end);
+        request_repair(node, now, x, x->ring.first, before);
     }
 }
 
@@ -92,7 +96,7 @@ void rs_request_repeat(rs_node *node, rs_time now, rs_receiving *x) {
     rs_request_restart(node, now, x, x->asks);
     uint32_t count = rs_due_ranges(x, due);
     for (uint32_t i = 0; i < count; i++)
-        rs_request_repair(node, now, x, due[i].from, due[i].to);
+        request_repair(node, now, x, due[i].from, due[i].to);
 }
 
 static void mark_asked(rs_receiving *x, uint64_t from, uint64_t to) {
@@ -104,7 +108,7 @@ static void mark_asked(rs_receiving *x, uint64_t from, uint64_t to) {
 }
 
 /* A fragment that was asked for has come: runs end, or break in two. */
-void rs_request_answered(rs_receiving *x, uint64_t sn) {
+static void request_answered(rs_receiving *x, uint64_t sn) {
     if (!rs_seqset_remove(&x->asked, sn) || x->asks == RS_ASKS_MAPS)
         return;
     int neighbours = (sn > 0 && rs_seqset_has(&x->asked, sn - 1)) + rs_seqset_has(&x->asked, sn + 1);
@@ -145,7 +149,7 @@ static void name(rs_message *m, uint32_t session, uint64_t first, uint64_t end, 
 }
 
 /* The next PTCH_REQ. A range that goes around the ring's end, as (prior, initial) does, is one message. */
-bool rs_next_request(rs_time now, rs_receiving *x, rs_message *m) {
+static bool next_request(rs_time now, rs_receiving *x, rs_message *m) {
     uint64_t first = x->ring.first, end = x->ring.end;
     uint32_t session = x->t.session;
     rs_range r, tail;
@@ -189,7 +193,7 @@ uint32_t rs_next_ranges(rs_time now, rs_receiving *x, rs_range *out, uint32_t mo
 rs_rx_result rs_republic_store(rs_node *node, rs_receiving *x, uint64_t sn) {
     rs_rx_result result = rs_receiver_store(x, sn);
     if (result.verdict == RS_RX_STORE) {
-        rs_request_answered(x, sn);
+        request_answered(x, sn);
         rs_tree_stored(node, x, sn);
     }
     return result;
@@ -210,13 +214,13 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
         break;
     case RS_CASE_GAP:
     case RS_CASE_ROUND:
-        rs_request_repair_between(node, now, x, loss.lost_after, loss.lost_before);
+        request_repair_between(node, now, x, loss.lost_after, loss.lost_before);
         rs_report_soon(node, now, x);
         break;
     }
     if (x->ring.round_done && loss.what != RS_CASE_LATE) {
-        rs_request_repair(node, now, x, x->ring.first,
-                          x->ring.end); /* nothing, unless a packet came in at a strange time */
+        request_repair(node, now, x, x->ring.first,
+                       x->ring.end); /* nothing, unless a packet came in at a strange time */
         if (x->active)
             rs_tree_done(node, now, x);
         x->active = false;
@@ -231,7 +235,7 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
 
 /* There is room for it here; it may be late for the data channel. */
 bool rs_republic_begin(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_request_repair(node, now, x, 0, x->ended ? x->ring.end : x->ring.first);
+    request_repair(node, now, x, 0, x->ended ? x->ring.end : x->ring.first);
     return true;
 }
 
@@ -271,10 +275,10 @@ static void data_over(rs_node *node, rs_time now, rs_receiving *x, const rs_mess
     if (m->session == x->t.session) {
         if (x->asks != RS_ASKS_RANGES_AGAIN) /* what repairs have not mended is patched */
             rs_request_restart(node, now, x, RS_ASKS_RANGES_AGAIN);
-        x->tail_last = now + RS_TAIL_LATEST;
-        rs_request_tail(node, now, x);
+        x->tail_last = now + TAIL_LATEST;
+        request_tail(node, now, x);
     } else {
-        rs_request_repair(node, now, x, 0, x->ring.first);
+        request_repair(node, now, x, 0, x->ring.first);
         x->active = false;
     }
 }
@@ -290,7 +294,7 @@ static void next_session(rs_node *node, rs_time now, rs_receiving *x, const rs_m
     rs_tree_session(x);
     rs_control_clear(node, now, &x->link, RS_CONTROL_INTL_SEQ | RS_CONTROL_RATE);
     if (x->state == RS_RX_RECEIVING)
-        rs_request_repair(node, now, x, 0, m->open.first); /* the data channel of what was before is done */
+        request_repair(node, now, x, 0, m->open.first); /* the data channel of what was before is done */
 }
 
 void rs_republic_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
@@ -322,7 +326,7 @@ void rs_republic_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     if (now >= x->retry_due)
         ask_again(node, now, x);
     if (now >= x->tail_due && x->state == RS_RX_RECEIVING)
-        rs_request_tail(node, now, x);
+        request_tail(node, now, x);
     if (now >= x->map_due)
         rs_map_timeout(node, now, x);
     if (now >= x->report_due)
@@ -358,7 +362,7 @@ bool rs_republic_say(rs_node *node, rs_time now, rs_receiving *x, uint32_t what,
         rs_report_fill(node, now, x, m);
         return true;
     case RS_CONTROL_PTCH_REQ:
-        if (x->state != RS_RX_RECEIVING || !rs_next_request(now, x, m))
+        if (x->state != RS_RX_RECEIVING || !next_request(now, x, m))
             return false;
         if (x->retry_due < x->t.timer.due)
             rs_receiver_arm(node, x);

@@ -2,7 +2,10 @@
  *
  * A repair is of use if exactly one of its fragments is not here: then that one is the packet's payload XOR the others.
  * Nothing is kept of one that is of no use: its sender learns so from the next map. */
-#include "core/republic/republic.h"
+#include "core/republic/repair_receiver.h"
+
+#include "core/republic/feedback_receiver.h"
+#include "core/republic/receiver.h"
 #include "core/republic/tree_receiver.h"
 
 #define MAPS_MOST 4            /* messages of a report */

@@ -6,8 +6,11 @@
  * company within HOLD is patched after all. When the round is over and the path is a packet path, it is kept for a
  * tail: repairs, then a mark to which receivers answer with what they still miss, until nothing is missing or little is
  * gained. */
-#include "core/republic/republic.h"
-#include "core/republic/tree_sender.h"
+#include "core/republic/repair_sender.h"
+
+#include "core/republic/sender.h"
+#include "core/republic/speakers.h"
+#include "core/republic/window.h"
 
 #define CHOICE_LEAST 32    /* data packets before anything can be said about loss */
 #define CHOICE_WINDOW 8192 /* after so many the older half counts half */
@@ -421,12 +424,6 @@ bool rs_repair_tail(rs_node *node, rs_time now, rs_sending *x) {
     p->tail_due = RS_NEVER;
     p->tail_end = now + length / 2 + TAIL_LEAST;
     return true;
-}
-
-/* There is something to send in the tail. */
-bool rs_repair_tail_sends(const rs_sending *x) {
-    const rs_repairing *p = &x->repair;
-    return p->tail && (p->marks || p->tail_due == RS_NEVER);
 }
 
 void rs_repair_timeout(rs_node *node, rs_time now, rs_sending *x) {

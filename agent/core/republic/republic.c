@@ -1,6 +1,9 @@
 /* Republic (docs/republic.md) in the table of engines: the fallback, which goes by every path. */
 #include "core/republic/republic.h"
 
+#include "core/republic/receiver.h"
+#include "core/republic/sender.h"
+#include "core/republic/speakers.h"
 #include "core/republic/tree_receiver.h"
 #include "core/republic/tree_sender.h"
 

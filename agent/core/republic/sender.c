@@ -1,7 +1,13 @@
 /* Republic's sender (Sec. III-A1): attempt sending until receivers have light, high rate for one whole round of each,
  * patches of what they ask for. One handler for each message of Table III. */
-#include "core/republic/republic.h"
+#include "core/republic/sender.h"
+
+#include "core/republic/feedback_sender.h"
+#include "core/republic/repair_sender.h"
+#include "core/republic/speakers.h"
+#include "core/republic/straggler.h"
 #include "core/republic/tree_sender.h"
+#include "core/republic/window.h"
 
 #define ATTEMPT_LIVE 200000         /* attempt interval when the path needs no reconfiguration: 0.2 ms */
 #define ATTEMPT_SLOWEST (5 * RS_MS) /* it doubles every ATTEMPT_STEP packets up to this */
@@ -103,7 +109,7 @@ static rs_time grace_from(const rs_sending *x) {
     return x->light_at > made ? x->light_at : made;
 }
 
-void rs_republic_lit(rs_time now, rs_sending *x) {
+static void note_lit(rs_time now, rs_sending *x) {
     if (x->light_at < now)
         x->light_at = now;
     if (x->grace_due == RS_NEVER)
@@ -406,16 +412,6 @@ void rs_republic_sender_stop(rs_node *node, rs_sending *x) {
 
 /* -------------------------------------------------------------------------------------------- the data channel */
 
-void rs_republic_schedule(rs_node *node, rs_time now, rs_sending *x) {
-    rs_time due = x->phase == RS_PHASE_ATTEMPT ? x->attempt_due : rs_pacer_due(&x->pacer);
-    rs_time open = x->phase == RS_PHASE_PATCHING ? now : rs_window_due(x, now);
-    if (x->phase == RS_PHASE_PATCHING && !rs_repair_tail_sends(x)) {
-        rs_data_stop(node, x);
-        return;
-    }
-    rs_data_schedule(node, now, x, open > due ? open : due);
-}
-
 static void data_packet(rs_time now, rs_sending *x, rs_packet_out *out) {
     uint64_t sn = x->first + x->pos % (x->end - x->first);
     rs_data_header header = {.session = x->t.session, .nonce = x->t.nonce, .sn = sn};
@@ -471,7 +467,7 @@ bool rs_republic_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_
         attempt_sent(node, now, x);
     } else {
         if (rs_rate_tick(&x->rate, now))
-            rs_rate_apply(node, x);
+            rs_rate_apply(x);
         rs_pacer_sent(&x->pacer, now, rs_wire_bytes(out));
     }
     if (x->pos == x->stop_pos) { /* the round is whole: what follows is an event, and events come from rs_timeout */
@@ -504,7 +500,7 @@ static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_r
     r->progress_at = now;
     r->seen_pos = r->start_pos;
     rs_window_seen(node, now, x, r, r->start_pos);
-    rs_republic_lit(now, x);
+    note_lit(now, x);
     rs_emit(node, &(rs_event){.kind = RS_EV_FIRST_LIGHT,
                               .xfer = x->t.id,
                               .peer = r->link.peer->id,

@@ -6,8 +6,10 @@
  * and window follow the others, whose start-up begins anew. If it took less than SHARE of the median of what they take
  * then, the policy is carried out, for the rest of the transfer; otherwise it counts again, and the next trial waits
  * for TRIAL_AGAIN, twice as long each time. What it loses in a trial it asks for as any loss. Ours. */
-#include "core/republic/republic.h"
-#include "core/republic/tree_sender.h"
+#include "core/republic/straggler.h"
+
+#include "core/republic/feedback_sender.h"
+#include "core/republic/speakers.h"
 
 #define LOOK (5 * RS_MS)         /* time between two looks */
 #define FORGIVEN (50 * RS_MS)    /* not seen slow for so long: it begins anew */

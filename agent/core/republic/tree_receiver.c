@@ -1,7 +1,8 @@
 #include "core/republic/tree_receiver.h"
 
 #include "core/feedback/reporter.h"
-#include "core/republic/republic.h"
+#include "core/republic/feedback_receiver.h"
+#include "core/republic/receiver.h"
 
 #define NEAR_FIRST (4 * RS_MS) /* an answer is waited for so long while no round trip is known */
 #define NEAR_LEAST (1 * RS_MS)

@@ -5,7 +5,9 @@
 #include "core/feedback/report.h"
 #include "core/feedback/reporter.h"
 #include "core/feedback/tree.h"
-#include "core/republic/republic.h"
+#include "core/republic/feedback_sender.h"
+#include "core/republic/speakers.h"
+#include "core/republic/window.h"
 
 #define TOPS 8u          /* at 50 us for each they are asked every 0.4 ms */
 #define PROMOTED_MOST 8u /* that speak for themselves */
@@ -15,89 +17,9 @@
 #define LOSSY_PPM 20000u        /* so does one that loses so much more than who reports for it */
 #define CLAIM_AGE (50 * RS_MS)  /* what was said so long ago was true by now, or is a lie */
 #define LIE_PPM 50000u          /* of losses that nobody was told of */
-#define NOBODY UINT32_MAX
-
-typedef struct {
-    uint32_t parent; /* place of a recipient; NOBODY: the sender */
-    uint32_t first_child, next;
-    uint8_t height;
-    bool placed;  /* it has a place in the tree */
-    bool demoted; /* it was bypassed: it collects for nobody any more */
-    bool unknown; /* its agent knows no tree: it reports by RATE */
-} tree_node;
-
-typedef struct {
-    uint32_t place; /* of the recipient */
-    uint64_t marks; /* asked for when it was heard last */
-    rs_time slow_since;
-    uint32_t slow; /* the one below it that is furthest behind since then */
-    /* What it claimed of those below: of late, and at least CLAIM_AGE ago. */
-    uint64_t claim, claim_old;
-    rs_time claim_at;
-    uint32_t claim_ppm;
-    uint32_t disputes;
-} speaker;
-
-typedef struct {
-    speaker speakers[RS_SPEAKERS_MOST];
-    uint32_t speaker_count, promoted;
-    tree_node *nodes;
-    uint64_t least_room;
-    rs_time sample;
-    bool asked; /* the packet before asked for reports */
-} tree;
-
-static tree *of(const rs_sending *x) {
-    return x->t.owner && x->t.owner->id == RS_PROTOCOL_REPUBLIC ? x->t.own : NULL;
-}
-
-bool rs_tree_in_use(const rs_sending *x) {
-    return of(x) != NULL;
-}
-
-uint32_t rs_speaker_count(const rs_sending *x) {
-    return of(x) ? of(x)->speaker_count : x->recipient_count;
-}
-
-uint32_t rs_speakers_most(const rs_sending *x) {
-    return of(x) ? RS_SPEAKERS_MOST : x->recipient_count;
-}
-
-rs_recipient *rs_speaker(const rs_sending *x, uint32_t place) {
-    return &x->recipients[of(x) ? of(x)->speakers[place].place : place];
-}
-
-static speaker *speaker_of(const tree *t, uint32_t place) {
-    for (uint32_t i = 0; i < t->speaker_count; i++)
-        if (t->speakers[i].place == place)
-            return (speaker *)(uintptr_t)&t->speakers[i];
-    return NULL;
-}
-
-static uint32_t place_of(const rs_sending *x, const rs_recipient *r) {
-    return (uint32_t)(r - x->recipients);
-}
-
-uint32_t rs_speaker_place(const rs_sending *x, const rs_recipient *r) {
-    const tree *t = of(x);
-    return t ? (uint32_t)(speaker_of(t, place_of(x, r)) - t->speakers) : place_of(x, r);
-}
-
-bool rs_tree_unknown(const rs_sending *x, const rs_recipient *r) {
-    return of(x)->nodes[place_of(x, r)].unknown;
-}
-
-bool rs_speaks(const rs_sending *x, const rs_recipient *r) {
-    return !of(x) || speaker_of(of(x), place_of(x, r));
-}
-
-uint64_t rs_tree_room(const rs_sending *x, const rs_recipient *r) {
-    const tree *t = of(x);
-    return t && t->least_room && (r->room == 0 || t->least_room < r->room) ? t->least_room : r->room;
-}
 
 void rs_tree_sender_free(rs_node *node, rs_sending *x) {
-    tree *t = of(x);
+    rs_tree_sender *t = rs_tree_of(x);
     if (!t)
         return;
     rs_memory_give(&node->allocator, t->nodes);
@@ -136,27 +58,28 @@ static bool knows_tree(const rs_node *node, const rs_recipient *r) {
     return !d->knows_tree || d->knows_tree(d->context, r->link.peer->id);
 }
 
-static void add_child(tree *t, uint32_t parent, uint32_t child) {
+static void add_child(rs_tree_sender *t, uint32_t parent, uint32_t child) {
     t->nodes[child].parent = parent;
     t->nodes[child].next = t->nodes[parent].first_child;
     t->nodes[parent].first_child = child;
 }
 
-static void add_speaker(tree *t, const rs_sending *x, uint32_t place) {
-    t->nodes[place].parent = NOBODY;
-    t->speakers[t->speaker_count++] = (speaker){.place = place, .marks = x->sent_times.count, .slow = NOBODY};
+static void add_speaker(rs_tree_sender *t, const rs_sending *x, uint32_t place) {
+    t->nodes[place].parent = RS_TREE_NOBODY;
+    t->speakers[t->speaker_count++] =
+        (rs_tree_speaker){.place = place, .marks = x->sent_times.count, .slow = RS_TREE_NOBODY};
 }
 
-static void remove_child(tree *t, uint32_t child) {
+static void remove_child(rs_tree_sender *t, uint32_t child) {
     uint32_t *at = &t->nodes[t->nodes[child].parent].first_child;
     while (*at != child)
         at = &t->nodes[*at].next;
     *at = t->nodes[child].next;
 }
 
-static uint32_t child_count(const tree *t, uint32_t place) {
+static uint32_t child_count(const rs_tree_sender *t, uint32_t place) {
     uint32_t count = 0;
-    for (uint32_t at = t->nodes[place].first_child; at != NOBODY; at = t->nodes[at].next)
+    for (uint32_t at = t->nodes[place].first_child; at != RS_TREE_NOBODY; at = t->nodes[at].next)
         count++;
     return count;
 }
@@ -194,8 +117,8 @@ static ordered *in_order(rs_node *node, const rs_sending *x, uint32_t *count) {
     return order;
 }
 
-static tree *make(rs_node *node, const rs_sending *x) {
-    tree *t = rs_memory_take(&node->allocator, sizeof *t);
+static rs_tree_sender *make(rs_node *node, const rs_sending *x) {
+    rs_tree_sender *t = rs_memory_take(&node->allocator, sizeof *t);
     if (t && !(t->nodes = rs_memory_take(&node->allocator, x->recipient_count * sizeof *t->nodes))) {
         rs_memory_give(&node->allocator, t);
         return NULL;
@@ -212,12 +135,12 @@ static uint32_t find_racks(const ordered *order, uint32_t count, uint32_t *start
     return racks;
 }
 
-static void grow(tree *t, const rs_sending *x, const ordered *order, const rs_tree *shape) {
+static void grow(rs_tree_sender *t, const rs_sending *x, const ordered *order, const rs_tree *shape) {
     for (uint32_t i = 0; i < x->recipient_count; i++)
-        t->nodes[i] = (tree_node){.parent = NOBODY, .first_child = NOBODY, .next = NOBODY};
+        t->nodes[i] = (rs_tree_member){.parent = RS_TREE_NOBODY, .first_child = RS_TREE_NOBODY, .next = RS_TREE_NOBODY};
     for (uint32_t i = shape->count; i-- > 0;) {
         rs_tree_place place = rs_tree_place_of(shape, i);
-        tree_node *n = &t->nodes[order[i].place];
+        rs_tree_member *n = &t->nodes[order[i].place];
         n->placed = true;
         n->height = (uint8_t)place.height;
         if (place.parent == RS_TREE_SENDER)
@@ -232,10 +155,10 @@ static void without_tree(rs_node *node, rs_time now, rs_sending *x, uint32_t pla
 void rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
     const rs_config *c = &node->config;
     uint32_t count = 0, *starts = NULL;
-    bool had = of(x) != NULL;
+    bool had = rs_tree_of(x) != NULL;
     rs_tree_sender_free(node, x);
     ordered *order = NULL;
-    tree *t = NULL;
+    rs_tree_sender *t = NULL;
     if (c->directory.place_of && x->recipient_count > c->direct_receivers && (order = in_order(node, x, &count)) &&
         count > c->direct_receivers && (starts = rs_memory_take(&node->allocator, count * sizeof *starts)) &&
         (t = make(node, x))) {
@@ -264,20 +187,21 @@ void rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 bool rs_tree_tell(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
-    const tree *t = of(x);
-    uint32_t place = place_of(x, r);
+    const rs_tree_sender *t = rs_tree_of(x);
+    uint32_t place = rs_place_of(x, r);
     if (what != RS_CONTROL_REPORT_TO)
         return false;
     m->type = RS_MSG_REPORT_TO;
     if (!t || !t->nodes[place].placed)
         return true;
-    const tree_node *n = &t->nodes[place];
+    const rs_tree_member *n = &t->nodes[place];
     m->report_to.on = true;
     m->report_to.height = n->height;
     m->report_to.sample_us = (uint32_t)(t->sample / 1000);
-    if (n->parent != NOBODY && !wire_place(node, x->recipients[n->parent].link.peer->id, &m->report_to.parent))
+    if (n->parent != RS_TREE_NOBODY && !wire_place(node, x->recipients[n->parent].link.peer->id, &m->report_to.parent))
         return false;
-    for (uint32_t at = n->first_child; at != NOBODY && m->report_to.count < RS_REPORT_TO_MOST; at = t->nodes[at].next)
+    for (uint32_t at = n->first_child; at != RS_TREE_NOBODY && m->report_to.count < RS_REPORT_TO_MOST;
+         at = t->nodes[at].next)
         m->report_to.count +=
             wire_place(node, x->recipients[at].link.peer->id, &m->report_to.children[m->report_to.count]);
     return true;
@@ -285,14 +209,14 @@ bool rs_tree_tell(const rs_node *node, const rs_sending *x, const rs_recipient *
 
 /* ------------------------------------------------------------------------------------------------- when it changes */
 
-static bool can_collect(const tree *t, const rs_sending *x, uint32_t place) {
+static bool can_collect(const rs_tree_sender *t, const rs_sending *x, uint32_t place) {
     const rs_recipient *r = &x->recipients[place];
     return rs_is_active(r) && rs_has_accepted(r) && r->light == RS_LIGHT_LIT && r->link.peer->up &&
            !t->nodes[place].demoted;
 }
 
-static uint32_t heir(const tree *t, const rs_sending *x, uint32_t place) {
-    for (uint32_t at = t->nodes[place].first_child; at != NOBODY; at = t->nodes[at].next)
+static uint32_t heir(const rs_tree_sender *t, const rs_sending *x, uint32_t place) {
+    for (uint32_t at = t->nodes[place].first_child; at != RS_TREE_NOBODY; at = t->nodes[at].next)
         if (can_collect(t, x, at))
             return at;
     return t->nodes[place].first_child;
@@ -300,11 +224,11 @@ static uint32_t heir(const tree *t, const rs_sending *x, uint32_t place) {
 
 /* Its children are collected by one of them, which takes its place; it is a child among them from now on. */
 static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, const char *why) {
-    tree *t = of(x);
-    tree_node *n = &t->nodes[place];
+    rs_tree_sender *t = rs_tree_of(x);
+    rs_tree_member *n = &t->nodes[place];
     uint32_t next = heir(t, x, place), parent = n->parent, target = next;
     n->demoted = true;
-    if (next == NOBODY)
+    if (next == RS_TREE_NOBODY)
         return;
     rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = x->recipients[place].link.peer->id};
     rs_format(log.cause, sizeof log.cause, "reports go around this receiver: %s", why);
@@ -312,21 +236,21 @@ static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, co
     remove_child(t, next);
     t->nodes[next].parent = parent;
     t->nodes[next].height = n->height > t->nodes[next].height + 1 ? n->height : (uint8_t)(t->nodes[next].height + 1);
-    for (uint32_t at = n->first_child, after; at != NOBODY; at = after) {
+    for (uint32_t at = n->first_child, after; at != RS_TREE_NOBODY; at = after) {
         after = t->nodes[at].next;
         if (child_count(t, target) == RS_REPORT_CHILDREN)
             target = t->nodes[target].first_child; /* full: one level more */
         add_child(t, target, at);
         tell(node, now, x, at);
     }
-    n->first_child = NOBODY;
+    n->first_child = RS_TREE_NOBODY;
     n->height = 0;
-    speaker *s = speaker_of(t, place);
+    rs_tree_speaker *s = rs_tree_speaker_of(t, place);
     if (s) {
         rs_recipient *r = &x->recipients[next];
         if (x->repair.coded)
             rs_repair_forget(&x->repair.table, (uint32_t)(s - t->speakers), false);
-        *s = (speaker){.place = next, .marks = x->sent_times.count, .slow = NOBODY};
+        *s = (rs_tree_speaker){.place = next, .marks = x->sent_times.count, .slow = RS_TREE_NOBODY};
         if (r->seen_pos < x->recipients[place].seen_pos)
             r->seen_pos = x->recipients[place].seen_pos;
         r->seen_at = now;
@@ -348,11 +272,11 @@ static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, co
 
 /* It speaks for itself. */
 static void promote(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
-    tree *t = of(x);
-    if (t->promoted == PROMOTED_MOST || t->speaker_count == RS_SPEAKERS_MOST || speaker_of(t, place) ||
+    rs_tree_sender *t = rs_tree_of(x);
+    if (t->promoted == PROMOTED_MOST || t->speaker_count == RS_SPEAKERS_MOST || rs_tree_speaker_of(t, place) ||
         !t->nodes[place].placed || !can_collect(t, x, place))
         return;
-    if (t->nodes[place].first_child != NOBODY)
+    if (t->nodes[place].first_child != RS_TREE_NOBODY)
         bypass(node, now, x, place, "it is slower than the others, and speaks for itself");
     uint32_t parent = t->nodes[place].parent;
     remove_child(t, place);
@@ -375,8 +299,8 @@ static void promote(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
 /* Its agent knows no tree, and reports to the sender: it speaks for itself. Of too many the sender cannot read all; if
  * that is known early, nobody reports by the tree, and of one that comes late it hears of losses only. */
 static void without_tree(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
-    tree *t = of(x);
-    tree_node *n = &t->nodes[place];
+    rs_tree_sender *t = rs_tree_of(x);
+    rs_tree_member *n = &t->nodes[place];
     if (!n->placed || n->unknown)
         return;
     bool room = t->promoted < PROMOTED_MOST, early = x->phase <= RS_PHASE_ATTEMPT;
@@ -391,9 +315,9 @@ static void without_tree(rs_node *node, rs_time now, rs_sending *x, uint32_t pla
         return;
     }
     n->unknown = n->demoted = true;
-    if (n->first_child != NOBODY)
+    if (n->first_child != RS_TREE_NOBODY)
         bypass(node, now, x, place, "its agent knows no reports by a tree");
-    if (n->parent == NOBODY)
+    if (n->parent == RS_TREE_NOBODY)
         return; /* it speaks already */
     uint32_t parent = n->parent;
     remove_child(t, place);
@@ -402,40 +326,34 @@ static void without_tree(rs_node *node, rs_time now, rs_sending *x, uint32_t pla
         add_speaker(t, x, place);
         t->promoted++;
     } else {
-        n->parent = NOBODY;
+        n->parent = RS_TREE_NOBODY;
         n->placed = false;
     }
 }
 
 void rs_tree_accepted(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
-    tree *t = of(x);
+    rs_tree_sender *t = rs_tree_of(x);
     if (!t)
         return;
     if (r->room && (t->least_room == 0 || r->room < t->least_room))
         t->least_room = r->room;
     if (knows_tree(node, r))
-        tell(node, now, x, place_of(x, r));
+        tell(node, now, x, rs_place_of(x, r));
     else
-        without_tree(node, now, x, place_of(x, r));
+        without_tree(node, now, x, rs_place_of(x, r));
 }
 
 void rs_tree_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
-    tree *t = of(x);
-    uint32_t place = place_of(x, r);
+    rs_tree_sender *t = rs_tree_of(x);
+    uint32_t place = rs_place_of(x, r);
     bool served = r->state == RS_RECIPIENT_DONE && x->phase > RS_PHASE_ATTEMPT; /* it still serves those below */
-    if (!t || x->t.finished || !t->nodes[place].placed || served || t->nodes[place].first_child == NOBODY)
+    if (!t || x->t.finished || !t->nodes[place].placed || served || t->nodes[place].first_child == RS_TREE_NOBODY)
         return;
     bypass(node, now, x, place, r->link.peer->up ? "it takes no part any more" : "its control channel is down");
 }
 
-bool rs_tree_silent(const rs_sending *x, const rs_recipient *r, rs_time now) {
-    const tree *t = of(x);
-    const speaker *s = t ? speaker_of(t, place_of(x, r)) : NULL;
-    return s && x->sent_times.count - s->marks >= RS_REPORT_SILENT_MARKS && now - r->seen_at >= RS_REPORT_SILENT;
-}
-
 static void look_for_silent(rs_node *node, rs_time now, rs_sending *x) {
-    tree *t = of(x);
+    rs_tree_sender *t = rs_tree_of(x);
     uint32_t silent = 0;
     for (uint32_t i = 0; i < t->speaker_count; i++)
         silent += rs_tree_silent(x, rs_speaker(x, i), now);
@@ -443,7 +361,7 @@ static void look_for_silent(rs_node *node, rs_time now, rs_sending *x) {
         return; /* it is rather the network here */
     for (uint32_t i = 0; silent && i < t->speaker_count; i++) {
         uint32_t place = t->speakers[i].place;
-        if (t->nodes[place].first_child != NOBODY && rs_tree_silent(x, &x->recipients[place], now))
+        if (t->nodes[place].first_child != RS_TREE_NOBODY && rs_tree_silent(x, &x->recipients[place], now))
             bypass(node, now, x, place, "it reported nothing for 10 ms");
     }
 }
@@ -451,33 +369,33 @@ static void look_for_silent(rs_node *node, rs_time now, rs_sending *x) {
 /* -------------------------------------------------------------------------------------------------- what is said */
 
 static uint32_t place_at(const rs_node *node, const rs_sending *x, uint32_t address) {
-    const tree *t = of(x);
+    const rs_tree_sender *t = rs_tree_of(x);
     rs_peer peer = address ? node->config.directory.peer_at(node->config.directory.context, address, 0) : RS_NO_PEER;
     const rs_recipient *r = peer != RS_NO_PEER ? rs_recipient_of(x, peer) : NULL;
-    return r && rs_is_active(r) && t->nodes[place_of(x, r)].placed ? place_of(x, r) : NOBODY;
+    return r && rs_is_active(r) && t->nodes[rs_place_of(x, r)].placed ? rs_place_of(x, r) : RS_TREE_NOBODY;
 }
 
 /* Somebody it speaks for holds the others back, or loses more than they: that one speaks for itself. */
-static void check_slow(rs_node *node, rs_time now, rs_sending *x, speaker *s, const rs_report *report) {
+static void check_slow(rs_node *node, rs_time now, rs_sending *x, rs_tree_speaker *s, const rs_report *report) {
     uint64_t window = rs_window_room(x, &x->recipients[s->place]);
     uint32_t slow = place_at(node, x, report->least_of);
     bool behind = (report->flags & RS_REPORT_LEAST) && x->pos - s->claim > window / 2;
-    if (!behind || slow == NOBODY || slow != s->slow) {
-        s->slow = behind ? slow : NOBODY;
+    if (!behind || slow == RS_TREE_NOBODY || slow != s->slow) {
+        s->slow = behind ? slow : RS_TREE_NOBODY;
         s->slow_since = now;
     } else if (now - s->slow_since >= SLOW_FOR) {
-        s->slow = NOBODY;
+        s->slow = RS_TREE_NOBODY;
         promote(node, now, x, slow);
         return;
     }
     if (report->lossy_ppm > LOSSY_PPM) {
         uint32_t lossy = place_at(node, x, report->lossy_of);
-        if (lossy != NOBODY)
+        if (lossy != RS_TREE_NOBODY)
             promote(node, now, x, lossy);
     }
 }
 
-static void note_claim(rs_time now, speaker *s, uint64_t least, uint32_t ppm) {
+static void note_claim(rs_time now, rs_tree_speaker *s, uint64_t least, uint32_t ppm) {
     if (now - s->claim_at >= CLAIM_AGE) {
         s->claim_old = s->claim;
         s->claim_at = now;
@@ -485,13 +403,6 @@ static void note_claim(rs_time now, speaker *s, uint64_t least, uint32_t ppm) {
     s->claim = least;
     s->claim_ppm -= s->claim_ppm / 1024;
     s->claim_ppm = ppm > s->claim_ppm ? ppm : s->claim_ppm;
-}
-
-void rs_tree_heard(const rs_sending *x, const rs_recipient *r) {
-    tree *t = of(x);
-    speaker *s = t ? speaker_of(t, place_of(x, r)) : NULL;
-    if (s)
-        s->marks = x->sent_times.count;
 }
 
 /* The position of an sn that was sent of late. */
@@ -506,7 +417,7 @@ static bool was_sent(const rs_sending *x, uint64_t sn) {
 }
 
 rs_rx_verdict rs_tree_report(rs_node *node, rs_time now, rs_sending *x, const rs_packet_in *packet) {
-    tree *t = of(x);
+    rs_tree_sender *t = rs_tree_of(x);
     rs_report report;
     rs_recipient *r = rs_recipient_of(x, packet->peer);
     if (!t)
@@ -515,7 +426,7 @@ rs_rx_verdict rs_tree_report(rs_node *node, rs_time now, rs_sending *x, const rs
         return RS_RX_BAD;
     if (!r || report.session != x->t.session || !rs_is_active(r))
         return RS_RX_NONE;
-    speaker *s = speaker_of(t, place_of(x, r));
+    rs_tree_speaker *s = rs_tree_speaker_of(t, rs_place_of(x, r));
     if (!s || r->light != RS_LIGHT_LIT || x->phase != RS_PHASE_HIGH_RATE)
         return RS_RX_NONE;
     bool own = report.flags & RS_REPORT_OWN, waits = report.flags & RS_REPORT_LEAST;
@@ -528,7 +439,7 @@ rs_rx_verdict rs_tree_report(rs_node *node, rs_time now, rs_sending *x, const rs
     rs_report_taken(node, now, x, r, &report, s->claim);
     check_slow(node, now, x, s, &report);
     uint32_t silent = place_at(node, x, report.silent);
-    if (silent != NOBODY && t->nodes[silent].first_child != NOBODY)
+    if (silent != RS_TREE_NOBODY && t->nodes[silent].first_child != RS_TREE_NOBODY)
         bypass(node, now, x, silent, "the one that it reports to heard nothing of it for 10 ms");
     look_for_silent(node, now, x);
     return RS_RX_NONE;
@@ -537,13 +448,13 @@ rs_rx_verdict rs_tree_report(rs_node *node, rs_time now, rs_sending *x, const rs
 /* Who lies is not known: one of those between it and the sender, each in its turn. */
 void rs_tree_sample(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r, uint64_t pos,
                     uint32_t lossy_ppm) {
-    tree *t = of(x);
-    uint32_t place = place_of(x, r), top = place, depth = 0;
+    rs_tree_sender *t = rs_tree_of(x);
+    uint32_t place = rs_place_of(x, r), top = place, depth = 0;
     if (!t->nodes[place].placed)
         return;
-    for (; t->nodes[top].parent != NOBODY; top = t->nodes[top].parent)
+    for (; t->nodes[top].parent != RS_TREE_NOBODY; top = t->nodes[top].parent)
         depth++;
-    speaker *s = speaker_of(t, top);
+    rs_tree_speaker *s = rs_tree_speaker_of(t, top);
     bool ahead = s->claim_old > pos + 1, loses = lossy_ppm > LIE_PPM && s->claim_ppm < lossy_ppm / 4;
     if (depth == 0 || (!ahead && !loses))
         return;
@@ -553,12 +464,4 @@ void rs_tree_sample(rs_node *node, rs_time now, rs_sending *x, const rs_recipien
     bypass(node, now, x, blamed,
            ahead ? "one that it reports for is further behind than it said"
                  : "one that it reports for loses more than it said");
-}
-
-bool rs_tree_asks_twice(const rs_sending *x, bool asked) {
-    tree *t = of(x);
-    bool twice = t && t->asked && !asked;
-    if (t)
-        t->asked = asked;
-    return twice;
 }

@@ -7,8 +7,10 @@
  * A burst may take all that was under way to a receiver, with every packet that asked for a report: nothing would come
  * to open the window. So a shut window lets a few packets through now and then (as TCP does after a lost tail, RFC
  * 8985), each time after twice as long. Ours. */
-#include "core/republic/republic.h"
-#include "core/republic/tree_sender.h"
+#include "core/republic/window.h"
+
+#include "core/republic/repair_sender.h"
+#include "core/republic/speakers.h"
 
 #define AHEAD (20 * RS_MS)               /* and two round trips, and three reports */
 #define AHEAD_LEAST 16                   /* packets */
@@ -62,6 +64,43 @@ static void find(rs_sending *x, rs_time now) {
     x->sent_times.timeout = direct ? 2 * x->window_of->rate.model.min_rtt + 4 * x->sent_times.every : 0;
 }
 
+/* When a shut window lets some packets through. */
+static rs_time probe_due(const rs_sending *x) {
+    const rs_recipient *r = x->window_of;
+    rs_time after = (PROBE_AFTER + 2 * r->rate.model.min_rtt + x->sent_times.every) << x->probes;
+    return (x->probes && x->probed_at > r->seen_at ? x->probed_at : r->seen_at) + after;
+}
+
+/* When the next data packet may go, as far as receivers are concerned. */
+static rs_time window_due(rs_sending *x, rs_time now) {
+    if (x->phase != RS_PHASE_HIGH_RATE)
+        return now;
+    if (x->pos >= x->window_pos)
+        find(x, now);
+    if (x->pos >= x->window_pos) {
+        rs_time due = probe_due(x), silent = x->window_of->seen_at + RS_SILENT;
+        if (now < due)
+            return due < silent ? due : silent;
+        x->probes++;
+        x->probed_at = now;
+        x->window_pos = x->pos + PROBE_PACKETS;
+    }
+    /* The last one waits until it may ask for a report: without one nothing would open the window again. */
+    return x->pos + 1 == x->window_pos && rs_sent_times_next_report(&x->sent_times) > now
+               ? rs_sent_times_next_report(&x->sent_times)
+               : now;
+}
+
+void rs_republic_schedule(rs_node *node, rs_time now, rs_sending *x) {
+    rs_time due = x->phase == RS_PHASE_ATTEMPT ? x->attempt_due : rs_pacer_due(&x->pacer);
+    rs_time open = x->phase == RS_PHASE_PATCHING ? now : window_due(x, now);
+    if (x->phase == RS_PHASE_PATCHING && !rs_repair_tail_sends(x)) {
+        rs_data_stop(node, x);
+        return;
+    }
+    rs_data_schedule(node, now, x, open > due ? open : due);
+}
+
 /* The slowest has moved on, or another is the slowest now: data packets may go again. */
 static void recompute_window(rs_node *node, rs_time now, rs_sending *x) {
     bool shut = x->pos >= x->window_pos;
@@ -100,30 +139,4 @@ void rs_window_recompute(rs_node *node, rs_time now, rs_sending *x) {
 void rs_window_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
     if (x->phase == RS_PHASE_HIGH_RATE && r == x->window_of)
         recompute_window(node, now, x);
-}
-
-/* When a shut window lets some packets through. */
-static rs_time probe_due(const rs_sending *x) {
-    const rs_recipient *r = x->window_of;
-    rs_time after = (PROBE_AFTER + 2 * r->rate.model.min_rtt + x->sent_times.every) << x->probes;
-    return (x->probes && x->probed_at > r->seen_at ? x->probed_at : r->seen_at) + after;
-}
-
-rs_time rs_window_due(rs_sending *x, rs_time now) {
-    if (x->phase != RS_PHASE_HIGH_RATE)
-        return now;
-    if (x->pos >= x->window_pos)
-        find(x, now);
-    if (x->pos >= x->window_pos) {
-        rs_time due = probe_due(x), silent = x->window_of->seen_at + RS_SILENT;
-        if (now < due)
-            return due < silent ? due : silent;
-        x->probes++;
-        x->probed_at = now;
-        x->window_pos = x->pos + PROBE_PACKETS;
-    }
-    /* The last one waits until it may ask for a report: without one nothing would open the window again. */
-    return x->pos + 1 == x->window_pos && rs_sent_times_next_report(&x->sent_times) > now
-               ? rs_sent_times_next_report(&x->sent_times)
-               : now;
 }

@@ -1,11 +1,12 @@
-/* RATE, both ways: a receiver says how much gets through and what its NIC has left; the sender's rate follows. Ours. */
-#include "core/republic/republic.h"
-#include "core/republic/tree_receiver.h"
-#include "core/republic/tree_sender.h"
+/* RATE at the sender: its rate follows the receiver on whose way it is the least, and losses. Ours. */
+#include "core/republic/feedback_sender.h"
 
-#define REPORT_LEAST (1 * RS_MS) /* between two reports, when something is wrong */
-#define ACTIVE_FOR (50 * RS_MS)  /* a transfer takes part in the NIC's share so long after its last high-rate packet */
-#define REPORTS_EACH 50000       /* ns per receiver: all together at most 20,000 a second that are asked for */
+#include "core/republic/speakers.h"
+#include "core/republic/straggler.h"
+#include "core/republic/tree_sender.h"
+#include "core/republic/window.h"
+
+#define REPORTS_EACH 50000 /* ns per receiver: all together at most 20,000 a second that are asked for */
 /* Switches give control a fiftieth of each port (docs/operating.md, "Queues"), of the sender's own too. More reports
  * than fit wait there, and tell ever older positions: so they are a 64th of the data. */
 #define REPORT_BYTES 192 /* on the wire, with the headers of TCP */
@@ -14,121 +15,9 @@
 #define REPORTS_STEADY (1 * RS_MS) /* and later, of up to three receivers */
 #define STEADY_EACH (RS_MS / 3)    /* per receiver of more: what it costs to read reports stays the same */
 #define STEADY_MOST (4 * RS_MS)
-#define MARKS_APART_MOST (100 * RS_MS)
 #define FIRST_BYTES (64 << 10) /* a round trip of start-up begins with */
 #define FIRST_RTT (RS_MS / 2)  /* and takes at least that long: hosts are slow to look at their first packets */
 #define LOGS_MOST 8            /* rate cuts told a person, per session */
-
-/* The receiver's side. */
-
-static int64_t nic_share(const rs_node *node, rs_time now, const rs_receiving *self) {
-    int64_t active = 1;
-    for (const rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
-        const rs_receiving *x = (const rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
-        active += x != self && x->active && now - x->active_at < ACTIVE_FOR;
-    }
-    return node->config.nic_rate_bps / active;
-}
-
-static uint64_t at_most(uint64_t value, uint64_t most) {
-    return value < most ? value : most;
-}
-
-void rs_report_own(const rs_node *node, rs_time now, const rs_receiving *x, rs_message *m) {
-    m->type = RS_MSG_RATE;
-    m->rate.highest = x->ring.prior;
-    m->rate.received = at_most(x->session_received, RS_RATE_COUNT_MAX);
-    m->rate.repairs = at_most(x->session_repairs, RS_RATE_COUNT_MAX);
-    m->rate.dropped = at_most(x->session_dropped, RS_RATE_COUNT_MAX);
-    m->rate.share_bps = at_most((uint64_t)nic_share(node, now, x), RS_RATE_BPS_MAX);
-    m->rate.at = x->data_at > x->waited ? at_most((uint64_t)(x->data_at - x->waited), RS_RATE_AT_MAX) : 0;
-    m->rate.waited = x->waited > 0 ? at_most((uint64_t)x->waited, RS_RATE_WAITED_MAX) : 0;
-    m->rate.receivers = 1;
-}
-
-void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m) {
-    rs_report_own(node, now, x, m);
-    x->reported_at = now;
-    x->report_due = RS_NEVER; /* whatever the reason was */
-}
-
-static void report_by(rs_node *node, rs_receiving *x, rs_time due) {
-    if (due >= x->report_due)
-        return;
-    x->report_due = due;
-    rs_receiver_arm(node, x);
-}
-
-void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_time due = x->reported_at + rs_report_least(x, REPORT_LEAST);
-    if (rs_tree_is_on(x))
-        return; /* packets ask for its reports often enough */
-    report_by(node, x, due > now ? due : now);
-}
-
-/* The sender asks as often as switches have room for the answers. What is told unasked - because marks were lost, or
- * none come - may not take more of it. */
-static rs_time own_interval(const rs_receiving *x) {
-    rs_time quiet = RS_QUIET_REPORTS * x->feedback_interval;
-    return quiet > 2 * x->marks_apart ? quiet : 2 * x->marks_apart;
-}
-
-rs_time rs_report_least(const rs_receiving *x, rs_time least) {
-    return x->marks_apart > least ? x->marks_apart : least;
-}
-
-void rs_report_asked(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_time apart = x->marked_at ? now - x->marked_at : 0;
-    apart = apart < MARKS_APART_MOST ? apart : MARKS_APART_MOST;
-    x->marks_apart += (apart - x->marks_apart) / 4;
-    x->marked_at = now;
-    rs_control_set_pending(node, now, &x->link, RS_CONTROL_RATE);
-}
-
-/* A high-rate packet came in. The first one tells all the others that they share the NIC with one more. */
-void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x) {
-    bool began = !x->active || now - x->active_at >= ACTIVE_FOR;
-    x->active = true;
-    x->active_at = now;
-    report_by(node, x, now + (rs_tree_is_on(x) ? rs_tree_sample_time(x) : own_interval(x)));
-    if (!began)
-        return;
-    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
-        rs_receiving *other = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
-        if (other->active && now - other->active_at < ACTIVE_FOR)
-            rs_report_soon(node, now, other);
-    }
-}
-
-void rs_report_timeout(rs_node *node, rs_time now, rs_receiving *x) {
-    x->report_due = RS_NEVER;
-    if (x->state == RS_RX_RECEIVING && x->ring.lit && !x->ring.round_done)
-        rs_control_set_pending(node, now, &x->link, RS_CONTROL_RATE);
-}
-
-rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t drops) {
-    bool any = false;
-    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
-        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
-        if (x->state != RS_RX_RECEIVING || x->group != group || group == RS_NO_GROUP)
-            continue;
-        x->session_dropped += drops;
-        if (drops)
-            rs_report_soon(node, now, x);
-        any = true;
-    }
-    return any ? RS_OK : RS_ERR_UNKNOWN;
-}
-
-void rs_receive_waited(rs_node *node, rs_group group, rs_time waited) {
-    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
-        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
-        if (x->group == group)
-            x->waited = waited;
-    }
-}
-
-/* The sender's side. */
 
 static uint32_t wire_bytes(const rs_sending *x) {
     return x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD;
@@ -144,13 +33,8 @@ bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now) {
            r->seen_pos + 1 < r->start_pos + (x->end - x->first);
 }
 
-void rs_rate_apply(rs_node *node, rs_sending *x) {
-    (void)node;
+void rs_rate_apply(rs_sending *x) {
     x->pacer.rate_bps = rs_rate_bps(&x->rate);
-}
-
-bool rs_path_rate_is_known(const rs_sending *x) {
-    return x->grant.kind == RS_PATH_CIRCUIT && x->grant.rate_bps > 0;
 }
 
 static bool is_starting(const rs_sending *x) {
@@ -215,7 +99,7 @@ static void find_least_share(rs_sending *x) {
 void rs_rate_recompute(rs_node *node, rs_time now, rs_sending *x) {
     find_least_share(x);
     find_slowest(x, now);
-    rs_rate_apply(node, x);
+    rs_rate_apply(x);
     rs_window_recompute(node, now, x);
 }
 
@@ -253,8 +137,8 @@ static rs_rate_sample sample_of(const rs_sending *x, rs_time now, const rs_recip
         .pos = pos,
         .at = (rs_time)m->rate.at,
         .waited = (rs_time)m->rate.waited,
-        .received = at_most(m->rate.received, x->pos),
-        .repairs = at_most(m->rate.repairs, x->repair.number),
+        .received = m->rate.received < x->pos ? m->rate.received : x->pos,
+        .repairs = m->rate.repairs < x->repair.number ? m->rate.repairs : x->repair.number,
         .dropped = m->rate.dropped,
         .sent = x->pos,
         .idle = x->pacer.lost,
@@ -321,7 +205,7 @@ void rs_report_taken(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r,
                                        .waited = report->waited}};
         heed(node, now, x, r, position(x, r, report->highest), &m);
     }
-    rs_rate_apply(node, x);
+    rs_rate_apply(x);
 }
 
 /* Now and then each says how far it is, whoever collects its reports. */
@@ -360,6 +244,6 @@ rs_rx_verdict rs_on_rate(rs_node *node, rs_time now, rs_sending *x, rs_recipient
             rs_window_seen(node, now, x, r, pos);
         heed(node, now, x, r, pos, m);
     }
-    rs_rate_apply(node, x);
+    rs_rate_apply(x);
     return RS_RX_NONE;
 }
