@@ -92,25 +92,3 @@ void rs_report_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->state == RS_RX_RECEIVING && x->ring.lit && !x->ring.round_done)
         rs_control_set_pending(node, now, &x->link, RS_CONTROL_RATE);
 }
-
-rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t drops) {
-    bool any = false;
-    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
-        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
-        if (x->state != RS_RX_RECEIVING || x->group != group || group == RS_NO_GROUP)
-            continue;
-        x->session_dropped += drops;
-        if (drops)
-            rs_report_soon(node, now, x);
-        any = true;
-    }
-    return any ? RS_OK : RS_ERR_UNKNOWN;
-}
-
-void rs_receive_waited(rs_node *node, rs_group group, rs_time waited) {
-    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
-        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
-        if (x->group == group)
-            x->waited = waited;
-    }
-}

@@ -1,6 +1,7 @@
 /* Republic (docs/republic.md) in the table of engines: the fallback, which goes by every path. */
 #include "core/republic/republic.h"
 
+#include "core/republic/feedback_receiver.h"
 #include "core/republic/receiver.h"
 #include "core/republic/sender.h"
 #include "core/republic/speakers.h"
@@ -39,6 +40,8 @@ static void notify(rs_node *node, rs_time now, rs_transfer *t, const rs_news *ne
         rs_republic_sender_news(node, now, (rs_sending *)t, news);
     else if (news->what == RS_NEWS_CONNECTED)
         rs_republic_connected(node, now, (rs_receiving *)t);
+    else if (news->what == RS_NEWS_DROPPED)
+        rs_report_soon(node, now, (rs_receiving *)t);
     else if (news->what == RS_NEWS_VERIFIED)
         rs_tree_verified(node, now, (rs_receiving *)t);
 }

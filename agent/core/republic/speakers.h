@@ -13,7 +13,7 @@ typedef struct {
     uint32_t parent; /* place of a recipient; RS_TREE_NOBODY: the sender */
     uint32_t first_child, next;
     uint8_t height;
-    bool placed;  /* it has a place in the rs_tree_sender */
+    bool placed;  /* It has a place in the tree. */
     bool demoted; /* it was bypassed: it collects for nobody any more */
     bool unknown; /* its agent knows no tree: it reports by RATE */
 } rs_tree_member;

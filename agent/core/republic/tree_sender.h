@@ -1,4 +1,5 @@
-/* The sender's side of collected reports (docs/feedback.md): where each receiver reports, and who takes the place of one that is gone. */
+/* The sender's side of collected reports (docs/feedback.md): by which tree receivers report, and who takes the place of
+ * one that fails or lies. */
 #ifndef RS_CORE_REPUBLIC_TREE_SENDER_H
 #define RS_CORE_REPUBLIC_TREE_SENDER_H
 

@@ -28,6 +28,7 @@ typedef enum {
     RS_NEWS_GROWN,      /* more of a stream may be sent; the session may not have begun yet */
     /* at a receiver */
     RS_NEWS_CONNECTED, /* the control channel is up again while something is missing: what was said may be lost */
+    RS_NEWS_DROPPED,   /* its socket overflowed: rs_receiving.session_dropped packets of the group so far */
     RS_NEWS_TAKEN,     /* the caller needs less of a stream than before */
     RS_NEWS_REFUSED,   /* the bytes of fragment `sn` of a stream were wrong, and are still missing; `from` repaired, or
                           RS_NO_PEER: they came by the data channel */

@@ -1,4 +1,4 @@
-/* The receivers of a sending transfer: found by their peer; which of them a session is for; and one that leaves. */
+/* The receivers of a sending transfer: found by their peer; which of them a session is for. */
 #ifndef RS_CORE_TRANSFER_MEMBERS_H
 #define RS_CORE_TRANSFER_MEMBERS_H
 
@@ -14,8 +14,5 @@ bool rs_sender_served(rs_sending *x, const rs_path_grant *grant); /* of these, t
 bool rs_sender_has_members(const rs_sending *x);                  /* a session that begins now */
 void rs_sender_session_sent(rs_sending *x);                       /* it is over */
 uint64_t rs_sender_sent(const rs_sending *x); /* distinct fragments, the mean of what was sent to each receiver */
-
-/* ---- at a receiver that leaves */
-void rs_on_receiver_removed(rs_node *node, rs_time now, rs_receiving *x); /* nobody needs it any more */
 
 #endif

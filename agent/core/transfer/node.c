@@ -245,6 +245,63 @@ rs_status rs_send_grown(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes
     return RS_OK;
 }
 
+/* What a receiver learns of its host. */
+
+rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t drops) {
+    bool any = false;
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        if (x->state != RS_RX_RECEIVING || x->group != group || group == RS_NO_GROUP)
+            continue;
+        x->session_dropped += drops;
+        if (drops)
+            rs_engine_notify(node, now, &x->t, RS_NEWS_DROPPED);
+        any = true;
+    }
+    return any ? RS_OK : RS_ERR_UNKNOWN;
+}
+
+void rs_receive_waited(rs_node *node, rs_group group, rs_time waited) {
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        if (x->group == group)
+            x->waited = waited;
+    }
+}
+
+/* A receiver leaves. */
+
+#define LEAVING (500 * RS_MS) /* one that has left repairs and answers for others for so long */
+
+rs_status rs_receive_leave(rs_node *node, rs_time now, rs_xfer xfer) {
+    rs_transfer *t = rs_by_id(node, xfer);
+    rs_receiving *x = t && !t->sending && !t->finished ? (rs_receiving *)t : NULL;
+    if (!x)
+        return RS_ERR_UNKNOWN;
+    if (x->state == RS_RX_OFFERED) {
+        x->ack_status = RS_ACK_LEAVES;
+        rs_receiver_finish(node, now, x, RS_CONTROL_OPEN_ACK, RS_LEFT);
+        return RS_OK;
+    }
+    if (x->state == RS_RX_SERVING)
+        return rs_receive_cancel(node, now, xfer, NULL);
+    if (x->leaving_due != RS_NEVER)
+        return RS_OK;
+    x->rcvd_status = RS_RCVD_LEFT;
+    if (x->state != RS_RX_RECEIVING || !x->t.own || !x->t.engine->serves || !x->t.engine->serves(x)) {
+        rs_receiver_left(node, now, x);
+        return RS_OK;
+    }
+    x->leaving_due = now + LEAVING;
+    x->t.stream.taken = UINT64_MAX;
+    rs_format(x->link.cause, sizeof x->link.cause, "%s", RS_LEFT);
+    rs_control_clear(node, now, &x->link, RS_CONTROL_PTCH_REQ);
+    rs_control_set_pending(node, now, &x->link, RS_CONTROL_DATA_RCVD);
+    rs_engine_notify(node, now, &x->t, RS_NEWS_LEAVES);
+    rs_receiver_arm(node, x);
+    return RS_OK;
+}
+
 void rs_node_paused(rs_node *node, rs_time now) {
     for (rs_list *at = node->sending.next; at != &node->sending; at = at->next) {
         rs_sending *x = (rs_sending *)RS_HOLDER(rs_transfer, listed, at);

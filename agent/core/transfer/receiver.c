@@ -57,6 +57,10 @@ void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint3
     rs_emit(node, &event);
 }
 
+void rs_receiver_left(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_receiver_end(node, now, x, false, RS_CONTROL_OPEN_ACK | RS_CONTROL_DATA_RCVD, RS_LEFT);
+}
+
 /* All is here: the caller checks the digest, and tells what it finds. */
 static void await_check(rs_node *node, rs_time now, rs_receiving *x) {
     x->verify_due = now + node->config.no_path_bound;
@@ -71,7 +75,7 @@ static void await_check(rs_node *node, rs_time now, rs_receiving *x) {
 
 void rs_receiver_complete(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->leaving_due != RS_NEVER) {
-        rs_on_receiver_removed(node, now, x);
+        rs_receiver_left(node, now, x);
         return;
     }
     x->state = RS_RX_VERIFYING;
@@ -329,7 +333,7 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
         x->verify_due = now < x->verify_due ? x->verify_due : now + node->config.no_path_bound;
     }
     if (now >= x->leaving_due) {
-        rs_on_receiver_removed(node, now, x);
+        rs_receiver_left(node, now, x);
         return true;
     }
     if (now >= x->offered_due) {

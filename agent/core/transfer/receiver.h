@@ -34,6 +34,8 @@ uint64_t rs_request_object(const rs_transfer *t, uint64_t from, uint64_t to, rs_
 /* OPEN of a further session: where its data channel is. */
 void rs_receiver_next_session(rs_node *node, rs_receiving *x, const rs_message *m);
 void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t last_word, const char *cause);
+#define RS_LEFT "this receiver left"
+void rs_receiver_left(rs_node *node, rs_time now, rs_receiving *x);     /* it has left, and nobody needs it any more */
 void rs_receiver_complete(rs_node *node, rs_time now, rs_receiving *x); /* it is */
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
 rs_time rs_receiver_request_timeout(const rs_receiving *x); /* until what was asked for is asked for again */
