@@ -12,7 +12,8 @@ static int64_t nic_share(const rs_node *node, rs_time now, const rs_receiving *s
     int64_t active = 1;
     for (const rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
         const rs_receiving *x = (const rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
-        active += x != self && x->active && now - x->active_at < ACTIVE_FOR;
+        const rs_republic_receiver *its = rs_republic_receiver_of(x);
+        active += x != self && its->active && now - its->active_at < ACTIVE_FOR;
     }
     return node->config.nic_rate_bps / active;
 }
@@ -22,10 +23,11 @@ static uint64_t at_most(uint64_t value, uint64_t most) {
 }
 
 void rs_report_own(const rs_node *node, rs_time now, const rs_receiving *x, rs_message *m) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     m->type = RS_MSG_RATE;
     m->rate.highest = x->ring.prior;
-    m->rate.received = at_most(x->session_received, RS_RATE_COUNT_MAX);
-    m->rate.repairs = at_most(x->session_repairs, RS_RATE_COUNT_MAX);
+    m->rate.received = at_most(own->session_received, RS_RATE_COUNT_MAX);
+    m->rate.repairs = at_most(own->session_repairs, RS_RATE_COUNT_MAX);
     m->rate.dropped = at_most(x->session_dropped, RS_RATE_COUNT_MAX);
     m->rate.share_bps = at_most((uint64_t)nic_share(node, now, x), RS_RATE_BPS_MAX);
     m->rate.at = x->data_at > x->waited ? at_most((uint64_t)(x->data_at - x->waited), RS_RATE_AT_MAX) : 0;
@@ -34,20 +36,23 @@ void rs_report_own(const rs_node *node, rs_time now, const rs_receiving *x, rs_m
 }
 
 void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     rs_report_own(node, now, x, m);
-    x->reported_at = now;
-    x->report_due = RS_NEVER; /* whatever the reason was */
+    own->reported_at = now;
+    own->report_due = RS_NEVER; /* whatever the reason was */
 }
 
 static void report_by(rs_node *node, rs_receiving *x, rs_time due) {
-    if (due >= x->report_due)
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    if (due >= own->report_due)
         return;
-    x->report_due = due;
+    own->report_due = due;
     rs_receiver_arm(node, x);
 }
 
 void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_time due = x->reported_at + rs_report_least(x, REPORT_LEAST);
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    rs_time due = own->reported_at + rs_report_least(x, REPORT_LEAST);
     if (rs_tree_is_on(x))
         return; /* packets ask for its reports often enough */
     report_by(node, x, due > now ? due : now);
@@ -56,39 +61,45 @@ void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x) {
 /* The sender asks as often as switches have room for the answers. What is told unasked - because marks were lost, or
  * none come - may not take more of it. */
 static rs_time own_interval(const rs_receiving *x) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     rs_time quiet = QUIET_REPORTS * x->feedback_interval;
-    return quiet > 2 * x->marks_apart ? quiet : 2 * x->marks_apart;
+    return quiet > 2 * own->marks_apart ? quiet : 2 * own->marks_apart;
 }
 
 rs_time rs_report_least(const rs_receiving *x, rs_time least) {
-    return x->marks_apart > least ? x->marks_apart : least;
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    return own->marks_apart > least ? own->marks_apart : least;
 }
 
 void rs_report_asked(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_time apart = x->marked_at ? now - x->marked_at : 0;
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    rs_time apart = own->marked_at ? now - own->marked_at : 0;
     apart = apart < MARKS_APART_MOST ? apart : MARKS_APART_MOST;
-    x->marks_apart += (apart - x->marks_apart) / 4;
-    x->marked_at = now;
+    own->marks_apart += (apart - own->marks_apart) / 4;
+    own->marked_at = now;
     rs_control_set_pending(node, now, &x->link, RS_CONTROL_RATE);
 }
 
 /* A high-rate packet came in. The first one tells all the others that they share the NIC with one more. */
 void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x) {
-    bool began = !x->active || now - x->active_at >= ACTIVE_FOR;
-    x->active = true;
-    x->active_at = now;
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    bool began = !own->active || now - own->active_at >= ACTIVE_FOR;
+    own->active = true;
+    own->active_at = now;
     report_by(node, x, now + (rs_tree_is_on(x) ? rs_tree_sample_time(x) : own_interval(x)));
     if (!began)
         return;
     for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
         rs_receiving *other = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
-        if (other->active && now - other->active_at < ACTIVE_FOR)
+        const rs_republic_receiver *its = rs_republic_receiver_of(other);
+        if (its->active && now - its->active_at < ACTIVE_FOR)
             rs_report_soon(node, now, other);
     }
 }
 
 void rs_report_timeout(rs_node *node, rs_time now, rs_receiving *x) {
-    x->report_due = RS_NEVER;
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    own->report_due = RS_NEVER;
     if (x->state == RS_RX_RECEIVING && x->ring.lit && !x->ring.round_done)
         rs_control_set_pending(node, now, &x->link, RS_CONTROL_RATE);
 }

@@ -2,7 +2,7 @@
 #ifndef RS_CORE_REPUBLIC_FEEDBACK_RECEIVER_H
 #define RS_CORE_REPUBLIC_FEEDBACK_RECEIVER_H
 
-#include "core/transfer/engine.h"
+#include "core/republic/state.h"
 
 void rs_report_own(const rs_node *node, rs_time now, const rs_receiving *x, rs_message *m); /* what it saw so far */
 void rs_report_fill(const rs_node *node, rs_time now, rs_receiving *x, rs_message *m);

@@ -28,9 +28,10 @@ rs_time rs_reports_least(const rs_sending *x) {
 }
 
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now) {
-    return rs_is_active(r) && r->light == RS_LIGHT_LIT && !r->on_trial && r->link.peer->up &&
-           now - r->seen_at < RS_SILENT && !rs_tree_silent(x, r, now) &&
-           r->seen_pos + 1 < r->start_pos + (x->end - x->first);
+    rs_progress *progress = rs_progress_of(r);
+    return rs_is_active(r) && r->light == RS_LIGHT_LIT && !progress->on_trial && r->link.peer->up &&
+           now - progress->seen_at < RS_SILENT && !rs_tree_silent(x, r, now) &&
+           progress->seen_pos + 1 < progress->start_pos + (x->end - x->first);
 }
 
 void rs_rate_apply(rs_sending *x) {
@@ -38,31 +39,36 @@ void rs_rate_apply(rs_sending *x) {
 }
 
 static bool is_starting(const rs_sending *x) {
-    return !rs_path_rate_is_known(x) && !(x->rate_of && x->rate_of->rate.model.startup_done);
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    return !rs_path_rate_is_known(x) && !(own->rate_of && rs_progress_of(own->rate_of)->rate.model.startup_done);
 }
 
 /* In start-up no more than fit into a window, as some are lost. */
 uint64_t rs_reports_apart(const rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     uint64_t share = (uint64_t)rs_speaker_count(x) * REPORT_BYTES * DATA_PART / wire_bytes(x);
-    return is_starting(x) && share > x->first_window / 2 ? x->first_window / 2 : share;
+    return is_starting(x) && share > own->first_window / 2 ? own->first_window / 2 : share;
 }
 
 static void find_slowest(rs_sending *x, rs_time now) {
-    x->rate_of = NULL;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    own->rate_of = NULL;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         rs_recipient *r = rs_speaker(x, i);
-        if (rs_holds_back(x, r, now) && r->rate.model.wanted_bps &&
-            (!x->rate_of || r->rate.model.wanted_bps < x->rate_of->rate.model.wanted_bps))
-            x->rate_of = r;
+        rs_progress *progress = rs_progress_of(r);
+        if (rs_holds_back(x, r, now) && progress->rate.model.wanted_bps &&
+            (!own->rate_of || progress->rate.model.wanted_bps < rs_progress_of(own->rate_of)->rate.model.wanted_bps))
+            own->rate_of = r;
     }
     if (rs_path_rate_is_known(x))
         x->rate.model_bps = 0;
-    else if (x->rate_of)
-        x->rate.model_bps = x->rate_of->rate.model.wanted_bps;
+    else if (own->rate_of)
+        x->rate.model_bps = rs_progress_of(own->rate_of)->rate.model.wanted_bps;
 }
 
 /* Start-up begins with about FIRST_BYTES in a round trip, which any queue takes. */
 void rs_rate_begin(rs_sending *x, rs_time now) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     rs_time rtt = FIRST_RTT;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         const rs_recipient *r = rs_speaker(x, i);
@@ -70,28 +76,29 @@ void rs_rate_begin(rs_sending *x, rs_time now) {
             rtt = r->link.peer->rtt.smoothed;
     }
     int64_t first = (int64_t)(FIRST_BYTES * 8 * UINT64_C(1000000000) / (uint64_t)rtt);
-    rs_sent_times_start(&x->sent_times, now, rs_reports_least(x), REPORTS_STARTING);
+    rs_sent_times_start(&own->sent_times, now, rs_reports_least(x), REPORTS_STARTING);
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         rs_recipient *r = rs_speaker(x, i);
-        r->rate.rtt_pos = 0;
-        r->rate.model.based = false; /* time went by in which nothing was sent at high rate */
-        if (!r->rate.model.wanted_bps)
-            rs_path_model_start(&r->rate.model, wire_bytes(x), first);
+        rs_progress_of(r)->rate.rtt_pos = 0;
+        rs_progress_of(r)->rate.model.based = false; /* time went by in which nothing was sent at high rate */
+        if (!rs_progress_of(r)->rate.model.wanted_bps)
+            rs_path_model_start(&rs_progress_of(r)->rate.model, wire_bytes(x), first);
     }
-    x->high_pos = x->pos;
-    x->first_window = FIRST_BYTES / wire_bytes(x) + 2;
+    own->high_pos = x->pos;
+    own->first_window = FIRST_BYTES / wire_bytes(x) + 2;
     x->rate.model_bps = rs_path_rate_is_known(x) ? 0 : first;
     find_slowest(x, now);
-    x->sent_times.apart = rs_reports_apart(x);
+    own->sent_times.apart = rs_reports_apart(x);
 }
 
 static void find_least_share(rs_sending *x) {
     int64_t least = 0;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         const rs_recipient *r = rs_speaker(x, i);
-        if (rs_is_active(r) && r->member && !r->on_trial && r->light != RS_LIGHT_DEMOTED && r->share_bps &&
-            (least == 0 || r->share_bps < least))
-            least = r->share_bps;
+        rs_progress *progress = rs_progress_of(r);
+        if (rs_is_active(r) && r->member && !progress->on_trial && r->light != RS_LIGHT_DEMOTED &&
+            progress->share_bps && (least == 0 || progress->share_bps < least))
+            least = progress->share_bps;
     }
     x->rate.share_bps = least / 100 * 99;
 }
@@ -104,11 +111,12 @@ void rs_rate_recompute(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r) {
+    rs_progress *progress = rs_progress_of(r);
     rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
     rs_format(event.cause, sizeof event.cause, "rate now %lld Mb/s: this receiver missed %llu of %llu packets%s%s",
-              (long long)(rs_rate_bps(&x->rate) / 1000000), (unsigned long long)r->rate.lost,
-              (unsigned long long)r->rate.expected, r->rate.dropped ? ", dropped at its socket" : "",
-              r->rate.watch.trial.before > 0 || r->rate.dropped
+              (long long)(rs_rate_bps(&x->rate) / 1000000), (unsigned long long)progress->rate.lost,
+              (unsigned long long)progress->rate.expected, progress->rate.dropped ? ", dropped at its socket" : "",
+              progress->rate.watch.trial.before > 0 || progress->rate.dropped
                   ? ""
                   : "; a lower rate does not lessen that, so it is not lowered");
     rs_emit(node, &event);
@@ -122,15 +130,17 @@ static rs_time steady_reports(const rs_sending *x) {
 
 /* In start-up reports are asked for more often, and again when the window holds little of them. */
 static void pace_marks(rs_sending *x, const rs_recipient *slowest) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     rs_time every = is_starting(x) ? REPORTS_STARTING : steady_reports(x);
     rs_time quarter = (rs_time)(rs_window_of(x, slowest) / 4) * rs_wire_time(wire_bytes(x), rs_rate_bps(&x->rate));
-    rs_sent_times_every(&x->sent_times, quarter < every ? quarter : every);
-    x->sent_times.apart = rs_reports_apart(x);
+    rs_sent_times_every(&own->sent_times, quarter < every ? quarter : every);
+    own->sent_times.apart = rs_reports_apart(x);
 }
 
 /* No more came than was sent, or the network made copies: a receiver does not make the path faster by lying. */
 static rs_rate_sample sample_of(const rs_sending *x, rs_time now, const rs_recipient *r, uint64_t pos,
                                 const rs_message *m) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     const rs_timer *data = &x->data_timer;
     return (rs_rate_sample){
         .now = now,
@@ -138,48 +148,54 @@ static rs_rate_sample sample_of(const rs_sending *x, rs_time now, const rs_recip
         .at = (rs_time)m->rate.at,
         .waited = (rs_time)m->rate.waited,
         .received = m->rate.received < x->pos ? m->rate.received : x->pos,
-        .repairs = m->rate.repairs < x->repair.number ? m->rate.repairs : x->repair.number,
+        .repairs = m->rate.repairs < own->repair.number ? m->rate.repairs : own->repair.number,
         .dropped = m->rate.dropped,
         .sent = x->pos,
         .idle = x->pacer.lost,
         .late = data->at && data->due < now ? now - data->due : 0,
-        .reports_every = rs_sent_times_interval(&x->sent_times, rs_wire_time(wire_bytes(x), rs_rate_bps(&x->rate))),
+        .reports_every = rs_sent_times_interval(&own->sent_times, rs_wire_time(wire_bytes(x), rs_rate_bps(&x->rate))),
         .room = 2 * rs_window_room(x, r),
         .rate_is_known = rs_path_rate_is_known(x)};
 }
 
 static void follow_model(rs_sending *x, rs_recipient *r, const rs_rate_sample *sample) {
-    if (!rs_control_path(&x->rate, &r->rate, &x->sent_times, sample))
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_progress *progress = rs_progress_of(r);
+    if (!rs_control_path(&x->rate, &progress->rate, &own->sent_times, sample))
         return;
-    if (r == x->rate_of || !x->rate_of || r->rate.model.wanted_bps < x->rate.model_bps) {
+    if (r == own->rate_of || !own->rate_of || progress->rate.model.wanted_bps < x->rate.model_bps) {
         find_slowest(x, sample->now);
-        if (x->rate_of)
-            pace_marks(x, x->rate_of);
+        if (own->rate_of)
+            pace_marks(x, own->rate_of);
     }
 }
 
 static void take_losses(rs_node *node, rs_sending *x, rs_recipient *r, const rs_rate_sample *sample) {
-    if (r->on_trial || rs_control_losses(&x->rate, &r->rate, sample) != RS_LOSS_CUT)
-        return;          /* one that is aside loses for the others' sake */
-    if (r->rate.dropped) /* others may use that socket, or it takes less than was said */
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_progress *progress = rs_progress_of(r);
+    if (progress->on_trial || rs_control_losses(&x->rate, &progress->rate, sample) != RS_LOSS_CUT)
+        return;                 /* one that is aside loses for the others' sake */
+    if (progress->rate.dropped) /* others may use that socket, or it takes less than was said */
         r->room = rs_window_room(x, r) * 2 / 4 * 3 * (x->t.fragment_size + RS_DATA_HEADER);
-    if (x->cuts_logged++ < LOGS_MOST)
+    if (own->cuts_logged++ < LOGS_MOST)
         log_cut(node, x, r);
-    rs_control_losses_done(&r->rate);
+    rs_control_losses_done(&progress->rate);
 }
 
 /* The position of the newest sn a receiver has seen: in the one round of this session that concerns it, which began
  * with its initial sn. */
 static uint64_t position(const rs_sending *x, const rs_recipient *r, uint64_t sn) {
-    uint64_t ring = x->end - x->first, offset = sn - x->first, start = r->start_pos % ring;
-    uint64_t pos = r->start_pos + (offset >= start ? offset - start : offset + ring - start);
+    rs_progress *progress = rs_progress_of(r);
+    uint64_t ring = x->end - x->first, offset = sn - x->first, start = progress->start_pos % ring;
+    uint64_t pos = progress->start_pos + (offset >= start ? offset - start : offset + ring - start);
     return pos < x->pos ? pos : x->pos - 1;
 }
 
 static void note_share(rs_sending *x, rs_recipient *r, uint64_t bps) {
-    if ((int64_t)bps == r->share_bps)
+    rs_progress *progress = rs_progress_of(r);
+    if ((int64_t)bps == progress->share_bps)
         return;
-    r->share_bps = (int64_t)bps;
+    progress->share_bps = (int64_t)bps;
     find_least_share(x);
 }
 
@@ -210,7 +226,8 @@ void rs_report_taken(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r,
 
 /* Now and then each says how far it is, whoever collects its reports. */
 static void take_sample(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos, uint64_t received) {
-    rs_receiver_rate *rate = &r->rate;
+    rs_progress *progress = rs_progress_of(r);
+    rs_receiver_rate *rate = &progress->rate;
     uint32_t ppm = 0;
     bool follows = rate->based && pos >= rate->base_pos && received >= rate->base_received;
     if (follows && pos - rate->base_pos >= RS_RATE_SAMPLE) {
@@ -220,8 +237,8 @@ static void take_sample(rs_node *node, rs_time now, rs_sending *x, rs_recipient 
     rate->based = true;
     rate->base_pos = pos;
     rate->base_received = received;
-    r->seen_at = now;
-    r->seen_pos = pos > r->seen_pos ? pos : r->seen_pos;
+    progress->seen_at = now;
+    progress->seen_pos = pos > progress->seen_pos ? pos : progress->seen_pos;
     rs_tree_sample(node, now, x, r, pos, ppm);
 }
 

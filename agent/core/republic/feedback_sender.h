@@ -3,7 +3,7 @@
 #define RS_CORE_REPUBLIC_FEEDBACK_SENDER_H
 
 #include "core/feedback/report.h"
-#include "core/transfer/engine.h"
+#include "core/republic/state.h"
 
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now); /* others wait for it */
 void rs_rate_recompute(rs_node *node, rs_time now, rs_sending *x);           /* others count than before */

@@ -15,16 +15,17 @@
 /* Notes what is missing in [from, to) as due. Ranges may grow together in `to_ask`: what is asked for is cut out of
  * the bitmap again. */
 static void request_repair(rs_node *node, rs_time now, rs_receiving *x, uint64_t from, uint64_t to) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     bool any = false;
     for (uint64_t at = from; at < to;) {
         uint64_t start = rs_seqset_next_absent(&x->present, &x->asked, at, to);
         uint64_t end = rs_seqset_next_present(&x->present, &x->asked, start, to);
-        if (x->asks != RS_ASKS_MAPS)
-            rs_ranges_add(&x->to_ask, start, end);
+        if (own->asks != RS_ASKS_MAPS)
+            rs_ranges_add(&own->to_ask, start, end);
         any |= start < end;
         at = end;
     }
-    if (any && x->asks == RS_ASKS_MAPS)
+    if (any && own->asks == RS_ASKS_MAPS)
         rs_map_soon(node, now, x);
     else if (any)
         rs_request_schedule(node, now, x);
@@ -32,7 +33,8 @@ static void request_repair(rs_node *node, rs_time now, rs_receiving *x, uint64_t
 
 /* Asks if something is due and there is not enough to do with what is asked for already. */
 void rs_request_schedule(rs_node *node, rs_time now, rs_receiving *x) {
-    if (x->to_ask.count == 0 || x->asked_runs >= ASKED_RUNS)
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    if (own->to_ask.count == 0 || own->asked_runs >= ASKED_RUNS)
         return;
     if (rs_tree_asks(x))
         rs_tree_request(node, x);
@@ -42,14 +44,15 @@ void rs_request_schedule(rs_node *node, rs_time now, rs_receiving *x) {
 
 /* DATA_FNSD came. Asks for what is missing once no data packet came in for a while. */
 static void request_tail(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     rs_time quiet = x->data_at + TAIL_QUIET;
-    x->tail_due = quiet < x->tail_last ? quiet : x->tail_last;
-    if (now < x->tail_due) {
+    own->tail_due = quiet < own->tail_last ? quiet : own->tail_last;
+    if (now < own->tail_due) {
         rs_receiver_arm(node, x);
         return;
     }
-    x->tail_due = RS_NEVER;
-    x->active = false;
+    own->tail_due = RS_NEVER;
+    own->active = false;
     request_repair(node, now, x, 0, x->ring.end);
 }
 
@@ -64,12 +67,13 @@ static void request_repair_between(rs_node *node, rs_time now, rs_receiving *x, 
 }
 
 void rs_request_restart(rs_node *node, rs_time now, rs_receiving *x, rs_asks how) {
-    x->asks = how;
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    own->asks = how;
     x->stats.lost -= x->asked.count; /* they are counted again when asked for again */
     rs_seqset_clear(&x->asked);
-    x->asked_runs = 0;
-    x->to_ask.count = 0;
-    x->retry_due = x->map_due = RS_NEVER;
+    own->asked_runs = 0;
+    own->to_ask.count = 0;
+    own->retry_due = own->map_due = RS_NEVER;
     rs_control_clear(node, now, &x->link, RS_CONTROL_PTCH_REQ | RS_CONTROL_PTCH_MAP);
 }
 
@@ -92,39 +96,43 @@ uint32_t rs_due_ranges(const rs_receiving *x, rs_range out[3]) {
 }
 
 void rs_request_repeat(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     rs_range due[3];
-    rs_request_restart(node, now, x, x->asks);
+    rs_request_restart(node, now, x, own->asks);
     uint32_t count = rs_due_ranges(x, due);
     for (uint32_t i = 0; i < count; i++)
         request_repair(node, now, x, due[i].from, due[i].to);
 }
 
 static void mark_asked(rs_receiving *x, uint64_t from, uint64_t to) {
-    x->asked_runs += 1;
-    x->asked_runs -= from > 0 && rs_seqset_has(&x->asked, from - 1);
-    x->asked_runs -= rs_seqset_has(&x->asked, to);
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    own->asked_runs += 1;
+    own->asked_runs -= from > 0 && rs_seqset_has(&x->asked, from - 1);
+    own->asked_runs -= rs_seqset_has(&x->asked, to);
     rs_seqset_add_range(&x->asked, from, to);
     x->stats.lost += to - from;
 }
 
 /* A fragment that was asked for has come: runs end, or break in two. */
 static void request_answered(rs_receiving *x, uint64_t sn) {
-    if (!rs_seqset_remove(&x->asked, sn) || x->asks == RS_ASKS_MAPS)
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    if (!rs_seqset_remove(&x->asked, sn) || own->asks == RS_ASKS_MAPS)
         return;
     int neighbours = (sn > 0 && rs_seqset_has(&x->asked, sn - 1)) + rs_seqset_has(&x->asked, sn + 1);
     if (neighbours == 0)
-        x->asked_runs--;
+        own->asked_runs--;
     else if (neighbours == 2)
-        x->asked_runs++;
+        own->asked_runs++;
 }
 
 /* The first run that is still missing in what is due, taken out of it. */
 static bool first_due(rs_receiving *x, rs_range *out) {
-    while (x->to_ask.count) {
-        rs_range r = rs_ranges_take(&x->to_ask, 0);
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    while (own->to_ask.count) {
+        rs_range r = rs_ranges_take(&own->to_ask, 0);
         out->from = rs_seqset_next_absent(&x->present, &x->asked, r.from, r.to);
         out->to = rs_seqset_next_present(&x->present, &x->asked, out->from, r.to);
-        rs_ranges_add(&x->to_ask, out->to, r.to);
+        rs_ranges_add(&own->to_ask, out->to, r.to);
         if (out->from < out->to)
             return true;
     }
@@ -133,9 +141,10 @@ static bool first_due(rs_receiving *x, rs_range *out) {
 
 /* The run up to the ring's end, if that is all that is due last. */
 static bool tail_due(const rs_receiving *x, rs_range *out) {
-    if (x->to_ask.count == 0)
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    if (own->to_ask.count == 0)
         return false;
-    *out = x->to_ask.range[x->to_ask.count - 1];
+    *out = own->to_ask.range[own->to_ask.count - 1];
     return out->to == x->ring.end && out->from > x->ring.first &&
            rs_seqset_next_present(&x->present, &x->asked, out->from, out->to) == out->to;
 }
@@ -150,14 +159,15 @@ static void name(rs_message *m, uint32_t session, uint64_t first, uint64_t end, 
 
 /* The next PTCH_REQ. A range that goes around the ring's end, as (prior, initial) does, is one message. */
 static bool next_request(rs_time now, rs_receiving *x, rs_message *m) {
+    rs_republic_receiver *state = rs_republic_receiver_of(x);
     uint64_t first = x->ring.first, end = x->ring.end;
     uint32_t session = x->t.session;
     rs_range r, tail;
-    if (x->asked_runs >= ASKED_RUNS || !first_due(x, &r))
+    if (state->asked_runs >= ASKED_RUNS || !first_due(x, &r))
         return false;
-    x->retry_due = now + rs_receiver_request_timeout(x);
+    state->retry_due = now + rs_receiver_request_timeout(x);
     if (r.from == first && r.to < end && tail_due(x, &tail)) {
-        rs_ranges_take(&x->to_ask, x->to_ask.count - 1);
+        rs_ranges_take(&state->to_ask, state->to_ask.count - 1);
         mark_asked(x, r.from, r.to);
         mark_asked(x, tail.from, tail.to);
         name(m, session, first, end, tail.from, r.to);
@@ -169,7 +179,7 @@ static bool next_request(rs_time now, rs_receiving *x, rs_message *m) {
         end = x->t.fragments;
     }
     if (r.from == first && r.to == end && end - first > 1) { /* a whole ring has no name of its own: two requests */
-        rs_ranges_add(&x->to_ask, first, first + 1);
+        rs_ranges_add(&state->to_ask, first, first + 1);
         r.from = first + 1;
     }
     mark_asked(x, r.from, r.to);
@@ -178,13 +188,14 @@ static bool next_request(rs_time now, rs_receiving *x, rs_message *m) {
 }
 
 uint32_t rs_next_ranges(rs_time now, rs_receiving *x, rs_range *out, uint32_t most) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     uint32_t count = 0;
-    while (count < most && x->asked_runs < ASKED_RUNS && first_due(x, &out[count])) {
+    while (count < most && own->asked_runs < ASKED_RUNS && first_due(x, &out[count])) {
         mark_asked(x, out[count].from, out[count].to);
         count++;
     }
     if (count)
-        x->retry_due = now + rs_tree_request_timeout(x);
+        own->retry_due = now + rs_tree_request_timeout(x);
     return count;
 }
 
@@ -201,7 +212,8 @@ rs_rx_result rs_republic_store(rs_node *node, rs_receiving *x, uint64_t sn) {
 
 /* What a data packet of the present session says about light and losses: Fig. 4. */
 static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h) {
-    x->session_received++;
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    own->session_received++;
     rs_loss loss = rs_ring_packet(&x->ring, h->sn, x->light_confirm);
     switch (loss.what) {
     case RS_CASE_DARK:
@@ -221,9 +233,9 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
     if (x->ring.round_done && loss.what != RS_CASE_LATE) {
         request_repair(node, now, x, x->ring.first,
                        x->ring.end); /* nothing, unless a packet came in at a strange time */
-        if (x->active)
+        if (own->active)
             rs_tree_done(node, now, x);
-        x->active = false;
+        own->active = false;
     } else if (!x->ring.round_done && !(h->flags & RS_DATA_ATTEMPT)) {
         rs_report_activity(node, now, x);
     }
@@ -240,10 +252,11 @@ bool rs_republic_begin(rs_node *node, rs_time now, rs_receiving *x) {
 }
 
 static rs_rx_result patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     rs_rx_result result = rs_republic_store(node, x, sn);
     if (result.verdict == RS_RX_STORE)
         x->stats.patches_received++;
-    x->retry_due = x->asked.count ? now + rs_receiver_request_timeout(x) : RS_NEVER;
+    own->retry_due = x->asked.count ? now + rs_receiver_request_timeout(x) : RS_NEVER;
     rs_request_schedule(node, now, x);
     rs_republic_check_complete(node, now, x);
     return result;
@@ -272,25 +285,27 @@ rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const
 }
 
 static void data_over(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     if (m->session == x->t.session) {
-        if (x->asks != RS_ASKS_RANGES_AGAIN) /* what repairs have not mended is patched */
+        if (own->asks != RS_ASKS_RANGES_AGAIN) /* what repairs have not mended is patched */
             rs_request_restart(node, now, x, RS_ASKS_RANGES_AGAIN);
-        x->tail_last = now + TAIL_LATEST;
+        own->tail_last = now + TAIL_LATEST;
         request_tail(node, now, x);
     } else {
         request_repair(node, now, x, 0, x->ring.first);
-        x->active = false;
+        own->active = false;
     }
 }
 
 /* The next session: what the one before left out is asked for, its data channel is over. */
 static void next_session(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     rs_receiver_next_session(node, x, m);
-    x->active = false;
-    x->tail_due = RS_NEVER;
-    x->repair_number = 0;
+    own->active = false;
+    own->tail_due = RS_NEVER;
+    own->repair_number = 0;
     rs_request_restart(node, now, x, RS_ASKS_RANGES);
-    x->session_received = x->session_repairs = x->session_dropped = 0;
+    own->session_received = own->session_repairs = x->session_dropped = 0;
     rs_tree_session(x);
     rs_control_clear(node, now, &x->link, RS_CONTROL_INTL_SEQ | RS_CONTROL_RATE);
     if (x->state == RS_RX_RECEIVING)
@@ -310,8 +325,9 @@ void rs_republic_receiver_message(rs_node *node, rs_time now, rs_receiving *x, c
 
 /* Requests, or what they brought, may be lost. */
 static void ask_again(rs_node *node, rs_time now, rs_receiving *x) {
-    if (now >= x->retry_due)
-        x->retry_due = RS_NEVER;
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    if (now >= own->retry_due)
+        own->retry_due = RS_NEVER;
     rs_tree_retry(now, x);
     rs_request_repeat(node, now, x);
 }
@@ -323,34 +339,38 @@ void rs_republic_connected(rs_node *node, rs_time now, rs_receiving *x) {
 }
 
 void rs_republic_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
-    if (now >= x->retry_due)
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    if (now >= own->retry_due)
         ask_again(node, now, x);
-    if (now >= x->tail_due && x->state == RS_RX_RECEIVING)
+    if (now >= own->tail_due && x->state == RS_RX_RECEIVING)
         request_tail(node, now, x);
-    if (now >= x->map_due)
+    if (now >= own->map_due)
         rs_map_timeout(node, now, x);
-    if (now >= x->report_due)
+    if (now >= own->report_due)
         rs_report_timeout(node, now, x);
     rs_tree_timeout(node, now, x);
 }
 
 rs_time rs_republic_receiver_due(const rs_receiving *x) {
-    rs_time asks = x->retry_due < x->tail_due ? x->retry_due : x->tail_due;
-    rs_time tells = x->report_due < x->map_due ? x->report_due : x->map_due;
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    rs_time asks = own->retry_due < own->tail_due ? own->retry_due : own->tail_due;
+    rs_time tells = own->report_due < own->map_due ? own->report_due : own->map_due;
     rs_time due = asks < tells ? asks : tells, tree = rs_tree_due(x);
     return tree < due ? tree : due;
 }
 
 void rs_republic_check_complete(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     if (x->state != RS_RX_RECEIVING || x->present.count != x->t.fragments)
         return;
-    x->active = false;
-    x->report_due = x->retry_due = x->tail_due = x->map_due = RS_NEVER;
+    own->active = false;
+    own->report_due = own->retry_due = own->tail_due = own->map_due = RS_NEVER;
     rs_receiver_complete(node, now, x);
     rs_tree_done(node, now, x);
 }
 
 bool rs_republic_say(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     switch (what) {
     case RS_CONTROL_INTL_SEQ:
         m->type = RS_MSG_INTL_SEQ;
@@ -364,17 +384,17 @@ bool rs_republic_say(rs_node *node, rs_time now, rs_receiving *x, uint32_t what,
     case RS_CONTROL_PTCH_REQ:
         if (x->state != RS_RX_RECEIVING || !next_request(now, x, m))
             return false;
-        if (x->retry_due < x->t.timer.due)
+        if (own->retry_due < x->t.timer.due)
             rs_receiver_arm(node, x);
-        *more = x->to_ask.count > 0;
+        *more = own->to_ask.count > 0;
         return true;
     case RS_CONTROL_PTCH_MAP:
-        if ((x->state != RS_RX_RECEIVING && x->state != RS_RX_VERIFYING) || x->asks != RS_ASKS_MAPS)
+        if ((x->state != RS_RX_RECEIVING && x->state != RS_RX_VERIFYING) || own->asks != RS_ASKS_MAPS)
             return false;
         rs_next_map(now, x, m);
-        if (x->retry_due < x->t.timer.due)
+        if (own->retry_due < x->t.timer.due)
             rs_receiver_arm(node, x);
-        *more = x->maps_left > 0;
+        *more = own->maps_left > 0;
         return true;
     default:
         return false;

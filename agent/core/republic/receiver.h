@@ -2,7 +2,7 @@
 #ifndef RS_CORE_REPUBLIC_RECEIVER_H
 #define RS_CORE_REPUBLIC_RECEIVER_H
 
-#include "core/transfer/engine.h"
+#include "core/republic/state.h"
 
 bool rs_republic_begin(rs_node *node, rs_time now, rs_receiving *x);
 rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h,

@@ -13,25 +13,28 @@
 
 /* Maps are said now and then while data flows: repairs are not in a hurry, and there may be many receivers. */
 void rs_map_soon(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_time due = x->mapped_at + rs_report_least(x, x->feedback_interval);
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    rs_time due = own->mapped_at + rs_report_least(x, x->feedback_interval);
     due = due > now ? due : now;
-    if (due >= x->map_due)
+    if (due >= own->map_due)
         return;
-    x->map_due = due;
+    own->map_due = due;
     rs_receiver_arm(node, x);
 }
 
 static void report(rs_node *node, rs_time now, rs_receiving *x) {
-    x->map_due = RS_NEVER;
-    x->mapped_at = now;
-    x->map_at = 0;
-    x->maps_left = MAPS_MOST;
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    own->map_due = RS_NEVER;
+    own->mapped_at = now;
+    own->map_at = 0;
+    own->maps_left = MAPS_MOST;
     rs_control_set_pending(node, now, &x->link, RS_CONTROL_PTCH_MAP);
 }
 
 void rs_map_timeout(rs_node *node, rs_time now, rs_receiving *x) {
-    x->map_due = RS_NEVER;
-    if (x->state == RS_RX_RECEIVING && x->asks == RS_ASKS_MAPS)
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    own->map_due = RS_NEVER;
+    if (x->state == RS_RX_RECEIVING && own->asks == RS_ASKS_MAPS)
         report(node, now, x);
 }
 
@@ -56,17 +59,18 @@ static void note_asked(rs_receiving *x, uint64_t from, uint64_t to) {
 
 /* The next PTCH_MAP of the present report: from `map_at` on. */
 void rs_next_map(rs_time now, rs_receiving *x, rs_message *m) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     rs_range due[3], run = {0};
     uint32_t count = rs_due_ranges(x, due);
     m->type = RS_MSG_PTCH_MAP;
-    m->ptch_map.from = m->ptch_map.base = x->map_at;
-    m->ptch_map.number = x->repair_number;
+    m->ptch_map.from = m->ptch_map.base = own->map_at;
+    m->ptch_map.number = own->repair_number;
     m->ptch_map.bits = 0;
     m->ptch_map.last = true;
     for (int i = 0; i < RS_MAP_BYTES; i++)
         m->ptch_map.map[i] = 0;
-    if (!next_missing(x, due, count, x->map_at, &run)) {
-        x->maps_left = 0;
+    if (!next_missing(x, due, count, own->map_at, &run)) {
+        own->maps_left = 0;
         return;
     }
     uint64_t base = m->ptch_map.base = run.from, end = base + RS_MAP_BITS, told = base;
@@ -79,25 +83,26 @@ void rs_next_map(rs_time now, rs_receiving *x, rs_message *m) {
     } while (next_missing(x, due, count, told, &run) && run.from < end);
     m->ptch_map.bits = (uint16_t)(told - base);
     m->ptch_map.last = !next_missing(x, due, count, told, &run);
-    x->map_at = told;
-    x->maps_left = m->ptch_map.last ? 0 : x->maps_left - 1;
+    own->map_at = told;
+    own->maps_left = m->ptch_map.last ? 0 : own->maps_left - 1;
     rs_time late = 4 * rs_rtt_late(&x->link.peer->rtt, 0);
-    x->retry_due = now + (late > MAPS_LATE ? late : MAPS_LATE);
+    own->retry_due = now + (late > MAPS_LATE ? late : MAPS_LATE);
 }
 
 /* What a repair packet of the present session says besides its payload. */
 static void heed(rs_node *node, rs_time now, rs_receiving *x, const rs_repair_header *h) {
-    if (x->asks == RS_ASKS_RANGES && x->state == RS_RX_RECEIVING && !rs_tree_has_parent(x)) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    if (own->asks == RS_ASKS_RANGES && x->state == RS_RX_RECEIVING && !rs_tree_has_parent(x)) {
         rs_request_restart(node, now, x, RS_ASKS_MAPS);
         report(node, now, x);
     }
-    if (x->asks != RS_ASKS_MAPS)
+    if (own->asks != RS_ASKS_MAPS)
         return;
-    x->session_repairs += h->count > 0;
-    x->repair_number = h->number > x->repair_number ? h->number : x->repair_number;
+    own->session_repairs += h->count > 0;
+    own->repair_number = h->number > own->repair_number ? h->number : own->repair_number;
     if (h->done && !x->ended) {
         x->ended = true;
-        x->active = false;
+        own->active = false;
     }
     if (h->mark)
         report(node, now, x);

@@ -2,7 +2,7 @@
 #ifndef RS_CORE_REPUBLIC_REPAIR_RECEIVER_H
 #define RS_CORE_REPUBLIC_REPAIR_RECEIVER_H
 
-#include "core/transfer/engine.h"
+#include "core/republic/state.h"
 
 rs_rx_result rs_receiver_repair(rs_node *node, rs_time now, rs_receiving *x, const rs_packet_in *packet);
 void rs_map_soon(rs_node *node, rs_time now, rs_receiving *x);

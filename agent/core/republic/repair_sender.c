@@ -38,7 +38,8 @@ static bool takes_part(const rs_sending *x, const rs_recipient *r) {
 /* ------------------------------------------------------------------------------------------------------ the choice */
 
 static void tell_choice(rs_node *node, const rs_sending *x, uint64_t sent, uint32_t losing) {
-    const rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    const rs_repairing *p = &own->repair;
     rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
     uint64_t all = p->asked * 1000 / sent, most = p->asked_most * 1000 / sent;
     rs_format(
@@ -51,11 +52,13 @@ static void tell_choice(rs_node *node, const rs_sending *x, uint64_t sent, uint3
 }
 
 static void mark_next(rs_sending *x) {
-    x->repair.marks = MARKS;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    own->repair.marks = MARKS;
 }
 
 static void begin_coding(rs_node *node, rs_time now, rs_sending *x, uint64_t sent, uint32_t losing) {
-    rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_repairing *p = &own->repair;
     if (rs_repair_table_init(&p->table, &node->allocator, rs_speakers_most(x)) != RS_OK) {
         p->refused = true; /* memory is short: patches do it */
         return;
@@ -70,7 +73,8 @@ static void begin_coding(rs_node *node, rs_time now, rs_sending *x, uint64_t sen
 /* Patching costs the sender a packet per loss and receiver, a coded repair about as many as the receiver needs that
  * lost most. */
 static void choose(rs_node *node, rs_time now, rs_sending *x) {
-    rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_repairing *p = &own->repair;
     uint64_t sent = x->pos - p->from_pos;
     uint32_t losing = 0;
     if (p->refused || node->config.repairs == RS_REPAIRS_PATCHES_ONLY || x->phase != RS_PHASE_HIGH_RATE ||
@@ -79,8 +83,9 @@ static void choose(rs_node *node, rs_time now, rs_sending *x) {
     p->asked_most = 0;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         const rs_recipient *r = rs_speaker(x, i);
-        losing += r->asked > 0;
-        p->asked_most = r->asked > p->asked_most ? r->asked : p->asked_most;
+        rs_progress *progress = rs_progress_of(r);
+        losing += progress->asked > 0;
+        p->asked_most = progress->asked > p->asked_most ? progress->asked : p->asked_most;
     }
     if (p->asked * PATCHES_DEAR >= sent && (p->asked - p->asked_most) * SPARED_LEAST >= sent) {
         begin_coding(node, now, x, sent, losing);
@@ -88,32 +93,35 @@ static void choose(rs_node *node, rs_time now, rs_sending *x) {
         p->from_pos += sent / 2;
         p->asked = 0;
         for (uint32_t i = 0; i < rs_speaker_count(x); i++)
-            p->asked += rs_speaker(x, i)->asked /= 2;
+            p->asked += rs_progress_of(rs_speaker(x, i))->asked /= 2;
     }
 }
 
 void rs_repair_begin_session(rs_node *node, rs_sending *x) {
-    rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_repairing *p = &own->repair;
     rs_repair_end(node, x);
     *p = (rs_repairing){.tail_due = RS_NEVER};
     for (uint32_t i = 0; i < x->recipient_count; i++)
-        x->recipients[i].asked = x->recipients[i].answered = 0;
+        rs_progress_of(&x->recipients[i])->asked = rs_progress_of(&x->recipients[i])->answered = 0;
 }
 
 void rs_repair_high_rate(rs_sending *x) {
-    if (x->repair.coded)
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    if (own->repair.coded)
         return;
-    x->repair.from_pos = x->pos;
-    x->repair.asked = 0;
+    own->repair.from_pos = x->pos;
+    own->repair.asked = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++)
-        x->recipients[i].asked = 0; /* of attempts: what was lost then says nothing of the path */
+        rs_progress_of(&x->recipients[i])->asked = 0; /* of attempts: what was lost then says nothing of the path */
 }
 
 /* -------------------------------------------------------------------------------------------------- what they miss */
 
 /* Fragments [from, to) are asked for. What cannot be held for a repair is patched. */
 void rs_repair_asked(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t from, uint64_t to) {
-    rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_repairing *p = &own->repair;
     if (from >= to)
         return;
     if (p->coded && takes_part(x, r))
@@ -126,20 +134,22 @@ void rs_repair_asked(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r,
         rs_patch_ready(node, now, &r->link, true);
     if (p->coded || r->light != RS_LIGHT_LIT || !rs_speaks(x, r))
         return;
-    r->asked += to - from;
+    rs_progress_of(r)->asked += to - from;
     p->asked += to - from;
     choose(node, now, x);
 }
 
 static bool all_answered(const rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     for (uint32_t i = 0; i < rs_speaker_count(x); i++)
-        if (takes_part(x, rs_speaker(x, i)) && rs_speaker(x, i)->answered < x->repair.mark_number)
+        if (takes_part(x, rs_speaker(x, i)) && rs_progress_of(rs_speaker(x, i))->answered < own->repair.mark_number)
             return false;
     return true;
 }
 
 static void tell_result(rs_node *node, const rs_sending *x) {
-    const rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    const rs_repairing *p = &own->repair;
     rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
     uint64_t lost = 0, most = 0, sent = x->pos ? x->pos : 1;
     uint64_t each = p->sent ? p->table.mended * 10 / p->sent : 0;
@@ -158,7 +168,8 @@ static void tell_result(rs_node *node, const rs_sending *x) {
 
 /* What the table still holds, and what is still to be patched, is asked for again after DATA_FNSD. */
 void rs_repair_end(rs_node *node, rs_sending *x) {
-    rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_repairing *p = &own->repair;
     if (p->coded) {
         tell_result(node, x);
         x->stats.repairs_mended += p->table.mended;
@@ -173,9 +184,10 @@ void rs_repair_end(rs_node *node, rs_sending *x) {
 }
 
 static void end_tail(rs_node *node, rs_time now, rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     bool complete = all_answered(x);
-    for (uint32_t i = 0; i < x->repair.table.receivers; i++)
-        complete &= x->repair.table.of[i].missing == 0;
+    for (uint32_t i = 0; i < own->repair.table.receivers; i++)
+        complete &= own->repair.table.of[i].missing == 0;
     rs_repair_end(node, x);
     rs_data_stop(node, x);
     rs_sender_data_over(node, now, x, complete);
@@ -183,7 +195,8 @@ static void end_tail(rs_node *node, rs_time now, rs_sending *x) {
 
 /* The tail goes on when all have answered the mark, or are not waited for any longer. */
 static void next_round(rs_node *node, rs_time now, rs_sending *x) {
-    rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_repairing *p = &own->repair;
     uint32_t most = 0;
     for (uint32_t i = 0; i < p->table.receivers; i++)
         most = p->table.of[i].wanted > most ? p->table.of[i].wanted : most;
@@ -201,14 +214,17 @@ static void next_round(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 static void check_tail(rs_node *node, rs_time now, rs_sending *x) {
-    const rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    const rs_repairing *p = &own->repair;
     if (p->tail && p->tail_due != RS_NEVER && all_answered(x))
         next_round(node, now, x);
     rs_sender_arm(node, x);
 }
 
 rs_rx_verdict rs_on_ptch_map(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
-    rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_progress *progress = rs_progress_of(r);
+    rs_repairing *p = &own->repair;
     if (m->session > x->t.session || m->ptch_map.base + m->ptch_map.bits > x->t.fragments)
         return RS_RX_BAD;
     if (m->session < x->t.session || !p->coded)
@@ -222,7 +238,7 @@ rs_rx_verdict rs_on_ptch_map(rs_node *node, rs_time now, rs_sending *x, rs_recip
                                  .last = m->ptch_map.last,
                                  .map = m->ptch_map.map};
     r->progress_at = now;
-    r->answered = m->ptch_map.number > r->answered ? m->ptch_map.number : r->answered;
+    progress->answered = m->ptch_map.number > progress->answered ? m->ptch_map.number : progress->answered;
     if (takes_part(x, r))
         rs_repair_tell(&p->table, now, rs_speaker_place(x, r), &told);
     check_tail(node, now, x);
@@ -230,11 +246,12 @@ rs_rx_verdict rs_on_ptch_map(rs_node *node, rs_time now, rs_sending *x, rs_recip
 }
 
 void rs_repair_on_receiver_removed(rs_time now, rs_sending *x, const rs_recipient *r) {
-    if (!x->repair.coded || !rs_speaks(x, r))
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    if (!own->repair.coded || !rs_speaks(x, r))
         return;
-    rs_repair_forget(&x->repair.table, rs_speaker_place(x, r), r->state == RS_RECIPIENT_DONE);
-    if (x->repair.tail) /* from the timer: the caller is not done with this recipient yet */
-        x->repair.tail_due = x->repair.tail_due == RS_NEVER ? RS_NEVER : now;
+    rs_repair_forget(&own->repair.table, rs_speaker_place(x, r), r->state == RS_RECIPIENT_DONE);
+    if (own->repair.tail) /* from the timer: the caller is not done with this recipient yet */
+        own->repair.tail_due = own->repair.tail_due == RS_NEVER ? RS_NEVER : now;
 }
 
 /* --------------------------------------------------------------------------------------------------- what goes out */
@@ -269,9 +286,10 @@ static bool tail_follows(const rs_sending *x) {
 }
 
 static rs_time hold(const rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, x->pacer.rate_bps);
     rs_time time = HOLD * packet;
-    if (!tail_follows(x) && x->stop_pos > x->pos && (rs_time)(x->stop_pos - x->pos) < ENDING / packet)
+    if (!tail_follows(x) && own->stop_pos > x->pos && (rs_time)(own->stop_pos - x->pos) < ENDING / packet)
         return 0;
     return time < HOLD_LEAST ? HOLD_LEAST : time > HOLD_MOST ? HOLD_MOST : time;
 }
@@ -284,6 +302,7 @@ static bool is_pressed(const rs_repair_table *t) {
 /* As in the paper, what nobody else lost. False if its receiver has patches enough waiting for it: ranges that are too
  * many become fewer and longer. */
 static bool patch(rs_node *node, rs_time now, rs_sending *x, const rs_repair_set *s) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         rs_recipient *r = rs_speaker(x, i);
         if (!(s->serves[i / 64] >> i % 64 & 1))
@@ -293,14 +312,15 @@ static bool patch(rs_node *node, rs_time now, rs_sending *x, const rs_repair_set
         rs_ranges_add(&r->want, s->sn[0], s->sn[0] + 1);
         rs_patch_ready(node, now, &r->link, true);
     }
-    rs_repair_patched(&x->repair.table, s);
+    rs_repair_patched(&own->repair.table, s);
     return true;
 }
 
 /* While data flows: a set that is as good as it can be goes out, another waits for company until its oldest member has
  * waited for HOLD. */
 static bool pick_now(rs_node *node, rs_time now, rs_sending *x, rs_repair_set *s) {
-    rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_repairing *p = &own->repair;
     uint64_t must[RS_REPAIR_WORDS] = {0};
     uint32_t least = gathered(p, must);
     rs_time waits = hold(x);
@@ -321,7 +341,8 @@ static bool pick_now(rs_node *node, rs_time now, rs_sending *x, rs_repair_set *s
 }
 
 static bool next_set(rs_node *node, rs_time now, rs_sending *x, rs_repair_set *s) {
-    rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_repairing *p = &own->repair;
     if (p->tail)
         return rs_repair_pick(&p->table, s);
     if (p->rest > 0 || p->table.wanted == 0)
@@ -337,11 +358,12 @@ static bool next_set(rs_node *node, rs_time now, rs_sending *x, rs_repair_set *s
 }
 
 static void fill(rs_sending *x, const rs_repair_set *s, bool mark, rs_packet_out *out) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     rs_repair_header h = {.mark = mark,
-                          .done = x->repair.tail,
+                          .done = own->repair.tail,
                           .session = x->t.session,
                           .nonce = x->t.nonce,
-                          .number = ++x->repair.number,
+                          .number = ++own->repair.number,
                           .count = s->count};
     out->channel = RS_CH_GROUP;
     out->peer = RS_NO_PEER;
@@ -364,7 +386,8 @@ static void fill(rs_sending *x, const rs_repair_set *s, bool mark, rs_packet_out
 }
 
 static void fill_mark(rs_time now, rs_sending *x, rs_packet_out *out) {
-    rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_repairing *p = &own->repair;
     const rs_repair_set nothing = {0};
     fill(x, &nothing, true, out);
     if (p->marks-- == MARKS)
@@ -381,7 +404,8 @@ static void fill_mark(rs_time now, rs_sending *x, rs_packet_out *out) {
 
 /* One repair packet or mark, if it is their turn. */
 bool rs_repair_poll(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
-    rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_repairing *p = &own->repair;
     rs_repair_set s;
     if (!p->coded || (x->phase == RS_PHASE_ATTEMPT && x->stats.high_rate_at == 0))
         return false;
@@ -403,15 +427,17 @@ bool rs_repair_poll(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *ou
 }
 
 void rs_repair_data_sent(rs_sending *x) {
-    if (x->repair.rest > 0)
-        x->repair.rest--;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    if (own->repair.rest > 0)
+        own->repair.rest--;
 }
 
 /* --------------------------------------------------------------------------------------------------------- the tail */
 
 /* The round is over. True: the path is kept for the tail's repairs. */
 bool rs_repair_tail(rs_node *node, rs_time now, rs_sending *x) {
-    rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_repairing *p = &own->repair;
     if (!p->coded || !x->path_held)
         return false;
     if (!tail_follows(x)) {
@@ -427,7 +453,8 @@ bool rs_repair_tail(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_repair_timeout(rs_node *node, rs_time now, rs_sending *x) {
-    rs_repairing *p = &x->repair;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_repairing *p = &own->repair;
     if (!p->tail || now < p->tail_due)
         return;
     if (all_answered(x)) {

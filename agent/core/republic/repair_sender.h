@@ -2,7 +2,7 @@
 #ifndef RS_CORE_REPUBLIC_REPAIR_SENDER_H
 #define RS_CORE_REPUBLIC_REPAIR_SENDER_H
 
-#include "core/transfer/engine.h"
+#include "core/republic/state.h"
 
 void rs_repair_begin_session(rs_node *node, rs_sending *x);
 void rs_repair_high_rate(rs_sending *x);
@@ -19,7 +19,8 @@ void rs_repair_end(rs_node *node, rs_sending *x);
 
 /* There is something to send in the tail. */
 static inline bool rs_repair_tail_sends(const rs_sending *x) {
-    return x->repair.tail && (x->repair.marks || x->repair.tail_due == RS_NEVER);
+    const rs_repairing *p = &rs_republic_sender_of(x)->repair;
+    return p->tail && (p->marks || p->tail_due == RS_NEVER);
 }
 
 #endif

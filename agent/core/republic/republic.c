@@ -51,7 +51,8 @@ static void stats(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out)
     (void)node;
     if (!t->sending)
         return;
-    out->repairs_mended += x->repair.coded ? x->repair.table.mended : 0;
+    const rs_repairing *p = &rs_republic_sender_of(x)->repair;
+    out->repairs_mended += p->coded ? p->table.mended : 0;
     out->rate_bps = x->phase == RS_PHASE_HIGH_RATE ? rs_rate_bps(&x->rate) : 0;
 }
 
@@ -75,12 +76,28 @@ static void free_own(rs_node *node, rs_transfer *t) {
         rs_tree_receiver_free(node, (rs_receiving *)t);
 }
 
+static void prepare(rs_time now, rs_transfer *t) {
+    if (t->sending) {
+        rs_republic_sender *own = rs_republic_sender_of((const rs_sending *)t);
+        own->light_due = own->pass_over_due = own->grace_due = own->dark_due = RS_NEVER;
+        own->advance_due = own->repair.tail_due = RS_NEVER;
+        return;
+    }
+    rs_republic_receiver *own = rs_republic_receiver_of((const rs_receiving *)t);
+    own->reported_at = now - 1000 * RS_MS;
+    own->report_due = own->retry_due = own->tail_due = own->map_due = RS_NEVER;
+}
+
 const rs_engine rs_engine_republic = {
     .id = RS_PROTOCOL_REPUBLIC,
     .name = "Republic",
     .word = "republic",
     .path_kinds = 1u << RS_OPEN_NO_PATH | 1u << RS_PATH_CIRCUIT | 1u << RS_PATH_PACKET,
     .receiver_events = 10,
+    .sending_size = sizeof(rs_republic_sender),
+    .recipient_size = sizeof(rs_progress),
+    .receiving_size = sizeof(rs_republic_receiver),
+    .prepare = prepare,
     .path_granted = rs_republic_path_granted,
     .begin = rs_republic_begin,
     .data_packet = rs_republic_data,

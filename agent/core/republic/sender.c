@@ -22,24 +22,26 @@
 /* ------------------------------------------------------------------------------------------- attempts and light */
 
 static void set_attempt_interval(const rs_node *node, rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, x->rate.ceiling_bps);
-    x->attempts = 0;
+    own->attempts = 0;
     if (node->config.attempt_interval) {
-        x->attempt_interval = node->config.attempt_interval;
+        own->attempt_interval = node->config.attempt_interval;
     } else if (x->grant.reconfiguration) {
-        x->attempt_interval = x->grant.reconfiguration / 50; /* 2 %: Sec. III-A1 finds 1-3 % best */
+        own->attempt_interval = x->grant.reconfiguration / 50; /* 2 %: Sec. III-A1 finds 1-3 % best */
     } else {
-        x->attempt_interval = ATTEMPT_LIVE;
+        own->attempt_interval = ATTEMPT_LIVE;
     }
-    if (x->attempt_interval < packet)
-        x->attempt_interval = packet;
+    if (own->attempt_interval < packet)
+        own->attempt_interval = packet;
 }
 
 /* Those that have light wait so long for the others after the last that got it: the cross-connects of one circuit are
  * made together, and differ by less than half of the time that they take. Whoever is still dark then is most likely
  * alone with that (a firewall, say), and is finished by patches unless its light comes while the others are served. */
 static rs_time light_grace(const rs_sending *x) {
-    if (x->lone)
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    if (own->lone)
         return GRACE_MOST;
     rs_time grace = x->grant.reconfiguration / 2;
     return grace < GRACE_LEAST ? GRACE_LEAST : grace > GRACE_MOST ? GRACE_MOST : grace;
@@ -48,6 +50,7 @@ static rs_time light_grace(const rs_sending *x) {
 /* The only receiver that is left gets packets of its own as well by unicast as by multicast: it is not waited for as
  * long as several would be, whose unicast costs the sender many times as much. */
 static void try_lone(rs_time now, rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     const rs_recipient *only = NULL;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
@@ -57,29 +60,30 @@ static void try_lone(rs_time now, rs_sending *x) {
             return;
         only = r;
     }
-    x->lone = x->all_dark = only != NULL;
+    own->lone = own->all_dark = only != NULL;
     if (only && rs_has_accepted(only))
-        x->grace_due = now + light_grace(x);
+        own->grace_due = now + light_grace(x);
 }
 
 /* How long to wait for light, measured from now. On the path of a further session the others do not wait again for a
  * receiver that stayed dark on the one before; it can have light all the same. Nor for those that the manager named. */
 static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     rs_time bound = x->grant.light_bound;
     rs_time dark = bound ? bound * 4 : x->grant.reconfiguration * 10, least = bound ? DARK_LEAST : DARK_UNBOUNDED;
     if (dark < least)
         dark = least;
     if (dark > node->config.no_path_bound)
         dark = node->config.no_path_bound;
-    x->path_at = now;
-    x->light_due = bound ? now + bound : RS_NEVER;
-    x->pass_over_due = now + (x->grant.reconfiguration * 4 > PASS_OVER ? x->grant.reconfiguration * 4 : PASS_OVER);
-    x->dark_due = now + dark;
-    x->dark_passed = x->path_lit = false;
-    x->light_at = 0;
-    x->all_dark = !moved;
-    x->lone = false;
-    x->grace_due = RS_NEVER;
+    own->path_at = now;
+    own->light_due = bound ? now + bound : RS_NEVER;
+    own->pass_over_due = now + (x->grant.reconfiguration * 4 > PASS_OVER ? x->grant.reconfiguration * 4 : PASS_OVER);
+    own->dark_due = now + dark;
+    own->dark_passed = own->path_lit = false;
+    own->light_at = 0;
+    own->all_dark = !moved;
+    own->lone = false;
+    own->grace_due = RS_NEVER;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
         if (!r->member)
@@ -88,47 +92,51 @@ static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved
             r->light = RS_LIGHT_AWAITED;
         else if (!moved && r->named_dark && r->light != RS_LIGHT_DEMOTED)
             r->light = RS_LIGHT_SKIPPED;
-        r->no_light_told = false;
-        x->all_dark &= r->named_dark || !rs_is_active(r);
+        rs_progress_of(r)->no_light_told = false;
+        own->all_dark &= r->named_dark || !rs_is_active(r);
         if (moved &&
             r->light == RS_LIGHT_LIT) /* it is at high rate already; the others get their chance on the new path */
-            x->grace_due = now + (bound ? bound : DARK_LEAST);
+            own->grace_due = now + (bound ? bound : DARK_LEAST);
     }
-    if (x->grace_due != RS_NEVER)
-        x->light_at = x->grace_due - light_grace(x);
-    else if (!x->all_dark && x->grant.kind == RS_PATH_PACKET)
+    if (own->grace_due != RS_NEVER)
+        own->light_at = own->grace_due - light_grace(x);
+    else if (!own->all_dark && x->grant.kind == RS_PATH_PACKET)
         try_lone(now, x);
 }
 
 /* Light before the circuit can have been made is that of receivers in the sender's own rack, and tells nothing of the
  * others. */
 static rs_time grace_from(const rs_sending *x) {
-    rs_time made = x->path_at + x->grant.reconfiguration;
-    if (!x->light_at)
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_time made = own->path_at + x->grant.reconfiguration;
+    if (!own->light_at)
         return made + x->grant.reconfiguration;
-    return x->light_at > made ? x->light_at : made;
+    return own->light_at > made ? own->light_at : made;
 }
 
 static void note_lit(rs_time now, rs_sending *x) {
-    if (x->light_at < now)
-        x->light_at = now;
-    if (x->grace_due == RS_NEVER)
-        x->grace_due = grace_from(x) + light_grace(x);
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    if (own->light_at < now)
+        own->light_at = now;
+    if (own->grace_due == RS_NEVER)
+        own->grace_due = grace_from(x) + light_grace(x);
 }
 
 static void accepted(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
-    if (r->member && r->light != RS_LIGHT_LIT && x->grant.light_bound && now + x->grant.light_bound < x->light_due)
-        x->light_due = now + x->grant.light_bound;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    if (r->member && r->light != RS_LIGHT_LIT && x->grant.light_bound && now + x->grant.light_bound < own->light_due)
+        own->light_due = now + x->grant.light_bound;
     rs_time from = grace_from(x) > now ? grace_from(x) : now;
-    if ((x->light_at || x->all_dark) && x->grace_due == RS_NEVER)
-        x->grace_due = from + light_grace(x);
+    if ((own->light_at || own->all_dark) && own->grace_due == RS_NEVER)
+        own->grace_due = from + light_grace(x);
     rs_republic_advance(node, now, x);
 }
 
 /* Looks at all receivers, at most four times in a grace. */
 static void look_for_light(rs_node *node, rs_time now, rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     rs_time grace = light_grace(x), again = RS_NEVER;
-    x->grace_due = RS_NEVER;
+    own->grace_due = RS_NEVER;
     if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
@@ -138,21 +146,26 @@ static void look_for_light(rs_node *node, rs_time now, rs_sending *x) {
         rs_time due = (r->accepted_at > grace_from(x) ? r->accepted_at : grace_from(x)) + grace;
         if (now >= due && r->light == RS_LIGHT_AWAITED)
             r->light = RS_LIGHT_SKIPPED;
-        if (now < due && (r->light == RS_LIGHT_AWAITED || x->all_dark) && due < again)
+        if (now < due && (r->light == RS_LIGHT_AWAITED || own->all_dark) && due < again)
             again = due;
     }
-    x->dark_passed |= x->all_dark && again == RS_NEVER;
+    own->dark_passed |= own->all_dark && again == RS_NEVER;
     if (again != RS_NEVER)
-        x->grace_due = again > now + grace / 4 ? again : now + grace / 4;
+        own->grace_due = again > now + grace / 4 ? again : now + grace / 4;
     rs_republic_advance(node, now, x);
 }
 
 const char *rs_republic_path_granted(rs_node *node, rs_time now, rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    own->stop_pos = 0;
     set_attempt_interval(node, x);
     wait_for_light(node, now, x, false);
     rs_tree_begin(node, now, x);
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        if (rs_is_active(&x->recipients[i]) && x->recipients[i].member && x->recipients[i].light != RS_LIGHT_DEMOTED)
+            rs_progress_of(&x->recipients[i])->rate = (rs_receiver_rate){0};
     rs_sender_open_members(node, now, x);
-    x->attempt_due = now;
+    own->attempt_due = now;
     rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
     rs_republic_schedule(node, now, x);
     rs_sender_want_path(node, now, x); /* the rest, of the object or of the receivers */
@@ -184,11 +197,12 @@ static void resume(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 static void tell_dark(rs_node *node, rs_time now, const rs_sending *x, rs_recipient *r, rs_time since) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     rs_event event = {.kind = RS_EV_NO_LIGHT, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
     char others[48] = "";
-    r->no_light_told = true;
-    if (x->lit)
-        rs_format(others, sizeof others, ", while %u others had light", x->lit);
+    rs_progress_of(r)->no_light_told = true;
+    if (own->lit)
+        rs_format(others, sizeof others, ", while %u others had light", own->lit);
     rs_format(event.cause, sizeof event.cause, "no data packet in %lld ms on a %s path (%u sent)%s",
               (long long)((now - since) / RS_MS), x->grant.kind == RS_PATH_CIRCUIT ? "circuit" : "packet",
               (unsigned)x->pos, others);
@@ -196,28 +210,31 @@ static void tell_dark(rs_node *node, rs_time now, const rs_sending *x, rs_recipi
 }
 
 static bool is_dark(const rs_recipient *r) {
-    return rs_is_active(r) && r->member && r->light < RS_LIGHT_LIT && rs_has_accepted(r) && !r->no_light_told;
+    return rs_is_active(r) && r->member && r->light < RS_LIGHT_LIT && rs_has_accepted(r) &&
+           !rs_progress_of(r)->no_light_told;
 }
 
 static void tell_all_dark(rs_node *node, rs_time now, rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
         if (is_dark(r))
-            tell_dark(node, now, x, r, r->accepted_at > x->path_at ? r->accepted_at : x->path_at);
+            tell_dark(node, now, x, r, r->accepted_at > own->path_at ? r->accepted_at : own->path_at);
     }
 }
 
 /* One RS_EV_NO_LIGHT for each receiver that has accepted and seen nothing for the path's bound. */
 static void tell_no_light(rs_node *node, rs_time now, rs_sending *x) {
-    x->light_due = RS_NEVER;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    own->light_due = RS_NEVER;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
         if (!is_dark(r))
             continue;
-        rs_time since = r->accepted_at > x->path_at ? r->accepted_at : x->path_at;
+        rs_time since = r->accepted_at > own->path_at ? r->accepted_at : own->path_at;
         if (now < since + x->grant.light_bound) {
-            if (since + x->grant.light_bound < x->light_due)
-                x->light_due = since + x->grant.light_bound;
+            if (since + x->grant.light_bound < own->light_due)
+                own->light_due = since + x->grant.light_bound;
             continue;
         }
         tell_dark(node, now, x, r, since);
@@ -240,11 +257,12 @@ static rs_time patch_timeout(const rs_node *node, const rs_sending *x) {
 }
 
 static void data_done(rs_node *node, rs_time now, rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     rs_straggler_stop(x);
-    bool coded = x->repair.coded;
+    bool coded = own->repair.coded;
     rs_data_stop(node, x);
     x->stats.data_done_at = now;
-    x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
+    own->light_due = own->pass_over_due = own->grace_due = own->dark_due = RS_NEVER;
     tell_all_dark(node, now, x);
     if (!rs_repair_tail(node, now, x)) {
         x->path_done_due = now + DRAIN;
@@ -261,41 +279,44 @@ void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool complet
 }
 
 static void count_light(rs_sending *x) {
-    x->members = x->waiting = x->lit = 0;
-    x->stop_pos = 0;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    own->members = own->waiting = own->lit = 0;
+    own->stop_pos = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
+        rs_progress *progress = rs_progress_of(r);
         if (!rs_is_active(r) || !r->member)
             continue;
-        x->members++;
+        own->members++;
         if (r->light != RS_LIGHT_LIT) {
-            x->waiting += r->light == RS_LIGHT_AWAITED;
-            if (x->path_lit && r->light == RS_LIGHT_AWAITED && x->light_pos + (x->end - x->first) > x->stop_pos)
-                x->stop_pos = x->light_pos + (x->end - x->first); /* until it says where its round begins */
+            own->waiting += r->light == RS_LIGHT_AWAITED;
+            if (own->path_lit && r->light == RS_LIGHT_AWAITED && own->light_pos + (x->end - x->first) > own->stop_pos)
+                own->stop_pos = own->light_pos + (x->end - x->first); /* until it says where its round begins */
             continue;
         }
-        x->lit++;
-        if (r->start_pos + (x->end - x->first) > x->stop_pos)
-            x->stop_pos = r->start_pos + (x->end - x->first);
+        own->lit++;
+        if (progress->start_pos + (x->end - x->first) > own->stop_pos)
+            own->stop_pos = progress->start_pos + (x->end - x->first);
     }
 }
 
 /* Where Fig. 3 goes from attempt to high rate and to the end, whatever changed: a light, a failure, a bound, the
  * position. */
 void rs_republic_advance(rs_node *node, rs_time now, rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     if (x->phase != RS_PHASE_ATTEMPT && x->phase != RS_PHASE_HIGH_RATE)
         return;
     count_light(x);
-    bool round_left = x->pos < x->stop_pos; /* some receiver with light has not had its whole round */
-    bool all_lit = x->waiting == 0 && (x->lit > 0 || x->dark_passed || x->members == 0);
+    bool round_left = x->pos < own->stop_pos; /* some receiver with light has not had its whole round */
+    bool all_lit = own->waiting == 0 && (own->lit > 0 || own->dark_passed || own->members == 0);
     if (all_lit && !round_left) {
         data_done(node, now, x);
     } else if (x->phase == RS_PHASE_ATTEMPT && round_left) {
-        if (all_lit || x->path_lit || node->config.start_policy == RS_START_ON_FIRST)
+        if (all_lit || own->path_lit || node->config.start_policy == RS_START_ON_FIRST)
             high_rate(node, now, x);
     } else if (x->phase == RS_PHASE_HIGH_RATE && !round_left) {
         /* Only receivers without light are left: no use in sending them more than attempts. */
-        x->attempt_due = now + x->attempt_interval;
+        own->attempt_due = now + own->attempt_interval;
         rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
         rs_republic_schedule(node, now, x);
     } else if (rs_list_empty(&x->in_ready) && x->data_timer.at == 0) {
@@ -307,50 +328,54 @@ void rs_republic_advance(rs_node *node, rs_time now, rs_sending *x) {
 /* Light is not waited for any longer of those that have not accepted yet, or of all. DATA_FNSD will have them ask for
  * everything. */
 static void pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
         if (rs_is_active(r) && r->member && r->light == RS_LIGHT_AWAITED && (accepted_too || !rs_has_accepted(r)))
             r->light = RS_LIGHT_SKIPPED;
     }
-    x->dark_passed |= accepted_too;
+    own->dark_passed |= accepted_too;
     rs_republic_advance(node, now, x);
 }
 
 void rs_republic_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
-    if (now >= x->advance_due) {
-        x->advance_due = RS_NEVER;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    if (now >= own->advance_due) {
+        own->advance_due = RS_NEVER;
         rs_republic_advance(node, now, x);
     }
-    if (now >= x->light_due)
+    if (now >= own->light_due)
         tell_no_light(node, now, x);
-    if (now >= x->pass_over_due) {
-        x->pass_over_due = RS_NEVER;
+    if (now >= own->pass_over_due) {
+        own->pass_over_due = RS_NEVER;
         pass_over(node, now, x, false);
     }
-    if (now >= x->grace_due)
+    if (now >= own->grace_due)
         look_for_light(node, now, x);
-    if (now >= x->dark_due) {
-        x->dark_due = RS_NEVER;
+    if (now >= own->dark_due) {
+        own->dark_due = RS_NEVER;
         pass_over(node, now, x, true);
     }
-    if (now >= x->repair.tail_due)
+    if (now >= own->repair.tail_due)
         rs_repair_timeout(node, now, x);
 }
 
 rs_time rs_republic_sender_due(const rs_sending *x) {
-    const rs_time dues[] = {x->light_due, x->pass_over_due, x->grace_due,
-                            x->dark_due,  x->advance_due,   x->repair.tail_due};
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    const rs_time dues[] = {own->light_due, own->pass_over_due, own->grace_due,
+                            own->dark_due,  own->advance_due,   own->repair.tail_due};
     return rs_earliest(dues, sizeof dues / sizeof dues[0]);
 }
 
 static void path_moved(rs_node *node, rs_time now, rs_sending *x, rs_path_kind kind) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     x->grant.kind = kind;
     if (kind == RS_PATH_PACKET)
         x->grant.reconfiguration = 0;
     set_attempt_interval(node, x);
     wait_for_light(node, now, x, true);
-    if (x->phase == RS_PHASE_ATTEMPT && x->attempt_due > now + x->attempt_interval) {
-        x->attempt_due = now + x->attempt_interval;
+    if (x->phase == RS_PHASE_ATTEMPT && own->attempt_due > now + own->attempt_interval) {
+        own->attempt_due = now + own->attempt_interval;
         rs_republic_schedule(node, now, x);
     }
     rs_republic_advance(node, now, x);
@@ -358,18 +383,22 @@ static void path_moved(rs_node *node, rs_time now, rs_sending *x, rs_path_kind k
 
 /* RS_START_ON_SWITCHES: a hint of the switches. */
 static void light_seen(rs_node *node, rs_time now, rs_sending *x) {
-    if (node->config.start_policy != RS_START_ON_SWITCHES || x->phase != RS_PHASE_ATTEMPT || x->path_lit)
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    if (node->config.start_policy != RS_START_ON_SWITCHES || x->phase != RS_PHASE_ATTEMPT || own->path_lit)
         return;
-    x->path_lit = true;
-    x->light_pos = x->pos;
+    own->path_lit = true;
+    own->light_pos = x->pos;
     rs_republic_advance(node, now, x);
 }
 
 void rs_republic_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs_news *news) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     switch (news->what) {
     case RS_NEWS_SESSION:
         rs_repair_begin_session(node, x);
-        x->cuts_logged = 0;
+        own->cuts_logged = 0;
+        own->stop_pos = 0;
+        own->light_due = own->pass_over_due = own->grace_due = own->dark_due = RS_NEVER;
         break;
     case RS_NEWS_LEFT:
         rs_repair_on_receiver_removed(now, x, news->receiver);
@@ -405,14 +434,16 @@ void rs_republic_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs
 }
 
 void rs_republic_sender_stop(rs_node *node, rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     rs_straggler_stop(x);
     rs_repair_end(node, x);
-    x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
+    own->light_due = own->pass_over_due = own->grace_due = own->dark_due = RS_NEVER;
 }
 
 /* -------------------------------------------------------------------------------------------- the data channel */
 
 static void data_packet(rs_time now, rs_sending *x, rs_packet_out *out) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     uint64_t sn = x->first + x->pos % (x->end - x->first);
     rs_data_header header = {.session = x->t.session, .nonce = x->t.nonce, .sn = sn};
     if (sn == 0 || sn == x->first) {
@@ -423,22 +454,24 @@ static void data_packet(rs_time now, rs_sending *x, rs_packet_out *out) {
     if (x->phase == RS_PHASE_ATTEMPT)
         header.flags |= RS_DATA_ATTEMPT;
     else
-        asks = rs_sent_times_add(&x->sent_times, now, x->pos, x->pos + 1 >= x->window_pos || x->pos + 1 == x->stop_pos);
+        asks = rs_sent_times_add(&own->sent_times, now, x->pos,
+                                 x->pos + 1 >= own->window_pos || x->pos + 1 == own->stop_pos);
     if (rs_tree_asks_twice(x, asks) || asks)
         header.flags |= RS_DATA_REPORT;
     rs_data_packet(x, &header, out);
 }
 
 static void attempt_sent(const rs_node *node, rs_time now, rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     bool slows =
         !node->config.attempt_interval && !x->grant.reconfiguration; /* nobody knows when there will be light */
     x->stats.packets_attempt++;
-    x->attempts++;
-    if (slows && x->attempts % 64 == 0 && x->attempt_interval < 5 * RS_MS)
-        x->attempt_interval *= 2;
-    x->attempt_due += x->attempt_interval;
-    if (x->attempt_due <= now) /* the caller was late: do not catch up, a probe's worth is its time */
-        x->attempt_due = now + x->attempt_interval;
+    own->attempts++;
+    if (slows && own->attempts % 64 == 0 && own->attempt_interval < 5 * RS_MS)
+        own->attempt_interval *= 2;
+    own->attempt_due += own->attempt_interval;
+    if (own->attempt_due <= now) /* the caller was late: do not catch up, a probe's worth is its time */
+        own->attempt_due = now + own->attempt_interval;
 }
 
 /* A repair packet instead of a data packet. */
@@ -452,6 +485,7 @@ static bool poll_repair(rs_node *node, rs_time now, rs_sending *x, rs_packet_out
 }
 
 bool rs_republic_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     if (poll_repair(node, now, x, out))
         return true;
     if (x->phase == RS_PHASE_PATCHING) {
@@ -470,9 +504,9 @@ bool rs_republic_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_
             rs_rate_apply(x);
         rs_pacer_sent(&x->pacer, now, rs_wire_bytes(out));
     }
-    if (x->pos == x->stop_pos) { /* the round is whole: what follows is an event, and events come from rs_timeout */
+    if (x->pos == own->stop_pos) { /* the round is whole: what follows is an event, and events come from rs_timeout */
         rs_data_stop(node, x);
-        x->advance_due = now;
+        own->advance_due = now;
         rs_sender_arm(node, x);
         return true;
     }
@@ -484,6 +518,7 @@ bool rs_republic_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_
 
 /* The receiver has light since `sn`. It has been sent a whole round when the sn before it comes by again. */
 static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    rs_progress *progress = rs_progress_of(r);
     if (m->session > x->t.session)
         return RS_RX_BAD;
     if (m->session < x->t.session || !r->member || r->light >= RS_LIGHT_LIT)
@@ -495,11 +530,11 @@ static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_r
         return RS_RX_BAD; /* never sent */
     /* Of all the times it was sent, the last: later than the truth is safe, earlier is not. */
     uint64_t offset = m->intl_seq.sn - x->first;
-    r->start_pos = offset + (x->pos - 1 - offset) / ring * ring;
+    progress->start_pos = offset + (x->pos - 1 - offset) / ring * ring;
     r->light = RS_LIGHT_LIT;
     r->progress_at = now;
-    r->seen_pos = r->start_pos;
-    rs_window_seen(node, now, x, r, r->start_pos);
+    progress->seen_pos = progress->start_pos;
+    rs_window_seen(node, now, x, r, progress->start_pos);
     note_lit(now, x);
     rs_emit(node, &(rs_event){.kind = RS_EV_FIRST_LIGHT,
                               .xfer = x->t.id,

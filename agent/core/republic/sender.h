@@ -3,7 +3,7 @@
 #ifndef RS_CORE_REPUBLIC_SENDER_H
 #define RS_CORE_REPUBLIC_SENDER_H
 
-#include "core/transfer/engine.h"
+#include "core/republic/state.h"
 
 const char *rs_republic_path_granted(rs_node *node, rs_time now, rs_sending *x);
 void rs_republic_advance(rs_node *node, rs_time now, rs_sending *x); /* a light, an answer, the position has changed */

@@ -48,16 +48,19 @@ uint64_t rs_tree_room(const rs_sending *x, const rs_recipient *r) {
 }
 
 bool rs_tree_silent(const rs_sending *x, const rs_recipient *r, rs_time now) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     const rs_tree_sender *t = rs_tree_of(x);
     const rs_tree_speaker *s = t ? rs_tree_speaker_of(t, rs_place_of(x, r)) : NULL;
-    return s && x->sent_times.count - s->marks >= RS_REPORT_SILENT_MARKS && now - r->seen_at >= RS_REPORT_SILENT;
+    return s && own->sent_times.count - s->marks >= RS_REPORT_SILENT_MARKS &&
+           now - rs_progress_of(r)->seen_at >= RS_REPORT_SILENT;
 }
 
 void rs_tree_heard(const rs_sending *x, const rs_recipient *r) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     rs_tree_sender *t = rs_tree_of(x);
     rs_tree_speaker *s = t ? rs_tree_speaker_of(t, rs_place_of(x, r)) : NULL;
     if (s)
-        s->marks = x->sent_times.count;
+        s->marks = own->sent_times.count;
 }
 
 bool rs_tree_asks_twice(const rs_sending *x, bool asked) {

@@ -4,7 +4,7 @@
 #ifndef RS_CORE_REPUBLIC_SPEAKERS_H
 #define RS_CORE_REPUBLIC_SPEAKERS_H
 
-#include "core/transfer/engine.h"
+#include "core/republic/state.h"
 
 #define RS_SPEAKERS_MOST 32u
 #define RS_TREE_NOBODY UINT32_MAX

@@ -21,8 +21,10 @@
 #define SHARE 2 /* of the median rate: one half */
 
 static bool is_slow(const rs_sending *x, const rs_recipient *r, rs_time now) {
-    bool shut = x->window_of == r && x->pos >= x->window_pos;
-    return r->rate.model.startup_done && (shut || rs_path_model_has_queue(&r->rate.model, now));
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    rs_progress *progress = rs_progress_of(r);
+    bool shut = own->window_of == r && x->pos >= own->window_pos;
+    return progress->rate.model.startup_done && (shut || rs_path_model_has_queue(&progress->rate.model, now));
 }
 
 /* Notes who holds the others back. False if nobody does, or so many that they are the usual case. */
@@ -30,38 +32,41 @@ static bool note_slow(rs_sending *x, rs_time now) {
     uint32_t slow = 0, others = 0;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         rs_recipient *r = rs_speaker(x, i);
+        rs_progress *progress = rs_progress_of(r);
         if (!rs_holds_back(x, r, now))
             continue;
         bool now_slow = is_slow(x, r, now);
         if (now_slow)
-            r->slow_at = now;
-        if (now - r->slow_at > FORGIVEN)
-            r->slow_since = 0;
-        else if (r->slow_since == 0)
-            r->slow_since = now;
-        slow += r->slow_since != 0;
-        others += r->slow_since == 0;
+            progress->slow_at = now;
+        if (now - progress->slow_at > FORGIVEN)
+            progress->slow_since = 0;
+        else if (progress->slow_since == 0)
+            progress->slow_since = now;
+        slow += progress->slow_since != 0;
+        others += progress->slow_since == 0;
     }
     return slow > 0 && others >= slow;
 }
 
 static void begin_trial(rs_node *node, rs_time now, rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     bool any = false;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         rs_recipient *r = rs_speaker(x, i);
-        if (!rs_holds_back(x, r, now) || !r->slow_since || now - r->slow_since < SLOW_FOR)
+        rs_progress *progress = rs_progress_of(r);
+        if (!rs_holds_back(x, r, now) || !progress->slow_since || now - progress->slow_since < SLOW_FOR)
             continue;
-        r->on_trial = any = true;
-        r->slow_bps = rs_path_model_rate(&r->rate.model);
+        progress->on_trial = any = true;
+        progress->slow_bps = rs_path_model_rate(&progress->rate.model);
     }
     if (!any)
         return;
-    x->trial_began = now;
-    x->trial_found_bps = x->rate.found_bps;
+    own->trial_began = now;
+    own->trial_found_bps = x->rate.found_bps;
     x->rate.found_bps = x->rate.ceiling_bps;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++)
         if (rs_holds_back(x, rs_speaker(x, i), now))
-            rs_path_model_again(&rs_speaker(x, i)->rate.model);
+            rs_path_model_again(&rs_progress_of(rs_speaker(x, i))->rate.model);
     rs_rate_recompute(node, now, x);
 }
 
@@ -71,12 +76,12 @@ static int64_t median(const rs_sending *x, rs_time now) {
     for (uint32_t i = 0; i < rs_speaker_count(x); i++)
         count += rs_holds_back(x, rs_speaker(x, i), now);
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
-        int64_t rate = rs_path_model_rate(&rs_speaker(x, i)->rate.model);
+        int64_t rate = rs_path_model_rate(&rs_progress_of(rs_speaker(x, i))->rate.model);
         uint32_t less = 0, same = 0;
         if (!rs_holds_back(x, rs_speaker(x, i), now))
             continue;
         for (uint32_t k = 0; k < rs_speaker_count(x); k++) {
-            int64_t other = rs_path_model_rate(&rs_speaker(x, k)->rate.model);
+            int64_t other = rs_path_model_rate(&rs_progress_of(rs_speaker(x, k))->rate.model);
             if (!rs_holds_back(x, rs_speaker(x, k), now))
                 continue;
             less += other < rate;
@@ -89,9 +94,10 @@ static int64_t median(const rs_sending *x, rs_time now) {
 }
 
 static void tell(rs_node *node, rs_time now, const rs_sending *x, const rs_recipient *r, int64_t others, char *words) {
+    rs_progress *progress = rs_progress_of(r);
     rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
     rs_format(words, RS_CAUSE_MAX, "too slow: it took %lld Mb/s for %lld ms where half of the others take %lld Mb/s",
-              (long long)(r->slow_bps / 1000000), (long long)((now - r->slow_since) / RS_MS),
+              (long long)(progress->slow_bps / 1000000), (long long)((now - progress->slow_since) / RS_MS),
               (long long)(others / 1000000));
     rs_format(event.cause, sizeof event.cause, "%.120s: %s", words,
               x->stragglers == RS_STRAGGLERS_EVICT ? "evicted" : "demoted, it is finished by unicast");
@@ -99,16 +105,18 @@ static void tell(rs_node *node, rs_time now, const rs_sending *x, const rs_recip
 }
 
 static void end_trial(rs_node *node, rs_time now, rs_sending *x, int64_t others) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     bool any = false;
     char words[RS_CAUSE_MAX];
-    x->trial_began = 0;
+    own->trial_began = 0;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         rs_recipient *r = rs_speaker(x, i);
-        if (!r->on_trial)
+        rs_progress *progress = rs_progress_of(r);
+        if (!progress->on_trial)
             continue;
-        r->on_trial = false;
-        if (!rs_is_active(r) || r->slow_bps >= others / SHARE) {
-            r->slow_since = 0;
+        progress->on_trial = false;
+        if (!rs_is_active(r) || progress->slow_bps >= others / SHARE) {
+            progress->slow_since = 0;
             continue;
         }
         any = true;
@@ -119,9 +127,9 @@ static void end_trial(rs_node *node, rs_time now, rs_sending *x, int64_t others)
             rs_sender_demote(node, now, x, r);
     }
     if (!any) {
-        x->rate.found_bps = x->trial_found_bps;
-        x->trial_next = now + (TRIAL_AGAIN << x->trials);
-        x->trials += TRIAL_AGAIN << x->trials < TRIAL_AGAIN_MOST;
+        x->rate.found_bps = own->trial_found_bps;
+        own->trial_next = now + (TRIAL_AGAIN << own->trials);
+        own->trials += TRIAL_AGAIN << own->trials < TRIAL_AGAIN_MOST;
     }
     rs_rate_recompute(node, now, x);
     if (any)
@@ -129,25 +137,28 @@ static void end_trial(rs_node *node, rs_time now, rs_sending *x, int64_t others)
 }
 
 void rs_straggler_look(rs_node *node, rs_time now, rs_sending *x) {
-    if (x->stragglers == RS_STRAGGLERS_WAIT || x->phase != RS_PHASE_HIGH_RATE || now < x->straggler_due)
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    if (x->stragglers == RS_STRAGGLERS_WAIT || x->phase != RS_PHASE_HIGH_RATE || now < own->straggler_due)
         return;
-    x->straggler_due = now + LOOK;
-    if (x->trial_began) {
+    own->straggler_due = now + LOOK;
+    if (own->trial_began) {
         int64_t others = median(x, now);
-        bool clear = now - x->trial_began >= TRIAL_LEAST;
+        bool clear = now - own->trial_began >= TRIAL_LEAST;
         for (uint32_t i = 0; i < rs_speaker_count(x); i++)
-            clear &= !rs_speaker(x, i)->on_trial || rs_speaker(x, i)->slow_bps < others / SHARE / 2;
-        if (clear || now - x->trial_began >= TRIAL)
+            clear &= !rs_progress_of(rs_speaker(x, i))->on_trial ||
+                     rs_progress_of(rs_speaker(x, i))->slow_bps < others / SHARE / 2;
+        if (clear || now - own->trial_began >= TRIAL)
             end_trial(node, now, x, others);
-    } else if (note_slow(x, now) && now >= x->trial_next) {
+    } else if (note_slow(x, now) && now >= own->trial_next) {
         begin_trial(node, now, x);
     }
 }
 
 void rs_straggler_stop(rs_sending *x) {
-    x->trial_began = 0;
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    own->trial_began = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
-        x->recipients[i].on_trial = false;
-        x->recipients[i].slow_since = 0;
+        rs_progress_of(&x->recipients[i])->on_trial = false;
+        rs_progress_of(&x->recipients[i])->slow_since = 0;
     }
 }

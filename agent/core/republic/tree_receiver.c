@@ -107,6 +107,7 @@ static bool take_children(rs_node *node, rs_time now, tree *t, const rs_message 
 
 /* Where to report, and whose reports to collect. Without a place in the tree, or memory for one, it reports by RATE. */
 rs_rx_verdict rs_tree_told(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     const rs_directory *d = &node->config.directory;
     tree *t = of(x);
     if (!m->report_to.on || !d->peer_at || x->state == RS_RX_FINISHED) {
@@ -136,8 +137,8 @@ rs_rx_verdict rs_tree_told(rs_node *node, rs_time now, rs_receiving *x, const rs
     t->reporter.parent = parent;
     t->reporter.height = m->report_to.height;
     t->has_parent = to->address != 0;
-    if (t->has_parent && x->asks == RS_ASKS_MAPS) { /* the sender reads maps of speakers only */
-        x->asks = RS_ASKS_RANGES;
+    if (t->has_parent && own->asks == RS_ASKS_MAPS) { /* the sender reads maps of speakers only */
+        own->asks = RS_ASKS_RANGES;
         rs_request_repeat(node, now, x);
     }
     t->sample = (rs_time)m->report_to.sample_us * 1000;
@@ -167,19 +168,20 @@ static void wake(rs_node *node, rs_time now, rs_receiving *x) {
 }
 
 static void count_losses(rs_receiving *x, tree *t) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     uint64_t ring = x->ring.end - x->ring.first;
     uint64_t offset =
         x->ring.prior >= x->ring.initial ? x->ring.prior - x->ring.initial : x->ring.prior + ring - x->ring.initial;
-    if (offset < t->base_offset || x->session_received < t->base_received) {
+    if (offset < t->base_offset || own->session_received < t->base_received) {
         t->base_offset = offset;
-        t->base_received = x->session_received;
+        t->base_received = own->session_received;
     }
-    uint64_t expected = offset - t->base_offset, got = x->session_received - t->base_received;
+    uint64_t expected = offset - t->base_offset, got = own->session_received - t->base_received;
     if (expected < LOSS_SAMPLE)
         return;
     t->lossy_ppm = got < expected ? (uint32_t)((expected - got) * 1000000 / expected) : 0;
     t->base_offset = offset;
-    t->base_received = x->session_received;
+    t->base_received = own->session_received;
 }
 
 static rs_report own_report(rs_node *node, rs_time now, rs_receiving *x, tree *t) {
@@ -268,6 +270,7 @@ void rs_tree_retry(rs_time now, rs_receiving *x) {
 }
 
 static bool request_packet(rs_node *node, rs_time now, rs_receiving *x, tree *t, rs_packet_out *out) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     rs_repair_request request = {.nonce = x->t.nonce, .session = x->t.session};
     t->asks = false;
     if (x->state != RS_RX_RECEIVING || !rs_tree_asks(x))
@@ -275,11 +278,11 @@ static bool request_packet(rs_node *node, rs_time now, rs_receiving *x, tree *t,
     request.count = rs_next_ranges(now, x, request.range, RS_REQUEST_RANGES);
     if (request.count == 0)
         return false;
-    t->asks = x->to_ask.count > 0 && request.count == RS_REQUEST_RANGES;
+    t->asks = own->to_ask.count > 0 && request.count == RS_REQUEST_RANGES;
     if (!t->unanswered)
         t->asked_at = now;
     t->unanswered = true;
-    if (x->retry_due < x->t.timer.due)
+    if (own->retry_due < x->t.timer.due)
         rs_receiver_arm(node, x);
     out->header_length = (uint16_t)rs_request_encode(&request, out->header);
     x->stats.requests_sent++;
@@ -287,6 +290,7 @@ static bool request_packet(rs_node *node, rs_time now, rs_receiving *x, tree *t,
 }
 
 static rs_rx_result answered(rs_node *node, rs_time now, rs_receiving *x, tree *t, const rs_packet_in *packet) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
     rs_rx_result result = {.verdict = RS_RX_OLD, .xfer = x->t.id};
     rs_data_header h;
     if (!rs_wire_decode_data(packet->header, packet->header_length, &h) || h.sn >= x->t.fragments ||
@@ -304,7 +308,7 @@ static rs_rx_result answered(rs_node *node, rs_time now, rs_receiving *x, tree *
     result = rs_republic_store(node, x, h.sn);
     if (result.verdict != RS_RX_STORE)
         x->stats.peer_repairs_old++;
-    x->retry_due = x->asked.count ? now + rs_tree_request_timeout(x) : RS_NEVER;
+    own->retry_due = x->asked.count ? now + rs_tree_request_timeout(x) : RS_NEVER;
     rs_receiver_arm(node, x);
     rs_request_schedule(node, now, x);
     rs_republic_check_complete(node, now, x);

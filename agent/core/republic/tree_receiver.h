@@ -3,7 +3,7 @@
 #ifndef RS_CORE_REPUBLIC_TREE_RECEIVER_H
 #define RS_CORE_REPUBLIC_TREE_RECEIVER_H
 
-#include "core/transfer/state.h"
+#include "core/republic/state.h"
 
 bool rs_tree_is_on(const rs_receiving *x);
 /* It asks the one it reports to, not the sender, for what it misses: now; or ever. */

@@ -65,9 +65,10 @@ static void add_child(rs_tree_sender *t, uint32_t parent, uint32_t child) {
 }
 
 static void add_speaker(rs_tree_sender *t, const rs_sending *x, uint32_t place) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     t->nodes[place].parent = RS_TREE_NOBODY;
     t->speakers[t->speaker_count++] =
-        (rs_tree_speaker){.place = place, .marks = x->sent_times.count, .slow = RS_TREE_NOBODY};
+        (rs_tree_speaker){.place = place, .marks = own->sent_times.count, .slow = RS_TREE_NOBODY};
 }
 
 static void remove_child(rs_tree_sender *t, uint32_t child) {
@@ -224,6 +225,7 @@ static uint32_t heir(const rs_tree_sender *t, const rs_sending *x, uint32_t plac
 
 /* Its children are collected by one of them, which takes its place; it is a child among them from now on. */
 static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, const char *why) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     rs_tree_sender *t = rs_tree_of(x);
     rs_tree_member *n = &t->nodes[place];
     uint32_t next = heir(t, x, place), parent = n->parent, target = next;
@@ -248,15 +250,16 @@ static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, co
     rs_tree_speaker *s = rs_tree_speaker_of(t, place);
     if (s) {
         rs_recipient *r = &x->recipients[next];
-        if (x->repair.coded)
-            rs_repair_forget(&x->repair.table, (uint32_t)(s - t->speakers), false);
-        *s = (rs_tree_speaker){.place = next, .marks = x->sent_times.count, .slow = RS_TREE_NOBODY};
-        if (r->seen_pos < x->recipients[place].seen_pos)
-            r->seen_pos = x->recipients[place].seen_pos;
-        r->seen_at = now;
-        if (!r->rate.model.wanted_bps)
-            r->rate.model = x->recipients[place].rate.model;
-        r->rate.model.based = r->rate.based = false;
+        rs_progress *progress = rs_progress_of(r);
+        if (own->repair.coded)
+            rs_repair_forget(&own->repair.table, (uint32_t)(s - t->speakers), false);
+        *s = (rs_tree_speaker){.place = next, .marks = own->sent_times.count, .slow = RS_TREE_NOBODY};
+        if (progress->seen_pos < rs_progress_of(&x->recipients[place])->seen_pos)
+            progress->seen_pos = rs_progress_of(&x->recipients[place])->seen_pos;
+        progress->seen_at = now;
+        if (!progress->rate.model.wanted_bps)
+            progress->rate.model = rs_progress_of(&x->recipients[place])->rate.model;
+        progress->rate.model.based = progress->rate.based = false;
     } else {
         remove_child(t, place);
         add_child(t, parent, next);
@@ -272,6 +275,7 @@ static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, co
 
 /* It speaks for itself. */
 static void promote(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
     rs_tree_sender *t = rs_tree_of(x);
     if (t->promoted == PROMOTED_MOST || t->speaker_count == RS_SPEAKERS_MOST || rs_tree_speaker_of(t, place) ||
         !t->nodes[place].placed || !can_collect(t, x, place))
@@ -283,14 +287,15 @@ static void promote(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
     add_speaker(t, x, place);
     t->promoted++;
     rs_recipient *r = &x->recipients[place];
-    r->seen_at = now;
-    if (r->seen_pos < r->start_pos)
-        r->seen_pos = r->start_pos;
-    rs_sent_times_least(&x->sent_times, rs_reports_least(x));
-    x->sent_times.apart = rs_reports_apart(x);
-    if (!r->rate.model.wanted_bps) /* as the one that spoke for it */
-        r->rate.model = rs_speaker(x, 0)->rate.model;
-    r->rate.model.based = r->rate.based = false;
+    rs_progress *progress = rs_progress_of(r);
+    progress->seen_at = now;
+    if (progress->seen_pos < progress->start_pos)
+        progress->seen_pos = progress->start_pos;
+    rs_sent_times_least(&own->sent_times, rs_reports_least(x));
+    own->sent_times.apart = rs_reports_apart(x);
+    if (!progress->rate.model.wanted_bps) /* as the one that spoke for it */
+        progress->rate.model = rs_progress_of(rs_speaker(x, 0))->rate.model;
+    progress->rate.model.based = progress->rate.based = false;
     tell(node, now, x, parent);
     tell(node, now, x, place);
     rs_rate_recompute(node, now, x);
@@ -417,6 +422,7 @@ static bool was_sent(const rs_sending *x, uint64_t sn) {
 }
 
 rs_rx_verdict rs_tree_report(rs_node *node, rs_time now, rs_sending *x, const rs_packet_in *packet) {
+    rs_republic_sender *state = rs_republic_sender_of(x);
     rs_tree_sender *t = rs_tree_of(x);
     rs_report report;
     rs_recipient *r = rs_recipient_of(x, packet->peer);
@@ -434,7 +440,7 @@ rs_rx_verdict rs_tree_report(rs_node *node, rs_time now, rs_sending *x, const rs
         return RS_RX_BAD;
     r->link.heard_at = now;
     x->stats.acks_received++;
-    s->marks = x->sent_times.count;
+    s->marks = state->sent_times.count;
     note_claim(now, s, waits ? newest_position(x, report.least) : x->pos - 1, report.lossy_ppm);
     rs_report_taken(node, now, x, r, &report, s->claim);
     check_slow(node, now, x, s, &report);

@@ -3,7 +3,7 @@
 #ifndef RS_CORE_REPUBLIC_TREE_SENDER_H
 #define RS_CORE_REPUBLIC_TREE_SENDER_H
 
-#include "core/transfer/engine.h"
+#include "core/republic/state.h"
 
 /* A path was granted: whether and by which tree the session's receivers report. */
 void rs_tree_begin(rs_node *node, rs_time now, rs_sending *x);

@@ -2,7 +2,7 @@
 #ifndef RS_CORE_REPUBLIC_WINDOW_H
 #define RS_CORE_REPUBLIC_WINDOW_H
 
-#include "core/transfer/engine.h"
+#include "core/republic/state.h"
 
 #define RS_SILENT (100 * RS_MS) /* who reports nothing for so long holds nobody back: patches are for it */
 

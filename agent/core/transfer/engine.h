@@ -67,6 +67,10 @@ struct rs_engine {
     uint32_t receiver_events;       /* that may wait to be polled, of one receiving transfer */
     const rs_engine_stream *stream; /* NULL: it carries none */
     size_t options_size;
+    /* Of the first engine of a table: bytes that it remembers of each transfer and of each receiver of one, which lie
+     * with these and are zero, and what fills in the rest. */
+    size_t sending_size, recipient_size, receiving_size;
+    void (*prepare)(rs_time now, rs_transfer *t);
     /* A receiver that has all is still needed by others: the engine ends it (rs_receiver_end). */
     bool (*serves)(const rs_receiving *x);
     /* Fills in `options` from what the caller gave (NULL: all defaults). False: out of range. */

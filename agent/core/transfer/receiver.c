@@ -621,12 +621,13 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
 static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
     const rs_engine *engine = rs_engine_of(node, m->open.engine);
     rs_peer_state *p = rs_make_peer(node, peer);
-    rs_receiving *x = p ? rs_memory_take(&node->allocator, sizeof *x) : NULL;
+    rs_receiving *x = p ? rs_memory_take(&node->allocator, sizeof *x + node->engines[0]->receiving_size) : NULL;
     if (!x) {
         if (p)
             rs_drop_peer_if_idle(node, p);
         return NULL;
     }
+    x->t.fallback = x + 1;
     x->t.object = m->open.object;
     x->t.nonce = m->nonce;
     x->t.size = m->open.size;
@@ -644,8 +645,10 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->light_confirm = m->open.light_confirm;
     x->group = RS_NO_GROUP;
     x->feedback_interval = m->open.feedback_us < 1000 ? RS_MS : (rs_time)m->open.feedback_us * 1000;
-    x->reported_at = x->data_at = now - 1000 * RS_MS;
-    x->report_due = x->verify_due = x->retry_due = x->tail_due = x->map_due = x->again_due = RS_NEVER;
+    x->data_at = now - 1000 * RS_MS;
+    x->verify_due = x->again_due = RS_NEVER;
+    if (node->engines[0]->prepare)
+        node->engines[0]->prepare(now, &x->t);
     x->offered_due = now + node->config.sender_silence_bound;
     rs_ring_start(&x->ring, m->open.first, m->open.end);
     if (rs_enter(node, &x->t) != RS_OK) {

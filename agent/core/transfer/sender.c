@@ -54,14 +54,16 @@ static uint64_t draw_nonce(rs_node *node, rs_time now) {
     }
 }
 
-static rs_sending *make(rs_node *node, const rs_send_params *params) {
+static rs_sending *make(rs_node *node, rs_time now, const rs_send_params *params) {
     uint32_t places = 4;
     while (places < 2 * params->receiver_count)
         places *= 2;
-    rs_sending *x = rs_memory_take(&node->allocator, sizeof *x);
+    const rs_engine *fallback = node->engines[0];
+    rs_sending *x = rs_memory_take(&node->allocator, sizeof *x + fallback->sending_size);
     if (!x)
         return NULL;
-    x->recipients = rs_memory_take(&node->allocator, params->receiver_count * sizeof *x->recipients);
+    x->recipients =
+        rs_memory_take(&node->allocator, params->receiver_count * (sizeof *x->recipients + fallback->recipient_size));
     x->index = rs_memory_take(&node->allocator, places * sizeof *x->index);
     if (!x->recipients || !x->index) {
         rs_memory_give(&node->allocator, x->index);
@@ -69,7 +71,11 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
         rs_memory_give(&node->allocator, x);
         return NULL;
     }
+    uint8_t *theirs = (uint8_t *)(x->recipients + params->receiver_count);
+    for (uint32_t i = 0; i < params->receiver_count; i++)
+        x->recipients[i].fallback = theirs + i * fallback->recipient_size;
     x->index_mask = places - 1;
+    x->t.fallback = x + 1;
     x->t.sending = true;
     x->t.object = params->object;
     x->t.size = params->size;
@@ -77,15 +83,16 @@ static rs_sending *make(rs_node *node, const rs_send_params *params) {
     x->t.fragments = rs_fragments(params->size, node->config.fragment_size);
     x->t.digest = params->digest;
     x->available = params->grows ? 0 : UINT64_MAX;
-    x->t.engine = node->engines[0];
+    x->t.engine = fallback;
     x->t.stream.on = params->size == RS_STREAM;
     x->stragglers = params->stragglers ? params->stragglers : node->config.stragglers;
     x->t.reserved_events = 16 + 5 * params->receiver_count;
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_SENDING, .owner = x};
     x->data_timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_DATA, .owner = x};
     rs_list_init(&x->in_ready);
-    x->answer_due = x->light_due = x->pass_over_due = x->grace_due = x->dark_due = RS_NEVER;
-    x->path_done_due = x->fnsd_due = x->advance_due = x->repair.tail_due = RS_NEVER;
+    x->answer_due = x->path_done_due = x->fnsd_due = RS_NEVER;
+    if (fallback->prepare)
+        fallback->prepare(now, &x->t);
     return x;
 }
 
@@ -107,7 +114,7 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
         return RS_ERR_LIMIT;
     if (params->size != RS_STREAM && rs_fragments(params->size, node->config.fragment_size) > RS_FRAGMENTS_MAX)
         return RS_ERR_LIMIT;
-    rs_sending *x = make(node, params);
+    rs_sending *x = make(node, now, params);
     if (!x)
         return RS_ERR_MEMORY;
     x->t.nonce = draw_nonce(node, now);
@@ -615,7 +622,6 @@ void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x) {
             continue;
         if (r->light == RS_LIGHT_LIT)
             r->light = RS_LIGHT_AWAITED;
-        r->rate = (rs_receiver_rate){0};
         rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN);
         rs_control_clear(node, now, &r->link, RS_CONTROL_DATA_FNSD); /* of the session before; OPEN says as much */
         if (r->link.peer->up && !r->link.peer->rtt.smoothed)
@@ -630,7 +636,7 @@ static void begin_session(rs_node *node, rs_time now, rs_sending *x, uint64_t fi
     x->first = first;
     x->end = end;
     x->t.session = x->sessions++;
-    x->pos = x->stop_pos = 0;
+    x->pos = 0;
     rs_sender_join(node, now, x);
     x->fnsd_said = false;
     x->fnsd_due = RS_NEVER;
@@ -851,7 +857,7 @@ static void finish_by_patches(rs_node *node, rs_time now, rs_sending *x) {
     if (x->next == RS_NEXT_GRANTED) /* granted, never used */
         rs_emit(node, &(rs_event){.kind = RS_EV_PATH_DONE, .xfer = x->t.id, .session = x->sessions});
     x->next = RS_NEXT_NONE;
-    x->answer_due = x->light_due = x->pass_over_due = x->grace_due = x->dark_due = x->path_done_due = RS_NEVER;
+    x->answer_due = x->path_done_due = RS_NEVER;
     if (!sending && x->end == x->t.fragments) { /* the data channel had done its part, but for repairs of a tail */
         rs_engine_stop(node, &x->t);
         if (!x->fnsd_said && x->fnsd_due == RS_NEVER)

@@ -109,6 +109,8 @@ struct rs_transfer {
     const rs_engine *engine; /* It goes by this one now. */
     const rs_engine *owner;  /* `own` is its: `engine`'s, or at a sender that of one that may begin yet. */
     void *own;               /* What that engine remembers; NULL: nothing. */
+    void *fallback;          /* What the first engine of the table remembers: behind the transfer, in the same memory,
+                              * for it must be able to begin without asking for any. */
     rs_stream stream;
     rs_list in_acking, in_mending; /* Its places in the node's lists, while it has such datagrams for its peers. */
     bool sending;                  /* It is a rs_sending; else a rs_receiving. */
@@ -166,24 +168,8 @@ typedef struct {
     uint32_t retakes;       /* and so often for one to be taken again. */
     bool retaking;          /* RS_EV_RETAKE is out and has no answer yet. */
     uint32_t child;         /* RDCM: its place among the sender's overlay children + 1; 0: it has none. */
-
-    /* Republic: light */
-    bool no_light_told; /* RS_EV_NO_LIGHT is out for it in this session. */
-    bool named_dark;    /* The grant names it as one that saw nothing of earlier paths. */
-    uint64_t start_pos; /* Its initial sn was sent at this position of the session. */
-    /* Republic: repairs by multicast */
-    uint64_t asked;    /* Fragments it asked for at high rate, while the choice of repair_sender.c is open. */
-    uint32_t answered; /* It saw repair packets up to that number. */
-    /* Republic: reports */
-    uint64_t seen_pos;     /* It saw data packets up to that position, */
-    rs_time seen_at;       /* as it said then. */
-    rs_receiver_rate rate; /* What its reports have shown of its path and its losses. */
-    int64_t share_bps;     /* So much of its NIC is left for this transfer, by its word; 0: unknown. */
-    /* Republic: stragglers */
-    rs_time slow_at;    /* It was seen to hold the others back last; */
-    rs_time slow_since; /* without a break since then; 0: it is not. */
-    int64_t slow_bps;   /* The rate at which it did. */
-    bool on_trial;      /* It does not count while the others are tried. */
+    bool named_dark;        /* The grant names it as one that saw nothing of earlier paths. */
+    void *fallback;         /* What the first engine of the table remembers of it. */
 } rs_recipient;
 
 static inline bool rs_is_active(const rs_recipient *r) {
@@ -208,27 +194,6 @@ typedef struct {
     uint32_t session;
     uint64_t first, end;
 } rs_session_ring;
-
-/* Republic: repairs by multicast, in the present session: repair_sender.c */
-typedef struct {
-    bool refused;                         /* There are none in this session, whatever is lost. */
-    bool coded;                           /* They have begun. */
-    uint64_t from_pos, asked, asked_most; /* The choice is made from what was asked for since that position. */
-    rs_repair_table table;                /* Who misses what. */
-    uint32_t number;                      /* The newest repair packet or mark has it. */
-    uint64_t sent;                        /* Repair packets. */
-    uint32_t burst;                       /* So many repairs may go in a row yet, */
-    uint32_t rest;                        /* and so many data packets go before the next row. */
-    rs_time held_at;                      /* The table was last searched for sets then. */
-    uint32_t marks;                       /* So many marks are to be sent. */
-    bool tail;                            /* The round is over, and the path is kept for repairs. */
-    uint32_t mark_number;                 /* Of the mark that answers are awaited to. */
-    uint32_t unanswered;                  /* Marks in a row that somebody did not answer. */
-    uint32_t rounds, idle;                /* Of the tail; and those at last that mended nothing. */
-    uint64_t mended_before;               /* Losses mended when the present round began. */
-    rs_time tail_due;                     /* Answers are awaited until then; RS_NEVER: repairs are being sent. */
-    rs_time tail_end;                     /* The tail ends then at the latest. */
-} rs_repairing;
 
 /* The path of the next session. */
 typedef enum {
@@ -273,48 +238,11 @@ struct rs_sending {
     rs_timer data_timer; /* The engine sends again then; or it is among the node's ready: */
     rs_list in_ready;
 
-    /* Republic: attempts and light */
-    uint32_t light_confirm;          /* Packets in a row that make light, as OPEN says. */
-    rs_time attempt_interval;        /* ia (Sec. III-A1). */
-    rs_time attempt_due;             /* The next attempt packet goes then. */
-    uint32_t attempts;               /* So many went at the present path. */
-    uint64_t stop_pos;               /* The last lit receiver has had a whole round there. */
-    uint32_t members, waiting, lit;  /* Active receivers; those whose light is awaited; those that have it. */
-    bool dark_passed;                /* Light was waited for long enough. */
-    bool all_dark;                   /* Nobody of the session is expected to have light, or it is `lone`. */
-    bool lone;                       /* One receiver on a packet path: by unicast it costs no more, after a trial. */
-    bool path_lit;                   /* The path's switches have seen light, */
-    uint64_t light_pos;              /* when this position was next. */
-    rs_time path_at;                 /* The path was granted or moved then. */
-    rs_time light_at;                /* Somebody of this session had light last; 0: nobody yet. */
-    rs_time light_due;               /* RS_EV_NO_LIGHT is due for some. */
-    rs_time pass_over_due;           /* Who has not accepted by then is not waited for. */
-    rs_time grace_due;               /* The others are looked at: they had time since somebody's light. */
-    rs_time dark_due;                /* Nobody's light is waited for any longer. */
-    rs_time advance_due;             /* The round is whole: what follows makes events, so it waits for the timer. */
+    uint32_t light_confirm;          /* So many packets in a row make light, as OPEN says. */
+    rs_time feedback_interval;       /* Receivers report so often, as OPEN says. */
     rs_session_ring rings[RS_RINGS]; /* The rings of the latest sessions: requests name them. */
-
-    /* Republic: rate and window */
-    rs_time feedback_interval; /* Receivers report so often, as OPEN says. */
-    uint32_t cuts_logged;      /* Rate cuts that a person was told in this session. */
-    rs_sent_times sent_times;  /* Of high rate: when what was sent, and where reports are asked for. */
-    rs_recipient *rate_of;     /* The one whose way is the slowest; NULL: none is known. */
-    uint64_t high_pos;         /* High rate began there... */
-    uint64_t first_window;     /* ...with so many packets that may be under way. */
-    rs_recipient *window_of;   /* The one that holds the data channel back; NULL: nobody does. */
-    uint64_t window_pos;       /* No data packet goes from there on, for now. */
-    uint32_t probes;           /* Times in a row that a shut window let some packets through, */
-    rs_time probed_at;         /* last then. */
-
-    /* Republic: stragglers and repairs */
     void *asked; /* Options of this send, as its engine has them (rs_engine.ask); NULL: the node's. */
     rs_straggler_policy stragglers;
-    rs_time straggler_due;   /* Nobody looks for stragglers before. */
-    rs_time trial_began;     /* 0: no trial is on. */
-    rs_time trial_next;      /* There is none before. */
-    int64_t trial_found_bps; /* What loss feedback allowed before the trial. */
-    uint32_t trials;         /* Doublings of the pause between them. */
-    rs_repairing repair;
 };
 
 /* What a receiving transfer waits for. */
@@ -325,13 +253,6 @@ typedef enum {
     RS_RX_SERVING,   /* It is checked, but others may need repairs from here (RDCM). */
     RS_RX_FINISHED   /* Only last words are said. */
 } rs_receiving_state;
-
-/* Republic: how a receiver asks. */
-typedef enum {
-    RS_ASKS_RANGES,      /* By ranges, at once. */
-    RS_ASKS_MAPS,        /* By maps, since repair packets come. */
-    RS_ASKS_RANGES_AGAIN /* By ranges again, since DATA_FNSD. */
-} rs_asks;
 
 struct rs_receiving {
     rs_transfer t;
@@ -348,8 +269,6 @@ struct rs_receiving {
     rs_group group;            /* Its data packets come by it, by the caller's word. */
     uint64_t room;             /* Bytes that may wait for the group before any is dropped; 0: unknown. */
     rs_time feedback_interval; /* Reports are wanted so often. */
-    rs_time marked_at;         /* The last packet that asked for one came then; 0: none has. */
-    rs_time marks_apart;       /* And so long after the one before it, on average. */
     rs_ring ring;              /* Its fragments, and what was seen of them. */
 
     /* what is here, and what is said */
@@ -375,25 +294,10 @@ struct rs_receiving {
     uint64_t again_at;    /* Of the set, all below are asked for; */
     rs_time again_due;    /* once more then. */
 
-    /* Republic: asking */
-    rs_asks asks;
-    rs_seqset asked;        /* Fragments that are asked for and are not here. */
-    uint32_t asked_runs;    /* Runs in it, while it asks by ranges. */
-    rs_ranges to_ask;       /* What is due and not asked for yet; it may name what is here or asked for, too. */
-    rs_time retry_due;      /* It asks again then: nothing came of it. */
-    rs_time tail_due;       /* The tail is asked for then, unless data packets still come, */
-    rs_time tail_last;      /* and at the latest then. */
-    uint32_t repair_number; /* The newest repair packet of the session. */
-    uint64_t map_at;        /* The next PTCH_MAP speaks of what is from there on. */
-    uint32_t maps_left;     /* The present report may have so many more. */
-    rs_time mapped_at;      /* The last report began then, */
-    rs_time map_due;        /* and the next one begins then. */
-    /* Republic: reports */
-    rs_time reported_at, report_due;                             /* The last one, and the next. */
-    bool active;                                                 /* High-rate packets come... */
-    rs_time active_at;                                           /* ...and did then, last. */
-    uint64_t session_received, session_repairs, session_dropped; /* What the session's reports count. */
-    rs_time waited; /* The newest data packet waited so long in this host before it was read. */
+    rs_seqset asked;          /* Fragments that are asked for and are not here: the first engine's. Its room is made
+                               * with that of `present`, so that this engine can always go on. */
+    uint64_t session_dropped; /* The group's socket dropped so many packets in this session. */
+    rs_time waited;           /* The newest data packet waited so long in this host before it was read. */
 };
 
 typedef struct {
