@@ -233,7 +233,7 @@ static bool open_is_sane(const rs_message *m) {
     if (m->open.path_kind == RS_OPEN_NO_PATH)
         return m->open.group_address == 0 && m->open.data_port == 0;
     if (m->open.group_address == 0) /* by unicast */
-        return m->open.path_kind == RS_PATH_PACKET && m->open.engine == RS_PROTOCOL_WAN && m->open.data_port == 0;
+        return m->open.path_kind == RS_PATH_PACKET && m->open.data_port == 0;
     return m->open.group_address >> 28 == 14; /* 224.0.0.0/4: a receiver binds a socket to it */
 }
 

@@ -302,6 +302,7 @@ const rs_engine rs_engine_rdcm = {
     .name = "RDCM",
     .word = "rdcm",
     .path_kinds = 1u << RS_PATH_PACKET,
+    .traits = RS_ENGINE_STREAMS | RS_ENGINE_SERVES,
     .receiver_events = 26,
     .serves = serves,
     .stream = &(const rs_engine_stream){.extent = extent, .lacks = rs_rdcm_lacks},

@@ -93,6 +93,7 @@ const rs_engine rs_engine_republic = {
     .name = "Republic",
     .word = "republic",
     .path_kinds = 1u << RS_OPEN_NO_PATH | 1u << RS_PATH_CIRCUIT | 1u << RS_PATH_PACKET,
+    .traits = RS_ENGINE_PARTS,
     .receiver_events = 10,
     .sending_size = sizeof(rs_republic_sender),
     .recipient_size = sizeof(rs_progress),

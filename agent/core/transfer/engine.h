@@ -64,6 +64,7 @@ struct rs_engine {
     const char *name;               /* for people */
     const char *word;               /* in the IDL and in commands */
     uint32_t path_kinds;            /* bit k: it goes by paths of rs_path_kind k */
+    uint32_t traits;                /* of rs_engine_trait */
     uint32_t receiver_events;       /* that may wait to be polled, of one receiving transfer */
     const rs_engine_stream *stream; /* NULL: it carries none */
     size_t options_size;

@@ -13,11 +13,19 @@ uint32_t rs_engines_here(void) {
     return here;
 }
 
-const char *rs_engine_word(uint32_t engine) {
+static const rs_engine *known(uint32_t engine) {
     for (uint32_t i = 0; i < rs_engine_count; i++)
         if (rs_engines_known[i]->id == engine)
-            return rs_engines_known[i]->word;
+            return rs_engines_known[i];
     return NULL;
+}
+
+const char *rs_engine_word(uint32_t engine) {
+    return known(engine) ? known(engine)->word : NULL;
+}
+
+bool rs_engine_has(uint32_t engine, rs_engine_trait trait) {
+    return known(engine) && (known(engine)->traits & trait) != 0;
 }
 
 #define VIEW_CHILDREN 4096

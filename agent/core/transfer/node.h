@@ -235,6 +235,14 @@ typedef struct {
 
 /* The engines of this agent: bit e, it has engine e. */
 uint32_t rs_engines_here(void);
+/* What a caller has to know of an engine: */
+typedef enum {
+    RS_ENGINE_STREAMS = 1 << 0, /* It carries what has no known end. */
+    RS_ENGINE_PARTS = 1 << 1,  /* An object may go by several paths, each for some of the receivers or the fragments. */
+    RS_ENGINE_SERVES = 1 << 2, /* A receiver that has all repairs for others: it keeps the object until it is done. */
+    RS_ENGINE_UNICAST = 1 << 3 /* To one receiver it goes without a group, too. */
+} rs_engine_trait;
+bool rs_engine_has(uint32_t engine, rs_engine_trait trait); /* false, too: the engine is not here */
 const char *rs_engine_word(uint32_t engine); /* its name in commands and towards the manager; NULL: it is not here */
 
 /* NULL if memory is short or the config is invalid. The config is copied. */

@@ -665,7 +665,9 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
 /* Whether what it says of its path and its length can be by its engine. Of one that is not known nobody can tell. */
 static bool fits(const rs_engine *engine, const rs_message *m) {
     bool path = m->open.path_kind > RS_PATH_PACKET || !engine || (engine->path_kinds >> m->open.path_kind & 1);
-    return path && (m->open.size != RS_STREAM || !engine || engine->stream);
+    bool unicast = m->open.path_kind == RS_PATH_PACKET && m->open.group_address == 0;
+    return path && (m->open.size != RS_STREAM || !engine || engine->stream) &&
+           (!unicast || !engine || (engine->traits & RS_ENGINE_UNICAST));
 }
 
 /* Why an OPEN is refused whoever it is from; NULL: it is not. */
@@ -675,7 +677,8 @@ static const char *cannot_open(const rs_node *node, const rs_message *m) {
     if (m->open.path_kind > RS_PATH_PACKET)
         return "it comes by a kind of path that this agent does not know: update this agent";
     if (!fits(rs_engine_of(node, m->open.engine), m))
-        return "its engine does not go by that kind of path, or carries no streams: update the sender's agent";
+        return "its engine does not go by that kind of path, or not without a group, or carries no streams: update the "
+               "sender's agent";
     if (m->open.epoch != 0)
         return "its packets are sealed, and this agent has no keys: update this agent";
     bool many = m->open.size == RS_STREAM || m->open.size / m->open.fragment_size > RS_FRAGMENTS_SMALL;

@@ -718,8 +718,9 @@ void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x) {
     next_session(node, now, x);
 }
 
-static bool grant_is_sane(const rs_sending *x, const rs_path_grant *g) {
-    bool unicast = rs_is_unicast(g) && g->protocol == RS_PROTOCOL_WAN;
+static bool grant_is_sane(const rs_node *node, const rs_sending *x, const rs_path_grant *g) {
+    const rs_engine *engine = rs_engine_of(node, g->protocol);
+    bool unicast = rs_is_unicast(g) && engine && (engine->traits & RS_ENGINE_UNICAST);
     if (unicast && (x->recipient_count != 1 || g->group != RS_NO_GROUP || g->data_port != 0))
         return false;
     if (g->kind != RS_PATH_CIRCUIT && g->kind != RS_PATH_PACKET)
@@ -748,7 +749,7 @@ rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_pat
     rs_sending *x = sending(node, xfer);
     if (!x)
         return RS_ERR_UNKNOWN;
-    if (!grant_is_sane(x, grant))
+    if (!grant_is_sane(node, x, grant))
         return RS_ERR_INVALID;
     if (x->next != RS_NEXT_WANTED)
         return RS_ERR_STATE;

@@ -160,6 +160,7 @@ const rs_engine rs_engine_wan = {
     .name = "wide-area sections",
     .word = "wan",
     .path_kinds = 1u << RS_PATH_PACKET,
+    .traits = RS_ENGINE_UNICAST,
     .receiver_events = 10,
     .options_size = sizeof(rs_wan_node),
     .configure = configure,

@@ -14,6 +14,7 @@
 
 #include "api/socket.h"
 #include "api/wire.h"
+#include "core/transfer/node.h"
 #include "daemon/accept.h"
 #include "daemon/api/waits.h"
 #include "daemon/store/digest.h"
@@ -690,7 +691,8 @@ static void serve_stream_send(rs_api_server *server, rs_api_client *client, cons
                               const rs_api_request *request, int fd) {
     rs_object_id id = id_of(client, request->data_id);
     rostrum_protocol protocol = (rostrum_protocol)(request->flags >> RS_API_SEND_PROTOCOL & 3);
-    if (protocol == ROSTRUM_PROTOCOL_REPUBLIC || protocol == ROSTRUM_PROTOCOL_WAN) {
+    if (protocol != ROSTRUM_PROTOCOL_AUTO &&
+        !rs_engine_has((uint32_t)protocol - ROSTRUM_PROTOCOL_REPUBLIC, RS_ENGINE_STREAMS)) {
         rs_api_reply_error(server, call, ROSTRUM_ERR_INVALID,
                            "a stream goes by rdcm over a packet tree; republic and wan need to know an object's end");
         return;

@@ -114,8 +114,8 @@ void rs_paths_request(rs_agent *agent, rs_send_state *s, uint64_t remaining) {
                                                .receiver_count = count,
                                                .wait_ms = s->wait_ms,
                                                .deadline_ms = deadline_ms(s, now),
-                                               .splits = s->protocol != ROSTRUM_PROTOCOL_RDCM &&
-                                                         s->protocol != ROSTRUM_PROTOCOL_WAN && !s->base.source,
+                                               .splits = !s->base.source &&
+                                                         rs_engine_has(rs_sending_engine(s->protocol), RS_ENGINE_PARTS),
                                                .protocol = (rs_manager_protocol)(RS_MANAGER_AUTO + (int)s->protocol)};
     rs_log(RS_LOG_INFO, "send", "object=%s asks_for=path receivers=%u bytes=%llu request=%s", rs_id_text(&s->base.id),
            count, (unsigned long long)remaining, path->request_id);
@@ -305,9 +305,9 @@ static void note_grant(rs_agent *agent, rs_send_state *s, rs_path *path, const r
     rs_sending_tell_phase(agent, s, "accepted", words);
 }
 
-/* A circuit, or Republic, which needs to know where it ends. */
+/* A circuit cannot be held for as long as it may take. */
 static bool fits_stream(const rs_manager_response *response) {
-    return response->kind == RS_PATH_PACKET && response->protocol == RS_PROTOCOL_RDCM;
+    return response->kind == RS_PATH_PACKET && rs_engine_has(response->protocol, RS_ENGINE_STREAMS);
 }
 
 static void granted(rs_agent *agent, rs_send_state *s, rs_path *path, const rs_manager_response *response) {

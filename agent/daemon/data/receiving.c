@@ -834,7 +834,7 @@ static void check_digest(rs_agent *agent, rs_receive_state *r) {
     rs_xfer_stats stats = {0};
     rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
     rs_sites_object_complete(agent->sites, object);
-    r->serving = stats.protocol == RS_PROTOCOL_RDCM;
+    r->serving = rs_engine_has(stats.protocol, RS_ENGINE_SERVES);
     if (r->serving)
         rs_store_hold(object);
     else

@@ -185,6 +185,18 @@ static bool number_receivers(rs_agent *agent, rs_send_state *s, const rs_api_sen
     return true;
 }
 
+rs_protocol rs_sending_engine(rostrum_protocol protocol) {
+    return protocol == ROSTRUM_PROTOCOL_AUTO ? RS_PROTOCOL_REPUBLIC
+                                             : (rs_protocol)((int)protocol - ROSTRUM_PROTOCOL_REPUBLIC);
+}
+
+static rostrum_protocol of_streams(void) {
+    uint32_t engine = 0;
+    while (engine + 1 < RS_ENGINES_MOST && !rs_engine_has(engine, RS_ENGINE_STREAMS))
+        engine++;
+    return (rostrum_protocol)(ROSTRUM_PROTOCOL_REPUBLIC + engine);
+}
+
 static rs_send_state *new_sending(rs_agent *agent, const rs_api_send *send) {
     rs_send_state *s = calloc(1, sizeof *s);
     if (!s)
@@ -198,7 +210,7 @@ static rs_send_state *new_sending(rs_agent *agent, const rs_api_send *send) {
     s->call = send->call;
     s->wait_ms = send->wait_ms;
     s->stragglers = send->stragglers;
-    s->protocol = send->object ? send->protocol : ROSTRUM_PROTOCOL_RDCM;
+    s->protocol = send->object ? send->protocol : of_streams();
     s->deadline = send->deadline_ms ? rs_agent_now(agent) + (rs_time)send->deadline_ms * RS_MILLISECOND : RS_NEVER;
     s->path.group = s->next_path.group = RS_NO_GROUP;
     s->report_at = RS_NEVER;
@@ -252,12 +264,6 @@ static rs_digest digest_of(const rs_agent *agent, const rs_object *object) {
                                                 : object->digest;
 }
 
-static rs_protocol wanted(rostrum_protocol protocol) {
-    return protocol == ROSTRUM_PROTOCOL_RDCM  ? RS_PROTOCOL_RDCM
-           : protocol == ROSTRUM_PROTOCOL_WAN ? RS_PROTOCOL_WAN
-                                              : RS_PROTOCOL_REPUBLIC;
-}
-
 static const rs_send_state *being_sent(const rs_agent *agent, const rs_object_id *id) {
     for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (memcmp(&t->id, id, sizeof *id) == 0)
@@ -282,7 +288,7 @@ static bool open_transfer(rs_agent *agent, rs_send_state *s, const rs_api_send *
                                    .receivers = s->peers,
                                    .receiver_count = s->receiver_count,
                                    .stragglers = (rs_straggler_policy)send->stragglers,
-                                   .protocol = wanted(s->protocol),
+                                   .protocol = rs_sending_engine(s->protocol),
                                    .options = send->options,
                                    .grows = send->object && send->object->phase == RS_OBJECT_RECEIVING,
                                    .beside = beside};
@@ -314,7 +320,8 @@ static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_
             cause = "options of a send are its protocol's: name one, such as wan";
         else if (spreads)
             cause = "a send where there are several sites takes no options";
-        else if (!rs_send_options_good(agent->node, wanted(send->protocol), send->options, text, sizeof text))
+        else if (!rs_send_options_good(agent->node, rs_sending_engine(send->protocol), send->options, text,
+                                       sizeof text))
             cause = text;
     }
     if (spreads && being_sent(agent, &send->id)) {

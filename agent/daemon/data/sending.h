@@ -96,4 +96,7 @@ void rs_sending_free_all(rs_agent *agent);
 void rs_report_later(rs_agent *agent, rs_send_state *sending);
 void rs_report_now(rs_agent *agent, rs_send_state *sending);
 
+/* What a send begins by until a path is granted, which says more. */
+rs_protocol rs_sending_engine(rostrum_protocol protocol);
+
 #endif

@@ -295,9 +295,9 @@ static void grant(rs_lan *lan, lan_path *path) {
                                           .group = path->group,
                                           .data_port = lan->options.data_port,
                                           .light_bound = LIGHT_BOUND,
-                                          .protocol = path->protocol == RS_MANAGER_RDCM  ? RS_PROTOCOL_RDCM
-                                                      : path->protocol == RS_MANAGER_WAN ? RS_PROTOCOL_WAN
-                                                                                         : RS_PROTOCOL_REPUBLIC,
+                                          .protocol = path->protocol <= RS_MANAGER_REPUBLIC
+                                                          ? RS_PROTOCOL_REPUBLIC
+                                                          : (rs_protocol)(path->protocol - RS_MANAGER_REPUBLIC),
                                           .receivers = servers,
                                           .receiver_count = path->count};
     lan->callbacks.on_response(lan->callbacks.context, &response); /* may release it */

@@ -535,6 +535,9 @@ static void open__of_what_is_not_known_is_refused_in_words(void **state) {
     m.open.end = RS_STREAM_FRAGMENTS;
     one_open(n, m, "carries no streams");
     m = good;
+    m.open.group_address = m.open.data_port = 0;
+    one_open(n, m, "not without a group");
+    m = good;
     m.open.epoch = 1;
     one_open(n, m, "sealed");
     net_free(n);
