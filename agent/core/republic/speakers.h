@@ -1,6 +1,6 @@
-/* The receivers whose reports a sender reads, its *speakers* (docs/feedback.md): all of them while they are few; of many
- * those at the top of the tree, and a few that hold the others back, which speak for themselves. Whatever it does for a
- * report, a packet or a repair looks at speakers only. */
+/* The receivers whose reports a sender reads, its *speakers* (docs/feedback.md): all of them while they are few; of
+ * many those at the top of the tree, and a few that hold the others back, which speak for themselves. Whatever it does
+ * for a report, a packet or a repair looks at speakers only. */
 #ifndef RS_CORE_REPUBLIC_SPEAKERS_H
 #define RS_CORE_REPUBLIC_SPEAKERS_H
 
@@ -9,34 +9,37 @@
 #define RS_SPEAKERS_MOST 32u
 #define RS_TREE_NOBODY UINT32_MAX
 
+/* A receiver's place in the tree. */
 typedef struct {
-    uint32_t parent; /* place of a recipient; RS_TREE_NOBODY: the sender */
-    uint32_t first_child, next;
-    uint8_t height;
-    bool placed;  /* It has a place in the tree. */
-    bool demoted; /* it was bypassed: it collects for nobody any more */
-    bool unknown; /* its agent knows no tree: it reports by RATE */
+    uint32_t parent;      /* It reports to the recipient of that place; RS_TREE_NOBODY: to the sender. */
+    uint32_t first_child; /* Its children begin with that one... */
+    uint32_t next;        /* ...and its parent's go on with that one. */
+    uint8_t height;       /* So many levels are below it. */
+    bool placed;          /* It has a place in the tree. */
+    bool demoted;         /* It was bypassed: it collects for nobody any more. */
+    bool unknown;         /* Its agent knows no tree: it reports by RATE. */
 } rs_tree_member;
 
 typedef struct {
-    uint32_t place; /* of the recipient */
-    uint64_t marks; /* asked for when it was heard last */
-    rs_time slow_since;
-    uint32_t slow; /* the one below it that is furthest behind since then */
-    /* What it claimed of those below: of late, and at least CLAIM_AGE ago. */
-    uint64_t claim, claim_old;
-    rs_time claim_at;
-    uint32_t claim_ppm;
-    uint32_t disputes;
+    uint32_t place;     /* It is the recipient of that place. */
+    uint64_t marks;     /* So many reports had been asked for when it was heard last. */
+    rs_time slow_since; /* The one below it that is furthest behind is so since then: */
+    uint32_t slow;      /* the recipient of that place. */
+    uint64_t claim;     /* It claimed of late that all below it had so much, */
+    uint64_t claim_old; /* and that, at least CLAIM_AGE ago... */
+    rs_time claim_at;   /* ...counted from then. */
+    uint32_t claim_ppm; /* It claimed that they lose so much. */
+    uint32_t disputes;  /* Its claims were disputed so often. */
 } rs_tree_speaker;
 
 typedef struct {
     rs_tree_speaker speakers[RS_SPEAKERS_MOST];
-    uint32_t speaker_count, promoted;
-    rs_tree_member *nodes;
-    uint64_t least_room;
-    rs_time sample;
-    bool asked; /* the packet before asked for reports */
+    uint32_t speaker_count;
+    uint32_t promoted;     /* So many of them speak for themselves. */
+    rs_tree_member *nodes; /* By the places of the recipients. */
+    uint64_t least_room;   /* The least room that one of all receivers told; 0: none did. */
+    rs_time sample;        /* Each receiver says RATE so often all the same. */
+    bool asked;            /* The packet before asked for reports. */
 } rs_tree_sender;
 
 rs_tree_sender *rs_tree_of(const rs_sending *x);                              /* NULL: all report to it */
