@@ -123,6 +123,7 @@ class Supervisor:
             await self._say(progress=f"starting {program.name}")
             await program.start(self._ended)
         await self._wait_for(readiness.listening(self.topology, self.programs))
+        self.network.connect_controllers()  # a switch that is refused tries again a second later
         managers = [program for name, program in self.programs.items() if name.startswith("manager")]
         standbys = [program for program in managers if program not in first]
         for program in standbys:  # the first one leads

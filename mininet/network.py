@@ -77,7 +77,7 @@ class Network:
         self._switches: dict[str, Any] = {}
 
     def start(self) -> None:
-        """Returns when every interface is up. Switches wait for their controller (fail_mode=secure)."""
+        """Returns when every interface is up. Switches wait for `connect_controllers` (fail_mode=secure)."""
         for number, switch in enumerate(self.topology.switches.values()):
             if switch.p4:
                 self._switches[switch.name] = self._net.addSwitch(switch.name, cls=Ports, dpid=f"{1 << 40 | number:x}")
@@ -106,7 +106,7 @@ class Network:
         self._net.build()
         for switch in dict.fromkeys(self._switches.values()):
             switch.start([])
-        self._connect_controllers()
+        _check_ports()
         for server in self.topology.servers.values():
             self._server(server)
         for link in self.topology.links:
@@ -190,7 +190,8 @@ class Network:
         """Hands an interface that is already there to a switch as the given port."""
         Intf(interface, node=self._switches[end.node], port=end.port, moveIntfFn=lambda *_: None)
 
-    def _connect_controllers(self) -> None:
+    def connect_controllers(self) -> None:
+        """Tells the switches where the manager is; they try at once."""
         manager, command = self.topology.manager, ["ovs-vsctl"]
         ours = [name for name, switch in self.topology.switches.items() if switch.p4 is None]
         names = list(dict.fromkeys(bridge_of(self.topology, name) for name in ours))
@@ -207,11 +208,6 @@ class Network:
         for record in _run(["ovs-vsctl", "--bare", "--columns=_uuid", "list", "controller"]).split():
             command += ["--", "set", "controller", record, "max_backoff=1000", "inactivity_probe=5000"]
         _run(command)
-        # ovs-vsctl reports a port that could not be made only in the database.
-        table = _run(["ovs-vsctl", "--format=json", "--columns=name,error", "list", "Interface"])
-        wrong = [f"{name}: {error}" for name, error in json.loads(table)["data"] if isinstance(error, str) and error]
-        if wrong:
-            raise LabError("Open vSwitch could not make these ports: " + "; ".join(wrong))
 
     def _server(self, server: Server) -> None:
         topology, nic = self.topology, data_interface(server.name)
@@ -267,6 +263,14 @@ def _burst(rate_bps: int) -> str:
     """HTB's tokens: two milliseconds' worth, and never less than two of the largest frames."""
     size = max(2 * 9300, rate_bps // 8 // 500)
     return f"burst {size} cburst {size} quantum 60000 overhead {WIRE_OVERHEAD_BYTES}"
+
+
+def _check_ports() -> None:
+    """ovs-vsctl reports a port that could not be made only in the database."""
+    table = _run(["ovs-vsctl", "--format=json", "--columns=name,error", "list", "Interface"])
+    wrong = [f"{name}: {error}" for name, error in json.loads(table)["data"] if isinstance(error, str) and error]
+    if wrong:
+        raise LabError("Open vSwitch could not make these ports: " + "; ".join(wrong))
 
 
 def _run(argv: Sequence[str], input: str | None = None) -> str:

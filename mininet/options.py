@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,8 @@ class Options:
     parts: tuple[str, ...] = ("ocs", "manager", "agents")
     quota: str = "4G"
     to_disk: str = ""  # folder on a disk: each agent keeps received objects in one of its own there
-    reserve: str = "128M"  # memory each agent keeps ready: that of virtual machines is slow to come
+    # Memory each agent keeps ready: that of virtual machines is slow to come. A starting lab spends seconds on it.
+    reserve: str = field(default_factory=lambda: os.environ.get("ROSTRUM_LAB_RESERVE", "128M"))
     core_links: str = "patch"
     p4_target: str = ""  # what plays P4 switches, if there are any
     bound_s: float = 30.0  # for each thing waited for

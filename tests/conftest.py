@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     seed = _run_seed()
+    os.environ.setdefault("ROSTRUM_LAB_RESERVE", "0")  # no test measures rates with it
     os.environ[SEED_VARIABLE] = str(seed)  # the C programs and agents that tests start read it too
     config.stash[_SEED] = seed
     if getattr(config.option, "hypothesis_seed", None) is None and hasattr(config.option, "hypothesis_seed"):
