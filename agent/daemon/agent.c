@@ -570,11 +570,7 @@ static void delivered(void *context) {
 static bool start_data(rs_agent *agent, uint64_t seed) {
     const rs_options *o = &agent->options;
     char error[RS_IO_ERROR_MAX];
-    const rs_io_options options = {.interface = o->interface,
-                                   .address = o->address,
-                                   .mtu = o->mtu,
-                                   .receive_buffer = o->receive_buffer,
-                                   .log = log_io};
+    const rs_io_options options = rs_options_io(o, log_io);
     rs_io *io = rs_io_open(o->io, &options, error);
     if (io && o->loss) {
         rs_log(RS_LOG_WARNING, "io", "received data packets are lost on purpose: %s", o->loss);

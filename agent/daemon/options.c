@@ -516,3 +516,11 @@ rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out,
     }
     return RS_OPTIONS_RUN;
 }
+
+rs_io_options rs_options_io(const rs_options *o, rs_io_log log) {
+    return (rs_io_options){.interface = o->interface,
+                           .address = o->address,
+                           .mtu = o->mtu,
+                           .receive_buffer = o->receive_buffer,
+                           .log = log};
+}

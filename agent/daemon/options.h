@@ -6,6 +6,7 @@
 
 #include "core/transfer/node.h"
 #include "daemon/manager/client.h"
+#include "io/io.h"
 #include "rostrum_version.h" /* made from VERSION */
 
 #define RS_LAN_ASKED_MAX 256u
@@ -62,5 +63,8 @@ typedef enum { RS_OPTIONS_RUN, RS_OPTIONS_TOLD, RS_OPTIONS_WRONG } rs_options_re
 /* RUN: `out` is complete, its texts are argv's. TOLD: --help or --version was answered on `say`. WRONG: words are on
  * `complain`. */
 rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out, FILE *say, FILE *complain);
+
+/* With what packet I/O is opened; `log` takes its words. */
+rs_io_options rs_options_io(const rs_options *options, rs_io_log log);
 
 #endif

@@ -85,23 +85,14 @@ static void netmap_close(rs_io *base) {
 }
 
 static bool open_parts(netmap_io *io, const rs_netmap_device *device, const rs_io_options *options, char *error) {
-    if (!rs_sockets_open(&io->sockets, options, error))
+    if (!rs_sockets_open_frames(&io->sockets, options, &io->sender, error))
         return false;
     const rs_interface *interface = &io->sockets.interface;
-    if (options->loopback) {
-        snprintf(error, RS_IO_ERROR_MAX, "netmap cannot bring a host its own datagrams: use --io udp");
-        return false;
-    }
-    struct sockaddr_in own = {0};
-    socklen_t length = sizeof own;
     io->guarded = rs_guard_start();
-    if (!io->guarded || getsockname(io->sockets.send_fd, (struct sockaddr *)&own, &length) != 0) {
+    if (!io->guarded) {
         snprintf(error, RS_IO_ERROR_MAX, "cannot set up netmap: %s", strerror(errno));
         return false;
     }
-    io->sender = (rs_frame_sender){
-        .address = io->sockets.options.address, .port = ntohs(own.sin_port), .ttl = (uint8_t)io->sockets.options.ttl};
-    memcpy(io->sender.mac, interface->mac, sizeof io->sender.mac);
     if (!rs_nm_port_open(&io->port, device, interface->name, interface->mtu + RS_FRAME_ETHERNET, error) ||
         !watch(io, io->port.nic.fd, error) || !watch(io, io->port.host.fd, error))
         return false;
@@ -110,13 +101,9 @@ static bool open_parts(netmap_io *io, const rs_netmap_device *device, const rs_i
 }
 
 rs_io *rs_netmap_open(const rs_netmap_device *device, const rs_io_options *options, char *error) {
-    netmap_io *io = calloc(1, sizeof *io);
-    if (!io) {
-        snprintf(error, RS_IO_ERROR_MAX, "no memory for packet I/O");
+    netmap_io *io = (netmap_io *)rs_sockets_new(sizeof *io, &rs_io_netmap, error);
+    if (!io)
         return NULL;
-    }
-    io->sockets.base.ops = &rs_io_netmap;
-    io->sockets.send_fd = io->sockets.epoll_fd = -1;
     io->port.nic.fd = io->port.host.fd = -1;
     if (!open_parts(io, device, options, error)) {
         netmap_close(&io->sockets.base);

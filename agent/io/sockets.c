@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -57,6 +58,25 @@ static bool open_send_socket(rs_sockets *io, char *error) {
     return true;
 }
 
+rs_sockets *rs_sockets_new(size_t size, const rs_io_ops *ops, char *error) {
+    rs_sockets *io = calloc(1, size);
+    if (!io) {
+        snprintf(error, RS_IO_ERROR_MAX, "no memory for packet I/O");
+        return NULL;
+    }
+    io->base.ops = ops;
+    io->send_fd = io->epoll_fd = -1;
+    return io;
+}
+
+uint8_t *rs_sockets_buffers(size_t bytes, char *error) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory != MAP_FAILED)
+        return memory;
+    snprintf(error, RS_IO_ERROR_MAX, "cannot set up packet buffers: %s", strerror(errno));
+    return NULL;
+}
+
 bool rs_sockets_open(rs_sockets *io, const rs_io_options *options, char *error) {
     io->options = *options;
     io->log = (rs_send_log){.options = &io->options, .interface = &io->interface, .stats = &io->stats};
@@ -74,6 +94,25 @@ bool rs_sockets_open(rs_sockets *io, const rs_io_options *options, char *error) 
     if (io->epoll_fd < 0)
         snprintf(error, RS_IO_ERROR_MAX, "cannot watch sockets: %s", strerror(errno));
     return io->epoll_fd >= 0;
+}
+
+bool rs_sockets_open_frames(rs_sockets *io, const rs_io_options *options, rs_frame_sender *out, char *error) {
+    struct sockaddr_in own = {0};
+    socklen_t length = sizeof own;
+    if (!rs_sockets_open(io, options, error))
+        return false;
+    if (options->loopback) {
+        snprintf(error, RS_IO_ERROR_MAX, "%s cannot bring a host its own datagrams: use --io udp", io->base.ops->name);
+        return false;
+    }
+    if (getsockname(io->send_fd, (struct sockaddr *)&own, &length) != 0) {
+        snprintf(error, RS_IO_ERROR_MAX, "cannot set up %s: %s", io->base.ops->name, strerror(errno));
+        return false;
+    }
+    *out =
+        (rs_frame_sender){.address = io->options.address, .port = ntohs(own.sin_port), .ttl = (uint8_t)io->options.ttl};
+    memcpy(out->mac, io->interface.mac, sizeof out->mac);
+    return true;
 }
 
 void rs_sockets_close(rs_sockets *io) {

@@ -2,6 +2,7 @@
 #ifndef RS_IO_SOCKETS_H
 #define RS_IO_SOCKETS_H
 
+#include "io/frame.h"
 #include "io/messages.h"
 
 typedef struct {
@@ -31,8 +32,15 @@ typedef struct {
     bool marked;     /* it was, by a switch */
 } rs_sockets;
 
-/* `io` is zeroed but for its ops. False with words in `error`; rs_sockets_close either way. */
+/* A back end's own structure of `size` bytes, whose first member this is; the rest is zero. NULL with words. */
+rs_sockets *rs_sockets_new(size_t size, const rs_io_ops *ops, char *error);
+/* Memory for packets, touched as far as it is needed. NULL with words. */
+uint8_t *rs_sockets_buffers(size_t bytes, char *error);
+/* False with words in `error`; rs_sockets_close either way. */
 bool rs_sockets_open(rs_sockets *io, const rs_io_options *options, char *error);
+/* The same for a back end below the kernel's IP, which brings a host none of its own datagrams: what its frames have in
+ * common. The port is that of a socket, so that nobody else has it. */
+bool rs_sockets_open_frames(rs_sockets *io, const rs_io_options *options, rs_frame_sender *out, char *error);
 /* Closes everything but does not free `io`. */
 void rs_sockets_close(rs_sockets *io);
 

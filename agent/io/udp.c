@@ -43,22 +43,17 @@ static void udp_close(rs_io *base) {
 
 static bool allocate(udp_io *io, char *error) {
     io->batch = calloc(1, sizeof *io->batch);
-    void *memory = mmap(NULL, (size_t)RS_IO_BATCH * ROOM_BYTES, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    io->bounces = memory == MAP_FAILED ? NULL : memory;
-    if (io->batch && io->bounces)
-        return true;
-    snprintf(error, RS_IO_ERROR_MAX, "cannot set up packet buffers: %s", strerror(errno));
-    return false;
+    if (!io->batch)
+        snprintf(error, RS_IO_ERROR_MAX, "no memory for packet I/O");
+    else
+        io->bounces = rs_sockets_buffers((size_t)RS_IO_BATCH * ROOM_BYTES, error);
+    return io->bounces != NULL;
 }
 
 static rs_io *udp_open(const rs_io_options *options, char *error) {
-    udp_io *io = calloc(1, sizeof *io);
-    if (!io) {
-        snprintf(error, RS_IO_ERROR_MAX, "no memory for packet I/O");
+    udp_io *io = (udp_io *)rs_sockets_new(sizeof *io, &rs_io_udp, error);
+    if (!io)
         return NULL;
-    }
-    io->sockets.base.ops = &rs_io_udp;
     if (!rs_sockets_open(&io->sockets, options, error) || !allocate(io, error)) {
         udp_close(&io->sockets.base);
         return NULL;

@@ -102,9 +102,7 @@ static bool check_kernel(const gso_io *io, char *error) {
 
 static bool allocate(gso_io *io, char *error) {
     io->read = calloc(1, sizeof *io->read);
-    void *memory = mmap(NULL, (size_t)RS_IO_BATCH * BOUNCE_BYTES, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    io->bounces = memory == MAP_FAILED ? NULL : memory;
+    io->bounces = rs_sockets_buffers((size_t)RS_IO_BATCH * BOUNCE_BYTES, error);
     io->backlog_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = UINT32_MAX}; /* no group */
     if (io->read && io->bounces && io->backlog_fd >= 0 &&
@@ -115,12 +113,9 @@ static bool allocate(gso_io *io, char *error) {
 }
 
 static rs_io *gso_open(const rs_io_options *options, char *error) {
-    gso_io *io = calloc(1, sizeof *io);
-    if (!io) {
-        snprintf(error, RS_IO_ERROR_MAX, "no memory for packet I/O");
+    gso_io *io = (gso_io *)rs_sockets_new(sizeof *io, &rs_io_udp_gso, error);
+    if (!io)
         return NULL;
-    }
-    io->sockets.base.ops = &rs_io_udp_gso;
     io->sockets.tune = join_segments;
     io->backlog_fd = -1;
     if (!rs_sockets_open(&io->sockets, options, error) || !check_kernel(io, error) || !allocate(io, error)) {

@@ -63,21 +63,9 @@ static void xdp_close(rs_io *base) {
 }
 
 static bool open_parts(xdp_io *io, const rs_io_options *options, char *error) {
-    if (!rs_sockets_open(&io->sockets, options, error))
+    if (!rs_sockets_open_frames(&io->sockets, options, &io->sender, error))
         return false;
     const rs_interface *interface = &io->sockets.interface;
-    if (options->loopback) {
-        snprintf(error, RS_IO_ERROR_MAX, "xdp cannot bring a host its own datagrams: use --io udp");
-        return false;
-    }
-    struct sockaddr_in own = {0};
-    socklen_t length = sizeof own;
-    /* Gives the socket a port, which all our datagrams are from. */
-    if (getsockname(io->sockets.send_fd, (struct sockaddr *)&own, &length) != 0)
-        return false;
-    io->sender = (rs_frame_sender){
-        .address = io->sockets.options.address, .port = ntohs(own.sin_port), .ttl = (uint8_t)io->sockets.options.ttl};
-    memcpy(io->sender.mac, interface->mac, sizeof io->sender.mac);
     uint32_t frame = interface->mtu + RS_FRAME_ETHERNET;
     if (!check_queues(interface, error) ||
         !rs_xdp_socket_open(&io->xdp, interface->name, interface->index, frame,
@@ -95,13 +83,10 @@ static bool open_parts(xdp_io *io, const rs_io_options *options, char *error) {
 }
 
 static rs_io *xdp_open(const rs_io_options *options, char *error) {
-    xdp_io *io = calloc(1, sizeof *io);
-    if (!io) {
-        snprintf(error, RS_IO_ERROR_MAX, "no memory for packet I/O");
+    xdp_io *io = (xdp_io *)rs_sockets_new(sizeof *io, &rs_io_xdp, error);
+    if (!io)
         return NULL;
-    }
-    io->sockets.base.ops = &rs_io_xdp;
-    io->send_fd = io->xdp.fd = io->sockets.send_fd = io->sockets.epoll_fd = -1;
+    io->send_fd = io->xdp.fd = -1;
     io->program = (rs_xdp_program){-1, -1, -1, -1};
     if (!open_parts(io, options, error)) {
         xdp_close(&io->sockets.base);

@@ -586,16 +586,15 @@ static rs_rx_verdict on_ptch_req(rs_node *node, rs_time now, rs_sending *x, rs_r
     return RS_RX_NONE;
 }
 
+/* Table III, and what is ours. */
+static rs_rx_verdict (*const HANDLERS[])(rs_node *, rs_time, rs_sending *, rs_recipient *, const rs_message *) = {
+    [RS_MSG_INTL_SEQ] = on_intl_seq,
+    [RS_MSG_PTCH_REQ] = on_ptch_req,
+    [RS_MSG_PTCH_MAP] = rs_on_ptch_map,
+    [RS_MSG_RATE] = rs_on_rate,
+};
+
 rs_rx_verdict rs_republic_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r,
                                          const rs_message *m) {
-    switch (m->type) {
-    case RS_MSG_INTL_SEQ:
-        return on_intl_seq(node, now, x, r, m);
-    case RS_MSG_PTCH_REQ:
-        return on_ptch_req(node, now, x, r, m);
-    case RS_MSG_PTCH_MAP:
-        return rs_on_ptch_map(node, now, x, r, m);
-    default:
-        return rs_on_rate(node, now, x, r, m);
-    }
+    return HANDLERS[m->type](node, now, x, r, m);
 }

@@ -414,11 +414,7 @@ static void log_io(void *context, rs_io_log_level level, const char *text) {
 /* On sockets, whatever carries objects: these give whole datagrams, and others may listen at the same addresses. */
 static rs_io *open_io(const rs_options *o, uint64_t seed) {
     char error[RS_IO_ERROR_MAX];
-    const rs_io_options options = {.interface = o->interface,
-                                   .address = o->address,
-                                   .mtu = o->mtu,
-                                   .receive_buffer = o->receive_buffer,
-                                   .log = log_io};
+    const rs_io_options options = rs_options_io(o, log_io);
     rs_io *io = rs_io_open(strcmp(o->io, "udp") == 0 ? "udp" : "udp-gso", &options, error);
     if (io && o->loss)
         io = rs_io_lossy(io, o->loss, seed, error);

@@ -131,6 +131,11 @@ static bool take_id(reader *r, int16_t *out) {
     return true;
 }
 
+/* The head of a field; STOP has no number. */
+static bool take_head(reader *r, uint8_t *type, int16_t *id) {
+    return take_u8(r, type) && (*type == STOP || take_id(r, id));
+}
+
 static bool skip_bytes(reader *r, size_t count) {
     if (left(r) < count)
         return fail(r, "length beyond the frame", "");
@@ -184,16 +189,13 @@ static bool skip_elements(reader *r, uint8_t type, uint8_t pair, unsigned depth)
 }
 
 static bool skip_struct(reader *r, unsigned depth) {
-    for (;;) {
-        uint8_t type;
-        int16_t id;
-        if (!take_u8(r, &type))
+    uint8_t type;
+    int16_t id;
+    do {
+        if (!take_head(r, &type, &id) || (type != STOP && !skip_value(r, type, depth + 1)))
             return false;
-        if (type == STOP)
-            return true;
-        if (!take_id(r, &id) || !skip_value(r, type, depth + 1))
-            return false;
-    }
+    } while (type != STOP);
+    return true;
 }
 
 /* A value nobody here knows. */
@@ -337,12 +339,10 @@ static bool read_struct(reader *r, const rs_thrift_struct *shape, void *out, uns
     for (;;) {
         uint8_t type;
         int16_t id;
-        if (!take_u8(r, &type))
+        if (!take_head(r, &type, &id))
             return false;
         if (type == STOP)
             break;
-        if (!take_id(r, &id))
-            return false;
         size_t i = 0;
         while (i < shape->count && shape->fields[i].id != id)
             i++;

@@ -197,14 +197,9 @@ static void scan_application(const rs_store_folder *folder, const char *app, con
 }
 
 bool rs_disk_scan(const rs_store_folder *folder, const rs_disk_scan_callbacks *callbacks, rs_error *error) {
-    int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = fd < 0 ? NULL : fdopendir(fd);
-    if (!list) {
-        rs_error_system(error, errno, "object store %s cannot be read", folder->path);
-        if (fd >= 0)
-            close(fd);
+    DIR *list = rs_store_folder_list(folder, error);
+    if (!list)
         return false;
-    }
     for (struct dirent *entry; (entry = readdir(list));)
         if (rs_store_is_uuid(entry->d_name))
             scan_application(folder, entry->d_name, callbacks);

@@ -111,15 +111,21 @@ static bool clean_application(int parent, const char *name, rs_error *error) {
     return ok;
 }
 
-bool rs_store_folder_clean(const rs_store_folder *folder, rs_error *error) {
+DIR *rs_store_folder_list(const rs_store_folder *folder, rs_error *error) {
     int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = fd < 0 ? NULL : fdopendir(fd);
     if (!list) {
         rs_error_system(error, errno, "object store %s cannot be read", folder->path);
         if (fd >= 0)
             close(fd);
-        return false;
     }
+    return list;
+}
+
+bool rs_store_folder_clean(const rs_store_folder *folder, rs_error *error) {
+    DIR *list = rs_store_folder_list(folder, error);
+    if (!list)
+        return false;
     bool ok = true;
     for (struct dirent *entry; ok && (entry = readdir(list));)
         if (rs_store_is_uuid(entry->d_name))

@@ -6,6 +6,7 @@
 #include "api/error.h"
 #include "core/base/types.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <sys/types.h>
 
@@ -30,6 +31,7 @@ typedef struct {
 /* Opens, checks (with `memory`: tmpfs), locks and protects the folder: mode 0710, of that group (NULL: as it is; what
  * is made in it is of the process's). The descriptor is in out->fd. */
 bool rs_store_folder_open(rs_store_folder *out, const char *path, bool memory, const gid_t *group, rs_error *error);
+DIR *rs_store_folder_list(const rs_store_folder *folder, rs_error *error); /* NULL: it cannot be read */
 /* Removes what looks like an object's name; anything else is left alone. */
 bool rs_store_folder_clean(const rs_store_folder *folder, rs_error *error);
 /* Bytes free and in all. */
