@@ -7,19 +7,22 @@
  * is always congestion: flows that lose together, none of whom can change that by itself, stop there. */
 #include "core/rdcm/losses.h"
 
-#define TRIAL_GAPS 6    /* losses: that make a trial, and that it waits for */
-#define TRIAL_MOST 8192 /* packets of one; BIC's window is large enough where losses are rarer */
-#define MOST_PART 12    /* of the packets of a window */
-#define REST_FIRST 1 /* after a trial none for 2^1 times as many packets; where it finds congestion alone 2^2, 2^3... */
-#define REST_MOST 8  /* ...up to 2^8 */
-#define REST_SURE 4  /* and 2^4 where what is usual is known well */
-#define SURE_GAPS 24 /* that is, from so many losses */
-#define FEW_GAPS 2   /* from less it is not known at all */
-#define USUAL_GAPS 64 /* what is remembered is halved then */
-#define FORGET_GAPS 4 /* where so many were to be expected, and less than one in so many of them came: forgotten */
-#define RECENT_PACKETS 65536
-#define ROUND_LEAST 64 /* packets */
-#define SIGMAS 2
+/* Of a count of losses the deviation is its root: 6 are known to two fifths, 24 to a fifth, 64 to an eighth. */
+#define TRIAL_GAPS 6               /* losses that make a trial, and that it waits for */
+#define SURE_GAPS (4 * TRIAL_GAPS) /* what is usual is known well, */
+#define FEW_GAPS 2                 /* and from less not at all */
+#define USUAL_GAPS 64              /* what is remembered is halved then */
+#define FORGET_GAPS 4   /* that were to be expected: if less than one in so many came, what was usual is forgotten */
+#define TRIAL_MOST 8192 /* packets of one: 6 losses at 0.07 %, and BIC's window is large enough where they are rarer */
+#define RECENT_PACKETS (8 * TRIAL_MOST)
+#define MOST_PART 12 /* of a window: one lost packet in so many is always congestion (test_congestion.c) */
+/* After a trial there is none for 2^1 times as many packets; where it finds congestion alone, 2^2, 2^3... up to 2^8
+ * (0.4 % of the time is half a window then), and 2^4 where what is usual is known well. */
+#define REST_FIRST 1
+#define REST_MOST 8
+#define REST_SURE 4
+#define ROUND_LEAST (4 * RS_BIC_FIRST) /* packets: a window of less is over before its losses are known */
+#define SIGMAS 2                       /* one in 40 is taken for congestion by chance, and BIC grows back */
 
 static uint64_t root(uint64_t square) {
     uint64_t r = 0;

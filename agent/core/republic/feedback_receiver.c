@@ -4,9 +4,8 @@
 #include "core/republic/tree_receiver.h"
 
 #define REPORT_LEAST (1 * RS_MS) /* between two reports, when something is wrong */
-#define ACTIVE_FOR (50 * RS_MS)  /* a transfer takes part in the NIC's share so long after its last high-rate packet */
-#define MARKS_APART_MOST (100 * RS_MS)
-#define QUIET_REPORTS 2 /* feedback intervals between two reports when nothing is wrong */
+#define ACTIVE_FOR RS_HOST_BUSY  /* a transfer takes part in the NIC's share so long after its last high-rate packet */
+#define QUIET_REPORTS 2          /* feedback intervals between two reports when nothing is wrong */
 
 static int64_t nic_share(const rs_node *node, rs_time now, const rs_receiving *self) {
     int64_t active = 1;
@@ -74,7 +73,7 @@ rs_time rs_report_least(const rs_receiving *x, rs_time least) {
 void rs_report_asked(rs_node *node, rs_time now, rs_receiving *x) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
     rs_time apart = own->marked_at ? now - own->marked_at : 0;
-    apart = apart < MARKS_APART_MOST ? apart : MARKS_APART_MOST;
+    apart = apart < RS_SENT_TIMES_MOST ? apart : RS_SENT_TIMES_MOST;
     own->marks_apart += (apart - own->marks_apart) / 4;
     own->marked_at = now;
     rs_control_set_pending(node, now, &x->link, RS_CONTROL_RATE);

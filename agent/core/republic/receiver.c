@@ -6,9 +6,9 @@
 #include "core/republic/repair_receiver.h"
 #include "core/republic/tree_receiver.h"
 
-#define ASKED_RUNS 48             /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
-#define TAIL_LATEST (250 * RS_MS) /* after DATA_FNSD what is missing is asked for, even while data packets come */
-#define TAIL_QUIET (4 * RS_MS)    /* no data packet for so long: nothing is under way any more */
+#define ASKED_RUNS 48 /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
+#define TAIL_LATEST RS_CONTROL_LATE /* after DATA_FNSD what is missing is asked for, even while data packets come */
+#define TAIL_QUIET (4 * RS_MS)      /* no data packet for so long: nothing is under way any more */
 
 /* ------------------------------------------------------------------------------------------- asking for patches */
 

@@ -12,24 +12,24 @@
 #include "core/republic/speakers.h"
 #include "core/republic/window.h"
 
-#define CHOICE_LEAST 32    /* data packets before anything can be said about loss */
-#define CHOICE_WINDOW 8192 /* after so many the older half counts half */
-#define CHOICE_ASKED 8
-#define PATCHES_DEAR 200  /* patching costs a packet in so many of the data channel or more: 0.5 % */
-#define SPARED_LEAST 400  /* and one in so many of them can be spared: 0.25 % */
-#define PATCHES_WAITING 8 /* of one receiver, at most */
-#define BURST 16          /* repairs in a row, and data packets at least before the next */
-#define GATHERED 8        /* losses of each receiver that loses much, to begin a burst */
-#define HOLD 2048         /* packets: a loss waits so long for company, */
-#define HOLD_LEAST (20 * RS_MS)
-#define HOLD_MOST (500 * RS_MS)
-#define ENDING (30 * RS_MS) /* so long before the end of a round without a tail nothing waits */
-#define MARKS 2             /* a mark goes out so many times: one may be lost */
-#define MARK_AGAIN (10 * RS_MS)
-#define MARKS_MOST 12 /* unanswered in a row: the tail ends */
-#define TAIL_LEAST (250 * RS_MS)
-#define ROUNDS_IDLE 3  /* rounds of the tail that mend nothing */
-#define ROUNDS_CODED 4 /* after so many what is left is patched, unless combining still spares much */
+#define CHOICE_ASKED 8                  /* losses: their number is known to a third (its root), */
+#define CHOICE_LEAST (4 * CHOICE_ASKED) /* and more than one packet in four is no loss that repairs mend */
+#define PATCHES_DEAR 200 /* patching costs a packet in so many of the data channel or more: 0.5 % (MUCH of trial.c) */
+#define SPARED_LEAST (2 * PATCHES_DEAR)     /* and half of that can be spared */
+#define CHOICE_WINDOW 8192                  /* after so many the older half counts half: 40 losses at PATCHES_DEAR */
+#define BURST RS_LOSS_RUN                   /* repairs in a row, and data packets at least before the next */
+#define GATHERED (BURST / 2)                /* losses of each receiver that loses much, to begin a burst */
+#define PATCHES_WAITING (RS_RANGES_CAP / 8) /* of one receiver, at most: the rest of its places are for requests */
+#define HOLD 2048           /* packets: a loss waits so long for company; ten others come in it at PATCHES_DEAR, */
+#define HOLD_LEAST RS_AHEAD /* and whoever lost the same says so within it, */
+#define HOLD_MOST (2 * RS_CONTROL_LATE) /* or never */
+#define ENDING (RS_AHEAD * 3 / 2)       /* so long before the end of a round without a tail nothing waits */
+#define MARKS 2                         /* a mark goes out so many times: one may be lost */
+#define MARK_AGAIN (10 * RS_MS)         /* an answer takes so long at a host that reads late (RS_HOST_PAUSE), */
+#define MARKS_MOST 12                   /* and who leaves so many unanswered is silent (RS_SILENT): the tail ends */
+#define TAIL_LEAST RS_CONTROL_LATE
+#define ROUNDS_IDLE 3  /* rounds of the tail that mend nothing: two may have been lost */
+#define ROUNDS_CODED 4 /* after so many what is left is patched: of 5 % lost, 6 fragments of a million are */
 
 static bool takes_part(const rs_sending *x, const rs_recipient *r) {
     return rs_is_active(r) && r->light == RS_LIGHT_LIT && r->link.peer->up && rs_speaks(x, r);

@@ -9,15 +9,20 @@
 #include "core/republic/tree_sender.h"
 #include "core/republic/window.h"
 
-#define ATTEMPT_LIVE 200000         /* attempt interval when the path needs no reconfiguration: 0.2 ms */
-#define ATTEMPT_SLOWEST (5 * RS_MS) /* it doubles every ATTEMPT_STEP packets up to this */
-#define PASS_OVER \
-    (250 * RS_MS) /* receivers that have not even accepted are not waited for longer, if others have light */
-#define GRACE_LEAST (50 * RS_MS)      /* a host may be busy for so long; */
-#define GRACE_MOST (250 * RS_MS)      /* once the circuit can be there, nobody waits longer for another's light */
-#define DARK_LEAST (1000 * RS_MS)     /* after 4 light bounds, at least this, a dark receiver is finished by patches; */
-#define DARK_UNBOUNDED (5000 * RS_MS) /* when the grant gave no light bound: 10 reconfiguration times, at least this */
-#define DRAIN (1 * RS_MS)             /* from the last data packet to releasing the path: let it get there first */
+/* The attempt interval when the path needs no reconfiguration doubles every 64 packets from the first to the last: a
+ * hundred seconds of attempts are 20,000 packets. */
+#define ATTEMPT_LIVE (RS_MS / 5)
+#define ATTEMPT_STEP 64
+#define ATTEMPT_SLOWEST (5 * RS_MS)
+#define PASS_OVER RS_CONTROL_LATE        /* who has not even accepted is not waited for longer, if others have light */
+#define GRACE_LEAST RS_HOST_BUSY         /* once the circuit can be there, nobody waits longer for another's light... */
+#define GRACE_MOST RS_CONTROL_LATE       /* ...than that: INTL_SEQ, which says it, is a control message */
+#define DARK_LEAST (4 * RS_CONTROL_LATE) /* after 4 light bounds, at least this, who is dark gets patches; */
+#define DARK_UNBOUNDED \
+    (20 * RS_CONTROL_LATE) /* when the grant gave no light bound: 10 reconfigurations, at least this */
+#define DRAIN \
+    (1 *      \
+     RS_MS) /* from the last data packet to releasing the path: QUEUE_BITS of path_model.c pass in that at 1.5 Gbit/s */
 
 /* ------------------------------------------------------------------------------------------- attempts and light */
 
@@ -467,7 +472,7 @@ static void attempt_sent(const rs_node *node, rs_time now, rs_sending *x) {
         !node->config.attempt_interval && !x->grant.reconfiguration; /* nobody knows when there will be light */
     x->stats.packets_attempt++;
     own->attempts++;
-    if (slows && own->attempts % 64 == 0 && own->attempt_interval < 5 * RS_MS)
+    if (slows && own->attempts % ATTEMPT_STEP == 0 && own->attempt_interval < ATTEMPT_SLOWEST)
         own->attempt_interval *= 2;
     own->attempt_due += own->attempt_interval;
     if (own->attempt_due <= now) /* the caller was late: do not catch up, a probe's worth is its time */

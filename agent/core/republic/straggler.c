@@ -10,15 +10,16 @@
 
 #include "core/republic/feedback_sender.h"
 #include "core/republic/speakers.h"
+#include "core/republic/window.h"
 
-#define LOOK (5 * RS_MS)         /* time between two looks */
-#define FORGIVEN (50 * RS_MS)    /* not seen slow for so long: it begins anew */
-#define SLOW_FOR (300 * RS_MS)   /* slow for so long: a trial */
-#define TRIAL (100 * RS_MS)      /* at most */
-#define TRIAL_LEAST (20 * RS_MS) /* at least, however clear it is */
-#define TRIAL_AGAIN (2000 * RS_MS)
-#define TRIAL_AGAIN_MOST (32000 * RS_MS)
-#define SHARE 2 /* of the median rate: one half */
+#define LOOK (5 * RS_MS)                    /* between two looks: everyone has reported since the last (STEADY_MOST) */
+#define FORGIVEN RS_HOST_BUSY               /* not seen slow for so long: it begins anew */
+#define SLOW_FOR (6 * FORGIVEN)             /* slow for so long: a trial */
+#define TRIAL RS_SILENT                     /* at most: whoever speaks at all has spoken */
+#define TRIAL_LEAST RS_AHEAD                /* at least: what was under way for the slow one has arrived */
+#define TRIAL_AGAIN (20 * TRIAL)            /* trials take a twentieth of the time of who is tried, */
+#define TRIAL_AGAIN_MOST (16 * TRIAL_AGAIN) /* and a 320th, if they find nothing four times */
+#define SHARE 2                             /* of the median rate: one half (docs/republic.md, "Stragglers") */
 
 static bool is_slow(const rs_sending *x, const rs_recipient *r, rs_time now) {
     rs_republic_sender *own = rs_republic_sender_of(x);

@@ -13,9 +13,9 @@
 #define FAR_FOR (200 * RS_MS) /* for so long. */
 #define LAST_WORDS 3          /* reports of being done: one may be lost */
 #define LAST_EVERY (1 * RS_MS)
-#define SERVE_LEAST (250 * RS_MS) /* after the last request of somebody below, */
-#define SERVE_MOST (1000 * RS_MS) /* and after all is here: whoever is not heard has other help */
-#define LOSS_SAMPLE 4096          /* packets */
+#define SERVE_LEAST RS_CONTROL_LATE      /* after the last request of somebody below, */
+#define SERVE_MOST (4 * RS_CONTROL_LATE) /* and after all is here: whoever is not heard has other help */
+#define LOSS_SAMPLE 4096                 /* packets */
 
 typedef struct {
     rs_reporter reporter;

@@ -11,11 +11,11 @@
 
 #define TOPS 8u          /* at 50 us for each they are asked every 0.4 ms */
 #define PROMOTED_MOST 8u /* that speak for themselves */
-#define SAMPLE_LEAST (250 * RS_MS)
+#define SAMPLE_LEAST RS_CONTROL_LATE
 #define SAMPLE_EACH (RS_MS / 2) /* of each receiver: all together 2,000 a second */
-#define SLOW_FOR (50 * RS_MS)   /* behind the others for so long: it speaks for itself */
+#define SLOW_FOR RS_HOST_BUSY   /* behind the others for so long: it speaks for itself */
 #define LOSSY_PPM 20000u        /* so does one that loses so much more than who reports for it */
-#define CLAIM_AGE (50 * RS_MS)  /* what was said so long ago was true by now, or is a lie */
+#define CLAIM_AGE RS_HOST_BUSY  /* what was said so long ago was true by now, or is a lie */
 #define LIE_PPM 50000u          /* of losses that nobody was told of */
 
 void rs_tree_sender_free(rs_node *node, rs_sending *x) {

@@ -1,5 +1,5 @@
 /* How far the data channel runs ahead of its receivers, by what each last said it saw (RATE): no further than half of
- * what may wait at its socket, and no further than AHEAD at the present rate, so that what a switch or a host cannot
+ * what may wait at its socket, and no further than RS_AHEAD at the present rate, so that what a switch or a host cannot
  * carry waits at the sender and not in buffers on the way, where it would be late first and lost later. The first bound
  * keeps sockets from overflowing whatever the rate; the second is generous: a host that is busy with something else for
  * some milliseconds must not stop the others. A receiver that says nothing for RS_SILENT holds nobody up.
@@ -12,12 +12,11 @@
 #include "core/republic/repair_sender.h"
 #include "core/republic/speakers.h"
 
-#define AHEAD (20 * RS_MS)               /* and two round trips, and three reports */
-#define AHEAD_LEAST 16                   /* packets */
-#define ROOM_UNKNOWN (UINT64_C(4) << 20) /* bytes taken for granted at a receiver that does not say */
-#define ROOM_LEAST 2                     /* packets */
-#define PROBE_AFTER (2 * RS_MS)          /* and two round trips, and the time between reports */
-#define PROBE_PACKETS 8
+#define PROBE_PACKETS (RS_LOSS_RUN / 2)  /* a run of losses that takes the first of them leaves the last */
+#define AHEAD_LEAST RS_LOSS_RUN          /* packets */
+#define ROOM_UNKNOWN (UINT64_C(4) << 20) /* bytes: a quarter of what agents ask the kernel for (io/sockets.c) */
+#define ROOM_LEAST 2                     /* packets: one is read while one comes */
+#define PROBE_AFTER (2 * RS_MS) /* besides two round trips (RFC 8985, Sec. 7.2), which are the least ones here */
 
 uint64_t rs_window_room(const rs_sending *x, const rs_recipient *r) {
     uint64_t room = rs_tree_room(x, r), fits = (room ? room : ROOM_UNKNOWN) / 2 / (x->t.fragment_size + RS_DATA_HEADER);
@@ -28,7 +27,7 @@ uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_progress *progress = rs_progress_of(r);
     rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, rs_rate_bps(&x->rate));
-    rs_time time = AHEAD + 2 * progress->rate.model.min_rtt + 3 * rs_sent_times_interval(&own->sent_times, packet);
+    rs_time time = RS_AHEAD + 2 * progress->rate.model.min_rtt + 3 * rs_sent_times_interval(&own->sent_times, packet);
     uint64_t packets = (uint64_t)(time / packet);
     uint64_t fits = rs_window_room(x, r);
     packets = packets > AHEAD_LEAST ? packets : AHEAD_LEAST;

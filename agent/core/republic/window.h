@@ -4,7 +4,11 @@
 
 #include "core/republic/state.h"
 
-#define RS_SILENT (100 * RS_MS) /* who reports nothing for so long holds nobody back: patches are for it */
+/* Who reports nothing for so long holds nobody back, patches are for it: however slow packets go, a report was asked
+ * for since. */
+#define RS_SILENT RS_SENT_TIMES_MOST
+/* So much is under way besides what round trips take: three pauses of a host (RS_HOST_PAUSE), and a little. */
+#define RS_AHEAD (20 * RS_MS)
 
 void rs_republic_schedule(rs_node *node, rs_time now, rs_sending *x); /* among the ready, or its timer is set */
 void rs_window_start(rs_sending *x, rs_time now);                     /* high rate begins */
