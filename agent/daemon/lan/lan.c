@@ -197,7 +197,7 @@ bool rs_lan_peer(const rs_lan *lan, uint32_t index, rs_lan_peer_info *out) {
 }
 
 bool rs_lan_find(const rs_lan *lan, const char *name, rs_lan_peer_info *out) {
-    const rs_lan_known *p = rs_lan_peer_named(lan->peers, now_of(lan), name);
+    const rs_lan_known *p = rs_lan_peer_named(lan->peers, now_of(lan), name, false);
     if (p)
         *out = rs_lan_peer_describe(p, now_of(lan));
     return p != NULL;
@@ -571,7 +571,7 @@ static void advance_find(rs_lan *lan, lan_path *path) {
     bool all = true;
     for (uint32_t i = 0; i < path->count; i++) {
         member *m = &path->members[i];
-        const rs_lan_known *p = m->found ? NULL : rs_lan_peer_named(lan->peers, now_of(lan), m->name);
+        const rs_lan_known *p = m->found ? NULL : rs_lan_peer_named(lan->peers, now_of(lan), m->name, true);
         if (p && p->answered >= path->began) {
             m->peer = *p;
             m->found = true;
@@ -598,7 +598,7 @@ static void find_tick(rs_lan *lan, lan_path *path) {
     bool unknown = path->pause > FIND_FIRST; /* or it has moved */
     for (uint32_t i = 0; i < path->count; i++) {
         const member *m = &path->members[i];
-        const rs_lan_known *p = m->found ? NULL : rs_lan_peer_named(lan->peers, now, m->name);
+        const rs_lan_known *p = m->found ? NULL : rs_lan_peer_named(lan->peers, now, m->name, true);
         uint32_t address;
         if (p)
             send_query(lan, p->address, p->lan_port);

@@ -54,7 +54,7 @@ void rs_lan_describe(const rs_lan *lan, char *words, size_t words_size);
 
 /* The index-th agent known; false: there are no more. */
 bool rs_lan_peer(const rs_lan *lan, uint32_t index, rs_lan_peer_info *out);
-/* By the name of the agent, of its host, or its address, among those that answered lately. */
+/* By the name of the agent, of its host, or its address, among those heard of lately. */
 bool rs_lan_find(const rs_lan *lan, const char *name, rs_lan_peer_info *out);
 uint64_t rs_lan_malformed(const rs_lan *lan);
 

@@ -24,13 +24,13 @@ rs_lan_known *rs_lan_peer_room(rs_lan_known *peers) {
 }
 
 /* By the name of its agent, of its host, or its address; the one heard of last. */
-rs_lan_known *rs_lan_peer_named(rs_lan_known *peers, rs_time now, const char *name) {
+rs_lan_known *rs_lan_peer_named(rs_lan_known *peers, rs_time now, const char *name, bool answered) {
     uint32_t address = 0;
     rs_lan_known *found = NULL;
     (void)rs_parse_address(name, &address);
     for (uint32_t i = 0; i < RS_LAN_PEERS_MAX; i++) {
         rs_lan_known *p = &peers[i];
-        bool is_it = p->used && p->has_cookie && now - p->heard < RS_LAN_FRESH &&
+        bool is_it = p->used && (p->has_cookie || !answered) && now - p->heard < RS_LAN_FRESH &&
                      (strcmp(p->name, name) == 0 || strcmp(p->host, name) == 0 || (address && p->address == address));
         /* of several agents at an address it is the one that receives */
         if (is_it && (!found || (p->receives && !found->receives) ||

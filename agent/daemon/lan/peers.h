@@ -41,7 +41,8 @@ rs_lan_peer_info rs_lan_peer_describe(const rs_lan_known *peer, rs_time now);
 rs_lan_known *rs_lan_peer_at(rs_lan_known *peers, uint32_t address, uint16_t control_port); /* or NULL */
 /* A place for another one. */
 rs_lan_known *rs_lan_peer_room(rs_lan_known *peers);
-/* By the name of its agent, of its host, or its address; the one heard of last. NULL: none that takes orders. */
-rs_lan_known *rs_lan_peer_named(rs_lan_known *peers, rs_time now, const char *name);
+/* By the name of its agent, of its host, or its address; the one heard of last. NULL: none; with `answered`, none that
+ * takes orders. */
+rs_lan_known *rs_lan_peer_named(rs_lan_known *peers, rs_time now, const char *name, bool answered);
 
 #endif

@@ -664,7 +664,7 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
         add_holder(f, manifest->from, manifest->from_address, (uint16_t)(manifest->from_port + 1), false, 0);
     /* Without a manager nobody knows who has it: those of the LAN say so themselves. */
     for (uint32_t i = 0; count == 0 && agent->lan && rs_lan_peer(agent->lan, i, &near); i++)
-        if (near.receives)
+        if (near.heard < RS_LAN_FRESH)
             add_holder(f, near.name, near.address, (uint16_t)(near.control_port + 1), false, 0);
     if (count == 0 && !f->asks && rs_holdings_wanted(agent->holdings)) {
         f->asks = true;
