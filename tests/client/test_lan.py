@@ -9,13 +9,27 @@ import random
 import struct
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from rostrum.client.cli import main
-from rostrum.client.lan import TRAILER_MAGIC, Nic, Trailer, _peers_of, free_path, nic_for, read_trailer, safe_name
+from rostrum.client.lan import (
+    LAN_APP_ID,
+    TRAILER_MAGIC,
+    Nic,
+    Receiver,
+    Trailer,
+    _peers_of,
+    free_path,
+    nic_for,
+    read_trailer,
+    safe_name,
+)
 from rostrum.client.lan_doctor import absent, check_bridges, firewall_words, of_multicast
-from rostrum.client.values import RostrumError
+from rostrum.client.objects import ReadObject
+from rostrum.client.values import Busy, RostrumError
 
 
 def _object(tmp_path: Path, data: bytes) -> tuple[int, int]:
@@ -60,6 +74,45 @@ def test_trailer__garbage(tmp_path: Path) -> None:
         found = read_trailer(fd, size)
         os.close(fd)
         assert found is None or (found.name == safe_name(found.name) and 0 <= found.offset <= found.total)
+
+
+class FakeAgent:
+    """Has one object, which a transfer still holds when it is first deleted."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.held = path, True
+
+    def status(self) -> SimpleNamespace:
+        item = SimpleNamespace(app=LAN_APP_ID, whole=True, received=True, data_id=7)
+        return SimpleNamespace(objects=[item] if self.path.exists() else [])
+
+    def read(self, data_id: int, wait: float) -> ReadObject:
+        fd = os.open(self.path, os.O_RDONLY)
+        return ReadObject(data_id, fd, os.fstat(fd).st_size, "right")
+
+    def delete(self, data_id: int) -> None:
+        if self.held:
+            self.held = False
+            raise Busy("a transfer holds it")
+        self.path.unlink()
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_receiver__a_file_is_copied_or_linked_and_has_no_trailer(tmp_path: Path, linked: bool) -> None:
+    objects, folder = tmp_path / "objects", tmp_path / "in"
+    objects.mkdir()
+    folder.mkdir()
+    (objects / "7").write_bytes(b"hello" + TRAILER.packed())
+    (objects / "7").chmod(0o440)
+    inode = (objects / "7").stat().st_ino
+    agent: Any = FakeAgent(objects / "7")
+    receiver = Receiver(agent, folder, False, objects if linked else None)
+    rows = [row for _ in range(3) for row in receiver.look()]
+    assert [(row["ok"], row["bytes"]) for row in rows] == [(True, 5)]
+    assert [path.name for path in folder.iterdir()] == ["model.bin"]
+    assert (folder / "model.bin").read_bytes() == b"hello"
+    assert ((folder / "model.bin").stat().st_ino == inode) is linked
+    assert not (objects / "7").exists()
 
 
 @pytest.mark.parametrize(

@@ -154,14 +154,24 @@ class PrivateAgent:
         RostrumError: it did not start; the words are the last of its log.
     """
 
-    def __init__(self, nic: Nic, role: str, asked: tuple[str, ...] = (), options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        nic: Nic,
+        role: str,
+        asked: tuple[str, ...] = (),
+        options: tuple[str, ...] = (),
+        into: Path | None = None,
+    ) -> None:
+        """`into`: where its objects are to go as files. In memory too (tmpfs), they need not be copied."""
         self.nic, self._role, self._asked, self._options = nic, role, asked, options
+        self._into = into if into and _is_memory(into) else None
         self._process: subprocess.Popen[bytes] | None = None
+        self.done = False  # all that it was for: nobody waits until the system has its memory back
 
     def __enter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="rostrum-lan-"))
-        memory = Path("/dev/shm")
-        self._store = Path(tempfile.mkdtemp(prefix="rostrum-lan-", dir=memory if memory.is_dir() else None))
+        memory = self._into or Path("/dev/shm")
+        self._store = Path(tempfile.mkdtemp(prefix=".rostrum-lan-", dir=memory if memory.is_dir() else None))
         self.socket, self._metrics = self._folder / "agent.sock", self._folder / "metrics.sock"
         port = _free_control_port(self.nic.address)
         command = [
@@ -194,7 +204,9 @@ class PrivateAgent:
         return errors[-1].split(" ", 2)[-1] if errors else "it said nothing"
 
     def __exit__(self, *rest: object) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self.done:
+            self._process.kill()
+        elif self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
                 self._process.wait(3)
@@ -207,6 +219,11 @@ class PrivateAgent:
     def connect(self) -> Agent:
         return Agent(self.socket, LAN_APP_ID, process="rostrum")
 
+    @property
+    def objects(self) -> Path | None:
+        """Where its whole objects can be had by name, to be linked into the folder they are to go to; None: nowhere."""
+        return self._store / str(LAN_APP_ID) if self._into else None
+
     def peers(self) -> list[Peer]:
         """The agents of other hosts that were heard of."""
         return [peer for peer in _peers_of(_get_metrics(self._metrics)) if peer.address != self.nic.address]
@@ -215,6 +232,16 @@ class PrivateAgent:
         """A figure of the agent's metrics; 0 if it is not there."""
         found = re.search(rf"^rostrum_agent_{name} (\S+)$", _get_metrics(self._metrics), re.MULTILINE)
         return float(found[1]) if found else 0.0
+
+
+def _is_memory(folder: Path) -> bool:
+    """Whether a folder is on a tmpfs."""
+    device = os.stat(folder).st_dev
+    with contextlib.suppress(OSError):
+        for words in map(str.split, Path("/proc/self/mountinfo").read_text().splitlines()):
+            if words[2] == f"{os.major(device)}:{os.minor(device)}":
+                return words[words.index("-") + 1] == "tmpfs"
+    return False
 
 
 def _get_metrics(path: Path) -> str:
@@ -357,10 +384,13 @@ class Received:
 class Receiver:
     """Writes the files that come to a private agent into a folder."""
 
-    def __init__(self, agent: Agent, folder: Path, overwrite: bool) -> None:
-        self._agent, self._folder, self._overwrite = agent, folder, overwrite
+    def __init__(self, agent: Agent, folder: Path, overwrite: bool, objects: Path | None = None) -> None:
+        """`objects`: where the agent's objects can be linked from (PrivateAgent.objects)."""
+        self._agent, self._folder, self._overwrite, self._objects = agent, folder, overwrite, objects
         self._files: dict[str, Received] = {}
         self._taken: set[int] = set()  # a transfer still holds them
+        # Once the agent has let go, they are files. Open until then: no agent frees the bytes of what somebody reads.
+        self._linked: dict[int, tuple[Received, Trailer, str, int]] = {}
 
     def look(self) -> Iterator[dict[str, Any]]:
         """Files that are whole now. Parts are taken off the agent's memory as they are written."""
@@ -368,30 +398,41 @@ class Receiver:
         self._taken &= there
         for data_id in sorted(there):
             done = None if data_id in self._taken else self._take(data_id)
-            self._delete(data_id)
+            if self._delete(data_id) and data_id in self._linked:
+                row, trailer, digest, fd = self._linked.pop(data_id)
+                os.truncate(row.partial, trailer.size)
+                os.close(fd)
+                done = self._finish(row, digest)
             if done:
                 yield done
 
-    def _delete(self, data_id: int) -> None:
+    def _delete(self, data_id: int) -> bool:
         try:
             self._agent.delete(data_id)
         except NotFound:
             pass
         except Busy:
             self._taken.add(data_id)
+            return False
+        return True
 
     def _take(self, data_id: int) -> dict[str, Any] | None:
         with self._agent.read(data_id, wait=0) as data:
             trailer = read_trailer(data.fileno(), data.size)
             is_file = trailer is not None and not trailer.transfer.startswith(TRIAL)
-            row = self._write(data.fileno(), trailer) if trailer and is_file else None
             digest = data.digest
+            if trailer and is_file and self._link(data_id, trailer, digest):
+                return None
+            row = self._write(data.fileno(), trailer) if trailer and is_file else None
         if trailer and trailer.transfer.startswith(TRIAL):
             return None
         if row is None:
             return {"ok": False, "cause": "an object came that is no file of rostrum send", "bytes": 0}
         if row.have < row.total:
             return None
+        return self._finish(row, digest)
+
+    def _finish(self, row: Received, digest: str) -> dict[str, Any]:
         path = free_path(self._folder, row.name, self._overwrite)
         os.chmod(row.partial, row.mode & ~_umask() or 0o600)
         os.replace(row.partial, path)
@@ -402,13 +443,30 @@ class Receiver:
             "seconds": time.monotonic() - row.began,
         }  # fmt: skip
 
-    def _write(self, fd: int, trailer: Trailer) -> Received:
+    def _link(self, data_id: int, trailer: Trailer, digest: str) -> bool:
+        """A file in one part needs no copy where the agent's memory is that of the folder."""
+        if self._objects is None or trailer.size != trailer.total:
+            return False
+        row = self._row(trailer)
+        try:
+            os.link(self._objects / str(data_id), row.partial)
+        except OSError:
+            return False
+        os.chmod(row.partial, 0o600)
+        self._linked[data_id] = (row, trailer, digest, os.open(row.partial, os.O_RDONLY))
+        return True
+
+    def _row(self, trailer: Trailer) -> Received:
         row = self._files.get(trailer.transfer)
         if row is None or row.total != trailer.total:
             partial = self._folder / f".{trailer.name}.{trailer.transfer[:8]}.part"
             row = Received(partial, trailer.name, trailer.total, trailer.mode, trailer.sender, began=time.monotonic())
             partial.unlink(missing_ok=True)
             self._files[trailer.transfer] = row
+        return row
+
+    def _write(self, fd: int, trailer: Trailer) -> Received:
+        row = self._row(trailer)
         out = os.open(row.partial, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             os.lseek(out, trailer.offset, os.SEEK_SET)
@@ -424,6 +482,8 @@ class Receiver:
         """What did not become whole goes."""
         for row in self._files.values():
             row.partial.unlink(missing_ok=True)
+        for *_, fd in self._linked.values():
+            os.close(fd)
 
 
 def _is_file(item: StoredObject) -> bool:

@@ -65,9 +65,9 @@ def receive(
     folder.mkdir(parents=True, exist_ok=True)
     nic = nic_for([], interface)
     failed = done = 0
-    with _ended_like_ctrl_c(), PrivateAgent(nic, "true") as private, private.connect() as agent:
+    with _ended_like_ctrl_c(), PrivateAgent(nic, "true", into=folder) as private, private.connect() as agent:
         _say(f"waiting for files at {nic.address} ({nic.name}); ports {PORTS}")
-        receiver = Receiver(agent, folder, overwrite)
+        receiver = Receiver(agent, folder, overwrite, private.objects)
         last = time.monotonic()
         try:
             while count is None or done < count:
@@ -146,7 +146,7 @@ def send_on_lan(
                     said(f"the MTU at {min(peers, key=lambda peer: peer.mtu).title} is {least}: packets are no longer")
                     mtu = least
                     continue
-                result = _send(private, source, total, peers, as_json, **options)
+                result = private.done = _send(private, source, total, peers, as_json, **options)
                 break
     if not result:
         sys.exit(1)

@@ -216,7 +216,8 @@ bool rs_store_file_sealed(int fd) {
 bool rs_store_file_ours_alone(int fd) {
     /* A write lease is granted to a sole opener only, and mappings and descriptors under way between processes count as
      * openers. */
-    if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
+    struct stat info;
+    if (fstat(fd, &info) < 0 || info.st_nlink > 0 || fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
         return false;
     (void)fcntl(fd, F_SETLEASE, F_UNLCK);
     return true;

@@ -50,7 +50,7 @@ bool rs_store_file_check(int fd, uint64_t *size, dev_t *device, ino_t *inode, bo
 /* A memfd that nobody can shorten or change any more? */
 bool rs_store_file_sealed(int fd);
 
-/* Does nobody else have it open or mapped? */
+/* Does nobody else have it open or mapped, or by a name? */
 bool rs_store_file_ours_alone(int fd);
 
 /* Gives the file its name, read-only for owner and group; removes the name, and the application's folder with the last.

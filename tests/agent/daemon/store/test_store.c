@@ -213,6 +213,27 @@ static void reuse__room_of_the_deleted_is_found(void **context) {
     rs_store_close(store);
 }
 
+/* Whoever linked it has it, though nobody has it open. */
+static void delete__spares_what_has_another_name(void **context) {
+    (void)context;
+    rs_error error;
+    char other[80], text[9] = {0};
+    rs_store *store = open_store(0, 0);
+    (void)receive_whole(store, &ids[0], "precious");
+    (void)snprintf(other, sizeof other, "%s/linked", folder);
+    assert_int_equal(link(path_of(&ids[0]), other), 0);
+    assert_true(rs_store_delete(store, &ids[0], &error));
+    while (rs_store_work(store, 1))
+        ;
+    FILE *file = fopen(other, "r");
+    assert_non_null(file);
+    assert_int_equal(fread(text, 1, 8, file), 8);
+    fclose(file);
+    unlink(other);
+    assert_string_equal(text, "precious");
+    rs_store_close(store);
+}
+
 static void delete__waits_for_transfers_and_spares_readers(void **context) {
     (void)context;
     rs_error error;
@@ -436,6 +457,7 @@ int main(void) {
         cmocka_unit_test(sizes__absurd_and_zero),
         cmocka_unit_test(full_tmpfs__is_an_error_at_allocation),
         cmocka_unit_test(reuse__room_of_the_deleted_is_found),
+        cmocka_unit_test(delete__spares_what_has_another_name),
         cmocka_unit_test(delete__waits_for_transfers_and_spares_readers),
         cmocka_unit_test(add__of_a_created_file),
         cmocka_unit_test(add__of_files_from_elsewhere),
