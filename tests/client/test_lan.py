@@ -27,7 +27,7 @@ from rostrum.client.lan import (
     read_trailer,
     safe_name,
 )
-from rostrum.client.lan_doctor import absent, check_bridges, firewall_words, of_multicast
+from rostrum.client.lan_doctor import absent, check_bridges, firewall_words, of_multicast, query_from
 from rostrum.client.objects import ReadObject
 from rostrum.client.values import Busy, RostrumError
 
@@ -157,6 +157,15 @@ def test_doctor__finds_a_bridge_that_snoops_without_a_querier(tmp_path: Path) ->
         (tmp_path / name / "bridge" / "multicast_querier").write_text(f"{querier}\n")
     (one,) = check_bridges(tmp_path)
     assert "br0" in one.subject and "mcast_querier 1" in one.remedy
+
+
+def test_doctor__knows_an_igmp_query() -> None:
+    head = bytes([0x46]) + bytes(8) + bytes([2]) + bytes(2) + bytes([10, 0, 0, 9, 224, 0, 0, 1]) + bytes(4)
+    assert query_from(head + bytes([0x11]) + bytes(7)) == "10.0.0.9"
+    assert query_from(head + bytes([0x16]) + bytes(7)) == ""  # a report
+    for cut in range(len(head) + 1):
+        assert query_from(head[:cut]) == ""
+    assert query_from(bytes(64)) == "" and query_from(b"\xff" * 64) == ""
 
 
 def test_doctor__reads_why_a_firewall_drops() -> None:

@@ -120,7 +120,8 @@ links:
 
 
 def test_plain_fabric__a_manager_over_switches_that_nobody_drives() -> None:
-    """`southbound: none`, one subnet for data and management, the manager on a server: objects and message groups."""
+    """`southbound: none`, one subnet for data and management, the manager on a server: objects and message groups. The
+    switch snoops IGMP, is a querier, and floods no multicast."""
     with tempfile.TemporaryDirectory(prefix="rostrum-lan-test-", dir=experiment.MEMORY) as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -128,6 +129,9 @@ def test_plain_fabric__a_manager_over_switches_that_nobody_drives() -> None:
         (folder / "file.bin").write_bytes(os.urandom(SIZE))
         with PrivateNamespace(switches=False) as namespace:
             lan = experiment.Lan(namespace, folder, 2, 1500)
+            lan.multicast(range(3), through=False)
+            for options in (["mcast_query_response_interval", "20"], ["mcast_snooping", "1", "mcast_querier", "1"]):
+                namespace.run(["ip", "link", "set", "br0", "type", "bridge", *options])
             agent = [str(agent_program()), "--interface", "eth0", "--manager", "10.0.0.1:9090"]
             manager = [sys.executable, "-m", "rostrum.controller", "--topology", str(folder / "plain.yaml")]
             running = [lan.start(0, [*manager, "--run", lan.place(0, "run"), "--rest-open"])]

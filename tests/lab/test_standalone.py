@@ -6,9 +6,11 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rostrum.client import Agent
@@ -58,12 +60,13 @@ class Standalone:
         self.running[number].wait()
         Path(self.lan.place(number, "agent.sock")).unlink(missing_ok=True)
         self.running[number] = self._start(number)
-        experiment.until(lambda: self._listens(number), 30, "the agent's start")
+        experiment.until(lambda: self._listens(number) and self.known(number) >= 3, 30, "the agent's start")
 
-    def rostrum(self, number: int, *words: str) -> subprocess.CompletedProcess[str]:
-        """A command on that host, as a user without rights."""
+    def rostrum(self, number: int, *words: str, root: bool = False) -> subprocess.CompletedProcess[str]:
+        """A command on that host, as a user without rights, or as root."""
         place = self.lan.place(number)
-        user = ["setpriv", f"--reuid={experiment.USER}", f"--regid={experiment.USER}", "--clear-groups", "--"]
+        who = ["0", "0"] if root else [str(experiment.USER)] * 2
+        user = ["setpriv", f"--reuid={who[0]}", f"--regid={who[1]}", "--clear-groups", "--"]
         argv = ["ip", "netns", "exec", self.lan.hosts[number], *user, "env", f"HOME={place}", f"TMPDIR={place}"]
         argv += [*experiment.rostrum_command(), *words]
         pipe = subprocess.PIPE
@@ -163,3 +166,112 @@ def test_groups__where_multicast_is_blocked_copies_go_by_unicast(standalone: Sta
                 assert {group.next(20).data for _ in range(50)} == {b"%d" % number for number in range(50)}
     finally:
         standalone.lan.multicast(range(4), through=True)
+
+
+def bridge(standalone: Standalone, **options: int) -> None:
+    words = [str(word) for option in options.items() for word in option]
+    standalone.lan.namespace.run(["ip", "link", "set", "br0", "type", "bridge", *words])
+
+
+def doctor(standalone: Standalone) -> dict[str, Any]:
+    done = standalone.rostrum(0, "doctor", "--lan", "--json", root=True)
+    return {one["subject"]: one for one in json.loads(done.stdout)["findings"]}
+
+
+def test_igmp_snooping__with_a_querier_multicast_gets_through_and_without_one_the_doctor_says_so(
+    standalone: Standalone,
+) -> None:
+    """The bridge floods nothing: packets reach those that it has heard join."""
+    standalone.lan.multicast(range(4), through=False)
+    everybody = [standalone.lan.address(number) for number in (1, 2, 3)]
+    try:
+        bridge(standalone, mcast_query_response_interval=20)  # it trusts itself after so many hundredths of a second
+        bridge(standalone, mcast_snooping=1, mcast_querier=1)
+        found = doctor(standalone)
+        assert found["IGMP querier"]["level"] == "ok", found
+        standalone.restart(0)  # what it found out before holds for a minute
+        multicast = {subject: one for subject, one in found.items() if any(name in subject for name in everybody)}
+        assert len(multicast) == 3 and all("multicast gets there" in one["words"] for one in multicast.values()), found
+        with contextlib.ExitStack() as stack:
+            agents = [stack.enter_context(standalone.agent(number)) for number in range(3)]
+            result = agents[0].send("snooped", ["h1", "h2"], source=DATA).wait(60)
+            assert result.ok and "multicast gets through to all" in result.reason, result
+            groups = [stack.enter_context(one.join("snooped")) for one in agents[1:]]
+            publisher = stack.enter_context(agents[0].publisher("snooped"))
+            for number in range(20):
+                publisher.publish(b"%d" % number)
+            for group in groups:
+                assert {group.next(20).data for _ in range(20)} == {b"%d" % number for number in range(20)}
+
+        bridge(standalone, mcast_querier=0, mcast_snooping=0)
+        bridge(standalone, mcast_snooping=1)
+        found = doctor(standalone)
+        assert found["IGMP querier"]["level"] == "note" and "forget" in found["IGMP querier"]["words"], found
+        assert [one for one in found.values() if "from server to server" in one["words"]], found
+    finally:
+        bridge(standalone, mcast_snooping=0, mcast_querier=0)
+        standalone.lan.multicast(range(4), through=True)
+
+
+ROUTER = """
+import socket, struct, sys
+link = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_IGMP)
+link.setsockopt(socket.IPPROTO_IP, 200, 1)  # MRT_INIT
+for number, name in enumerate(sys.argv[1:]):  # MRT_ADD_VIF, by the interface's number
+    vif = struct.pack("HBBIi4s", number, 8, 1, 0, socket.if_nametoindex(name), bytes(4))
+    link.setsockopt(socket.IPPROTO_IP, 202, vif)
+print("routes", flush=True)
+while True:
+    asked = link.recv(2048)  # IGMPMSG_NOCACHE: of that interface, source and group the first packet has come
+    if len(asked) < 20 or asked[9] != 0 or asked[8] != 1:
+        continue
+    ttls = bytes([1 if number < 2 and number != asked[10] else 255 for number in range(32)])
+    route = struct.pack("4s4sH32sxxIIIi", asked[12:16], asked[16:20], asked[10], ttls, 0, 0, 0, 0)
+    link.setsockopt(socket.IPPROTO_IP, 204, route)  # MRT_ADD_MFC
+"""
+
+
+def test_multicast_routing__a_host_behind_a_router_gets_objects_and_messages(standalone: Standalone) -> None:
+    """The router's kernel copies multicast between its networks by (S, G) routes, which a daemon of PIM would set."""
+    lan, place = standalone.lan, standalone.lan.folder / "far"
+    standalone.restart(0)  # what it found out before holds for a minute
+    run = lan.namespace.run
+    place.mkdir(mode=0o777)
+    for words in (
+        "netns add router", "netns add far",
+        "link add port9 type veth peer name near netns router", "link set port9 master br0 up",
+        "-n router link add out type veth peer name eth0 netns far",
+        "-n router address add 10.0.0.100/24 dev near", "-n router address add 10.1.0.1/24 dev out",
+        "-n router link set near up", "-n router link set out up",
+        "-n far address add 10.1.0.2/24 dev eth0", "-n far link set lo up", "-n far link set eth0 up",
+        "-n far route add default via 10.1.0.1 dev eth0",
+        *(f"-n {host} route add 10.1.0.0/24 via 10.0.0.100" for host in lan.hosts),
+    ):  # fmt: skip
+        run(["ip", *words.split()])
+    for name in ("ip_forward", "conf/all/rp_filter", "conf/near/rp_filter", "conf/out/rp_filter"):
+        run(["ip", "netns", "exec", "router", "sh", "-c",
+             f"echo {int(name == 'ip_forward')} > /proc/sys/net/ipv4/{name}"])  # fmt: skip
+    inside = ["ip", "netns", "exec"]
+    with lan.namespace.popen([*inside, "router", sys.executable, "-c", ROUTER, "near", "out"],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as router:  # fmt: skip
+        assert router.stdout.readline() == "routes\n"
+        own = ["--server", "far", "--address", "10.1.0.2", "--socket", str(place / "sock"), "--store", str(place / "o")]
+        (place / "o").mkdir()
+        with open(place / "log", "wb") as log:
+            argv = [*inside, "far", str(agent_program()), "--interface", "eth0", "--standalone", "true", *own]
+            agent = lan.namespace.popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            experiment.until(lambda: (place / "sock").exists(), 30, "the far agent's start")
+            with contextlib.ExitStack() as stack:
+                near, far = stack.enter_context(standalone.agent(0)), stack.enter_context(Agent(place / "sock"))
+                result = near.send("routed", ["h1", "far"], source=DATA).wait(60)
+                assert result.ok and "multicast gets through to all" in result.reason, result
+                group = stack.enter_context(far.join("routed"))
+                publisher = stack.enter_context(near.publisher("routed"))
+                publisher.publish(b"over there")
+                assert group.next(20).data == b"over there"
+        finally:
+            print((place / "log").read_text()[-2000:])
+            agent.kill()
+            agent.wait()
+            router.kill()

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -22,6 +23,9 @@ from .commands import JSON, _words_for_errors
 from .lan import PORTS, TRIAL, Nic, Peer, PrivateAgent, Trailer, mtu_of, nic_for, resolve, send_file
 from .values import RostrumError, SendResult
 
+QUERIER_S = 2.5  # a querier asks at once for who is left of a group that somebody leaves, and once more after 1 s
+ETH_P_IP, SOL_PACKET, PACKET_ADD_MEMBERSHIP, PACKET_MR_ALLMULTI = 0x0800, 263, 1, 2
+IPPROTO_IGMP, IGMP_QUERY = 2, 0x11
 BUFFER_LEAST = 1 << 20
 TRIAL_BYTES = 256 << 10
 CONNECT_S = 2.0
@@ -70,6 +74,53 @@ def check_bridges(folder: Path = Path("/sys/class/net")) -> list[Finding]:
                         f"ip link set {name} type bridge mcast_querier 1 (or mcast_snooping 0)")
             )  # fmt: skip
     return found
+
+
+def query_from(packet: bytes) -> str:
+    """Who asks for members of multicast groups, by an IPv4 packet; empty: it is no such question."""
+    head = (packet[0] & 15) * 4 if packet else 0
+    if len(packet) <= head or head < 20 or packet[9] != IPPROTO_IGMP or packet[head] != IGMP_QUERY:
+        return ""
+    return socket.inet_ntoa(packet[12:16])
+
+
+def _hear_query(link: socket.socket, nic: Nic, bound_s: float) -> str:
+    """Joins a group and leaves it: a querier asks whether somebody is left. Empty: nobody did."""
+    group = f"239.192.{os.urandom(1)[0]}.{os.urandom(1)[0] | 2}"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        membership = socket.inet_aton(group) + socket.inet_aton(nic.address)
+        one.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+        time.sleep(0.1)  # the report goes out
+    deadline = time.monotonic() + bound_s
+    while (left := deadline - time.monotonic()) > 0:
+        link.settimeout(left)
+        try:
+            asker = query_from(link.recv(2048))
+        except TimeoutError:
+            break
+        if asker:
+            return asker
+    return ""
+
+
+def check_querier(nic: Nic, bound_s: float = QUERIER_S) -> list[Finding]:
+    """Whether somebody asks for members of groups: switches that snoop IGMP forget them else. Only root can hear it."""
+    try:
+        link = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_IP))
+    except PermissionError:
+        return []
+    with link:
+        link.bind((nic.name, ETH_P_IP))
+        everything = struct.pack("iHH8s", socket.if_nametoindex(nic.name), PACKET_MR_ALLMULTI, 0, b"")
+        link.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, everything)
+        asker = _hear_query(link, nic, bound_s)
+    if asker:
+        who = "a switch" if asker == "0.0.0.0" else asker
+        return [Finding("ok", "IGMP querier", f"{who} asks for members of multicast groups")]
+    return [
+        Finding("note", "IGMP querier", "nobody asks for members of multicast groups: switches that snoop IGMP forget "
+                "them after some minutes, or never learn of them", "switch on a querier in this VLAN, or snooping off")
+    ]  # fmt: skip
 
 
 def firewall_words(ruleset: str) -> str:
@@ -194,7 +245,7 @@ def examine(names: list[str], interface: str | None, wait: float) -> list[Findin
     names = resolve(names)
     nic = nic_for(names, interface)
     found = [Finding("ok", nic.name, f"{nic.address}, MTU {mtu_of(nic)}"), *check_firewall(), *check_bridges()]
-    found += check_buffers()
+    found += check_buffers() + check_querier(nic)
     if nic.address in names:
         found.append(Finding("problem", nic.address, "is this host, which sends to others alone", "name others"))
         names.remove(nic.address)

@@ -598,10 +598,10 @@ static void find_tick(rs_lan *lan, lan_path *path) {
     bool unknown = path->pause > FIND_FIRST; /* or it has moved */
     for (uint32_t i = 0; i < path->count; i++) {
         const member *m = &path->members[i];
-        const rs_lan_known *p = m->found ? NULL : rs_lan_peer_named(lan->peers, now, m->name, true);
+        const rs_lan_known *p = m->found ? NULL : rs_lan_peer_named(lan->peers, now, m->name, false);
         uint32_t address;
         if (p)
-            send_query(lan, p->address, p->lan_port);
+            send_query(lan, p->address, p->has_cookie ? p->lan_port : RS_LAN_PORT);
         else if (!m->found && rs_parse_address(m->name, &address))
             send_query(lan, address, RS_LAN_PORT);
         unknown |= !m->found && !p;
