@@ -188,6 +188,9 @@ def _dark(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
         what += f", last {seen.path}"
         look = f"the firewall of {name} (nft list ruleset, iptables -L), its IGMP and multicast filters"
         look += f", and its port of {tor}"
+        if core.topology.switches[tor].southbound == "none":  # nor can it be asked
+            snoops = "whether it or another switch snoops IGMP while no querier asks (rostrum doctor --lan, as root)"
+            look += f"; {snoops}"
         if seen.beside:
             what += f", though {listed(seen.beside)} behind the same switch did"
         elif seen.elsewhere:

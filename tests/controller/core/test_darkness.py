@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 from rostrum.controller.core import actions as act
@@ -93,6 +94,19 @@ def test_dark_receiver__among_others_of_its_rack_is_blamed_alone() -> None:
     (finding,) = world.doctor()
     assert finding.subject == "h5" and "h6 behind the same switch did" in finding.what
     assert "firewall of h5" in finding.mend and "IGMP" in finding.mend
+
+
+def test_dark_receiver__where_nobody_drives_the_switches_the_querier_is_named() -> None:
+    world = World()
+    world.deaf = {"h5"}
+    world.send("h1", "h3", "h5", wanted=Wanted.PACKET)
+    (driven,) = world.doctor()
+    core = world.line.manager.core
+    switches = {name: replace(one, southbound="none") for name, one in core.topology.switches.items()}
+    core.topology = replace(core.topology, switches=switches)
+    (plain,) = world.doctor()
+    assert plain.subject == driven.subject == "h5"
+    assert "no querier asks" in plain.mend and "querier" not in driven.mend
 
 
 def test_dark_receiver__alone_behind_its_fibre_condemns_nothing() -> None:
