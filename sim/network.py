@@ -272,9 +272,15 @@ class Network:
         path = self.ffi.new("sim_path_params *", asdict(params) | {"engine": number})
         self.lib.sim_set_path(self.handle, host, path)
 
-    def send(self, host: int, object_id: int, size: int, receivers: Sequence[int]) -> int:
-        """Begins a transfer; returns its number at the sender."""
-        return self.number(self.lib.sim_send(self.handle, host, object_id, size, list(receivers), len(receivers)))
+    def send(self, host: int, object_id: int, size: int, receivers: Sequence[int], options: str = "") -> int:
+        """Begins a transfer, with options of its engine as `rostrum send --option` has them, joined by commas.
+
+        Returns its number at the sender.
+        """
+        nodes, text = self.ffi.new("uint32_t[]", list(receivers)), self.ffi.new("char[]", options.encode())
+        params = {"object": object_id, "size": size, "receivers": nodes, "count": len(receivers)}
+        params |= {"options": text} if options else {}
+        return self.number(self.lib.sim_send(self.handle, host, self.ffi.new("sim_send_params *", params)))
 
     def stream(self, host: int, object_id: int, receivers: Sequence[int]) -> int:
         """As send, but there is always more (by RDCM), until stream_end."""

@@ -202,7 +202,8 @@ static bool node_send(sim_engine *engine, rs_time now, const sim_send_params *pa
                            .size = stream ? RS_STREAM : params->size,
                            .receivers = params->receivers,
                            .receiver_count = params->count,
-                           .protocol = e->has_path ? (rs_protocol)e->path.engine : RS_PROTOCOL_REPUBLIC};
+                           .protocol = e->has_path ? (rs_protocol)e->path.engine : RS_PROTOCOL_REPUBLIC,
+                           .options = params->options};
     rs_status status = rs_send_open(e->node, now, &send, number);
     if (status != RS_OK)
         return sim_fail(engine->sim, "host %u cannot send: %s", engine->node, rs_strerror(status));

@@ -256,15 +256,14 @@ static host *host_of(const sim *s, uint32_t node) {
     return node < s->place_count && s->places[node].host ? &s->hosts[s->places[node].host_index] : NULL;
 }
 
-uint32_t sim_send(sim *s, uint32_t node, uint64_t object, uint64_t size, const uint32_t *receivers, uint32_t count) {
+uint32_t sim_send(sim *s, uint32_t node, const sim_send_params *params) {
     host *h = host_of(s, node);
     uint32_t transfer = 0;
-    sim_send_params params = {.object = object, .size = size, .receivers = receivers, .count = count};
     if (!h || !h->engine || !h->engine->ops->send) {
         sim_fail(s, "node %u is no host that can send", node);
         return SIM_ERROR;
     }
-    if (!h->engine->ops->send(h->engine, s->now, &params, &transfer))
+    if (!h->engine->ops->send(h->engine, s->now, params, &transfer))
         return SIM_ERROR;
     host_pump(s, h);
     return transfer;

@@ -76,6 +76,7 @@ typedef struct {
     uint64_t object, size;
     const uint32_t *receivers; /* nodes */
     uint32_t count;
+    const char *options; /* of the path's engine, NAME=VALUE joined by commas; NULL: its defaults */
 } sim_send_params;
 
 /* What the manager answers a sender that wants a path. */
@@ -206,7 +207,7 @@ uint32_t sim_add_flow(sim *s, uint32_t from, uint32_t to, int64_t rate_bps, uint
 uint32_t sim_engine_number(const char *word);
 void sim_set_path(sim *s, uint32_t host, const sim_path_params *params);
 /* The engine's number of the new transfer at the sender. */
-uint32_t sim_send(sim *s, uint32_t host, uint64_t object, uint64_t size, const uint32_t *receivers, uint32_t count);
+uint32_t sim_send(sim *s, uint32_t host, const sim_send_params *params);
 
 /* What the manager tells a host of the overlay of the transfer of an object: the newest is kept until that begins. */
 bool sim_set_view(sim *s, uint32_t host, uint64_t object, const sim_view *view);

@@ -86,10 +86,10 @@ static void sim__delivers_under_losses_and_leaves_nothing(void **state) {
     assert_true(sim_set_group(s, hub, 9, down + 1, 4, false));
     sim_set_path(s, hosts[0], &(sim_path_params){.group = 9, .rate_bps = 1000000000});
     assert_int_not_equal(sim_add_flow(s, hosts[1], hosts[2], 100000000, 500, 0, 1000000000), SIM_ERROR);
-    assert_int_not_equal(sim_send(s, hosts[0], 1, 2000000, hosts + 1, 4), SIM_ERROR);
+    assert_int_not_equal(sim_send(s, hosts[0], &(sim_send_params){1, 2000000, hosts + 1, 4, NULL}), SIM_ERROR);
     assert_true(sim_run(s, 1500000000));
     assert_true(sim_crash(s, hosts[4]));
-    assert_int_not_equal(sim_send(s, hosts[0], 2, 2000000, hosts + 1, 4), SIM_ERROR);
+    assert_int_not_equal(sim_send(s, hosts[0], &(sim_send_params){2, 2000000, hosts + 1, 4, NULL}), SIM_ERROR);
     assert_true(sim_run(s, 1510000000)); /* in the middle: what is under way must be freed too */
     uint64_t count = 0, whole = 0;
     const sim_note *notes = sim_notes(s, &count);

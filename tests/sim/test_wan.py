@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rostrum.sim.experiments.wan import GBIT, Case, one
 
 MEMORY_BYTES = 512 << 20
@@ -49,3 +51,12 @@ def test_the_end_of_an_object_costs_few_round_trips() -> None:
     case = Case("end", GBIT // 5, 0.2, 0.05, shared=False, receivers=3, seconds=4.0, fragment=1440, nic_bps=GBIT)
     shares = [one(case, seed)["share"] for seed in (1, 2, 3)]
     assert sum(shares) / 3 >= 0.63, shares
+
+
+def test_coded_repairs_are_fewer() -> None:
+    """Ten receivers miss different packets: one XOR repairs several. As an option of a send it did nothing."""
+    plain = Case("coding", loss=0.05, shared=False, seconds=1.0)
+    packets = {
+        options: one(replace(plain, options=options), seed=1)["packets_each"] for options in ("", "coding=repairs")
+    }
+    assert packets["coding=repairs"] - 1 < 0.5 * (packets[""] - 1), packets

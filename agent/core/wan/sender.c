@@ -110,7 +110,7 @@ const char *rs_wan_begin(rs_node *node, rs_time now, rs_sending *x) {
     w->peers = peers;
     rs_engine_take(&x->t, &rs_engine_wan, w);
     x->t.engine = &rs_engine_wan;
-    w->sections.coded = shared->config.coded && !rs_is_unicast(&x->grant);
+    w->sections.coded = rs_wan_config_of(node, x)->coded && !rs_is_unicast(&x->grant);
     w->sections.freed = x->first / RS_WAN_SECTION;
     rs_wan_pool_join(&shared->pool, &w->memory, UINT64_C(2) * RS_WAN_SECTION * x->t.fragment_size);
     w->opened_at = now;
