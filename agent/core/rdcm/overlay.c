@@ -114,9 +114,9 @@ static void change_successor(rs_node *node, rs_rdcm *r, int kind, const rs_ring_
 
 /* All new predecessors can repair: the old rings are left. */
 static void maybe_used(rs_node *node, rs_rdcm *r) {
-    if (r->used || !r->rings[0].ready || !r->rings[1].ready)
+    if (r->view != RS_RDCM_VIEW_GIVEN || !r->rings[0].ready || !r->rings[1].ready)
         return;
-    r->used = true;
+    r->view = RS_RDCM_VIEW_USED;
     r->ready_due = RS_NEVER;
     for (int i = 2; i < RS_RDCM_RINGS; i++)
         if (r->rings[i].predecessor != RS_NO_PEER) {
@@ -130,17 +130,16 @@ rs_status rs_rdcm_receiver_view(rs_node *node, rs_time now, rs_receiving *x, con
     rs_rdcm *r = x->t.own ? x->t.own : rs_rdcm_new(node, &x->t);
     if (!r)
         return RS_ERR_MEMORY;
-    if (r->has_view && v->version <= r->version)
+    if (r->view != RS_RDCM_NO_VIEW && v->version <= r->version)
         return RS_OK;
-    bool first = !r->has_view;
+    bool first = r->view == RS_RDCM_NO_VIEW;
     made m;
     if (!make(node, now, r, v, &m)) {
         unmake(node, &m);
         return RS_ERR_MEMORY;
     }
-    r->has_view = true;
+    r->view = RS_RDCM_VIEW_GIVEN;
     r->version = v->version;
-    r->used = false;
     const rs_ring_place *places[2] = {&v->leaf, &v->proxy};
     for (int kind = 0; kind < 2; kind++) {
         change_predecessor(r, kind, places[kind], first);
@@ -156,7 +155,7 @@ rs_status rs_rdcm_receiver_view(rs_node *node, rs_time now, rs_receiving *x, con
         rs_rdcm_request_moved(node, now, x);
     }
     maybe_used(node, r);
-    if (!r->used) {
+    if (r->view != RS_RDCM_VIEW_USED) {
         r->ready_due = now + 2 * rs_watch_timeout(node, &r->rings[0].successor);
         rs_rdcm_wake(node, r, r->ready_due);
     }
@@ -166,7 +165,7 @@ rs_status rs_rdcm_receiver_view(rs_node *node, rs_time now, rs_receiving *x, con
 /* The new predecessors have not said yet that they can repair: asked again, each time after twice as long. */
 void rs_rdcm_ready_look(rs_node *node, rs_time now, rs_rdcm *r) {
     r->ready_due = RS_NEVER;
-    if (r->used || r->ready_tries == 0)
+    if (r->view != RS_RDCM_VIEW_GIVEN || r->ready_tries == 0)
         return;
     rs_time pause = 2 * rs_watch_timeout(node, &r->rings[0].successor) * (1 + READY_TRIES - r->ready_tries--);
     r->ready_due = now + pause;
@@ -211,11 +210,11 @@ rs_status rs_rdcm_sender_view(rs_node *node, rs_time now, rs_sending *x, const r
     rs_rdcm *r = x->t.own ? x->t.own : rs_rdcm_new(node, &x->t);
     if (!r)
         return RS_ERR_MEMORY;
-    if (r->has_view && v->version <= r->version)
+    if (r->view != RS_RDCM_NO_VIEW && v->version <= r->version)
         return RS_OK;
     if (!rs_rdcm_take_children(node, now, x, v->children, v->child_count))
         return RS_ERR_MEMORY;
-    r->has_view = r->used = true;
+    r->view = RS_RDCM_VIEW_USED;
     r->version = v->version;
     rs_rdcm_emit(node, r, RS_EV_VIEW_USED, RS_NO_PEER, RS_RING_LEAF);
     if (begun) {
@@ -237,7 +236,7 @@ rs_status rs_rdcm_sender_view(rs_node *node, rs_time now, rs_sending *x, const r
  * in a small one. */
 
 static uint64_t own_expected(const rs_rdcm *r) {
-    if (r->leaves || r->here.cum == r->transfer->fragments)
+    if (r->leaving != RS_RDCM_STAYS || r->here.cum == r->transfer->fragments)
         return RS_RDCM_NO_LIMIT;
     uint64_t step = 1, by_window = r->here.top + r->bic.window - 1;
     while (step * 2 * AHEAD_PARTS <= r->bic.window)
@@ -496,9 +495,9 @@ static bool next_ack(rs_rdcm *r, rs_peer *to, rs_ack *ack) {
         ack->flags |= RS_ACK_WANTS_READY;
     if (!up && ring->left)
         ack->flags |= RS_ACK_LEFT;
-    if (!up && i < 2 && !r->leaves && rs_rdcm_starves(r, (rs_ring_kind)i))
+    if (!up && i < 2 && r->leaving == RS_RDCM_STAYS && rs_rdcm_starves(r, (rs_ring_kind)i))
         ack->flags |= RS_ACK_STARVED;
-    if (!up && r->goes)
+    if (!up && r->leaving == RS_RDCM_GOES)
         ack->flags |= RS_ACK_GOES;
     bool worth = *to != RS_NO_PEER;
     if (!up && ring->left)

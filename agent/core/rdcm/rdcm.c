@@ -107,7 +107,7 @@ rs_sending *rs_rdcm_sending(const rs_rdcm *r) {
 }
 
 void rs_rdcm_wake(rs_node *node, rs_rdcm *r, rs_time due) {
-    if (due < r->transfer->timer.due && !r->transfer->finished)
+    if (due < r->transfer->timer.due && !rs_is_finished(r->transfer))
         rs_timer_set(&node->timers, &r->transfer->timer, due);
 }
 

@@ -222,7 +222,7 @@ static void on_ack(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, co
     x->stats.acks_received++;
     if (ack->flags & (RS_ACK_READY | RS_ACK_LEFT | RS_ACK_WANTS_READY))
         rs_rdcm_ack_of_view(node, now, r, from, ack);
-    if (r->leaves)
+    if (r->leaving != RS_RDCM_STAYS)
         rs_rdcm_wake(node, r, now);
     if (ack->flags & RS_ACK_READY)
         return;
@@ -292,7 +292,7 @@ void rs_rdcm_receiver_finished(rs_node *node, rs_receiving *x) {
 /* It goes on as before, until those behind it have other predecessors; but nothing more is asked for it, and it holds
  * nobody back. */
 void rs_rdcm_leaves(rs_node *node, rs_rdcm *r) {
-    r->leaves = true;
+    r->leaving = RS_RDCM_LEAVES;
     r->request_due = RS_NEVER;
     say_again(node, r);
     rs_rdcm_wake(node, r, 0);
@@ -308,9 +308,9 @@ static bool is_needed(const rs_rdcm *r) {
 /* Its predecessors hear that nothing is to be repaired to it any more, before it ends. */
 static void maybe_goes(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm *r = x->t.own;
-    if (!r->leaves || r->goes || (is_needed(r) && now < x->leaving_due - GOING))
+    if (r->leaving != RS_RDCM_LEAVES || (is_needed(r) && now < x->leaving_due - GOING))
         return;
-    r->goes = true;
+    r->leaving = RS_RDCM_GOES;
     x->leaving_due = now + GOING;
     say_again(node, r);
 }
@@ -347,7 +347,7 @@ rs_time rs_rdcm_receiver_due(const rs_node *node, const rs_receiving *x) {
     const rs_time dues[] = {r->news[0].due, r->news[1].due,
                             r->request_due, r->ready_due,
                             r->serve_until, rs_rdcm_congestion_due(node, r),
-                            r->later_due,   r->leaves && !r->goes ? x->leaving_due - GOING : RS_NEVER};
+                            r->later_due,   r->leaving == RS_RDCM_LEAVES ? x->leaving_due - GOING : RS_NEVER};
     rs_time due = rs_earliest(dues, sizeof dues / sizeof dues[0]);
     for (int i = 0; i < RS_RDCM_RINGS && rs_list_empty(&r->transfer->in_mending); i++)
         if (r->rings[i].successor.in_use && r->rings[i].successor.check_at < due)
@@ -408,7 +408,7 @@ static rs_time bound(const rs_node *node, const rs_rdcm *r) {
 /* `here.cum` has moved, or there may be a gap since now. */
 void rs_rdcm_request_moved(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm *r = x->t.own;
-    if (x->state != RS_RX_RECEIVING || r->leaves || r->here.cum >= due_top(x)) {
+    if (x->state != RS_RX_RECEIVING || r->leaving != RS_RDCM_STAYS || r->here.cum >= due_top(x)) {
         r->request_due = RS_NEVER;
         return;
     }

@@ -24,7 +24,7 @@ static bool begin(rs_node *node, rs_time now, rs_sending *x) {
     r->progress_at = now;
     r->start_due = now + ACCEPT_BOUND;
     r->view_due = now + rs_rdcm_options(node)->view_bound;
-    return r->has_view || rs_rdcm_take_children(node, now, x, NULL, 0);
+    return r->view != RS_RDCM_NO_VIEW || rs_rdcm_take_children(node, now, x, NULL, 0);
 }
 
 /* It is for the object's first session, on packets, all of it, and to all receivers. */
@@ -56,9 +56,9 @@ static bool may_start(rs_node *node, rs_time now, rs_sending *x) {
     r->view_due = now < r->view_due ? r->view_due : RS_NEVER;
     if (accepted == 0 || (accepted < open && r->start_due != RS_NEVER))
         return false;
-    if (!r->has_view && r->view_due != RS_NEVER)
+    if (r->view == RS_RDCM_NO_VIEW && r->view_due != RS_NEVER)
         return false;
-    if (!r->has_view) {
+    if (r->view == RS_RDCM_NO_VIEW) {
         rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
         rs_format(log.cause, sizeof log.cause,
                   "no backup overlay from the manager in %lld ms: every receiver answers to the sender, who repairs",

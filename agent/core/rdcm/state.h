@@ -98,6 +98,18 @@ typedef struct {
  * successor. */
 enum { RS_RDCM_READY = 1 << 8, RS_RDCM_NOT_PREDECESSOR = 1 << 12 };
 
+typedef enum {
+    RS_RDCM_STAYS,
+    RS_RDCM_LEAVES, /* Its caller wants nothing more: it holds nobody back. */
+    RS_RDCM_GOES    /* And nobody behind it needs it. */
+} rs_rdcm_leaving;
+
+typedef enum {
+    RS_RDCM_NO_VIEW,
+    RS_RDCM_VIEW_GIVEN, /* Its predecessors have not all said that they can repair. */
+    RS_RDCM_VIEW_USED   /* RS_EV_VIEW_USED is out for it. */
+} rs_rdcm_view_state;
+
 typedef struct rs_rdcm {
     struct rs_transfer *transfer;
     uint64_t capacity; /* sns a window can tell apart: a power of 2 */
@@ -106,12 +118,10 @@ typedef struct rs_rdcm {
     rs_time later_due;
     rs_peer not_predecessor; /* it repaired though it is no predecessor: it learns that it need not */
 
-    bool leaves; /* its caller wants nothing more: it holds nobody back */
-    bool goes;   /* and nobody behind it needs it */
+    rs_rdcm_leaving leaving;
 
-    bool has_view;
+    rs_rdcm_view_state view;
     uint64_t version;
-    bool used; /* RS_EV_VIEW_USED is out for it */
     rs_rdcm_ring rings[RS_RDCM_RINGS];
     rs_time ready_due; /* the new predecessors are asked again */
     uint32_t ready_tries;

@@ -60,10 +60,10 @@ static void begin_coding(rs_node *node, rs_time now, rs_sending *x, uint64_t sen
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_repairing *p = &own->repair;
     if (rs_repair_table_init(&p->table, &node->allocator, rs_speakers_most(x)) != RS_OK) {
-        p->refused = true; /* memory is short: patches do it */
+        p->phase = RS_REPAIR_REFUSED; /* memory is short: patches do it */
         return;
     }
-    p->coded = true;
+    p->phase = RS_REPAIR_CODED;
     p->rest = BURST;
     tell_choice(node, x, sent, losing);
     mark_next(x);
@@ -77,8 +77,9 @@ static void choose(rs_node *node, rs_time now, rs_sending *x) {
     rs_repairing *p = &own->repair;
     uint64_t sent = x->pos - p->from_pos;
     uint32_t losing = 0;
-    if (p->refused || node->config.repairs == RS_REPAIRS_PATCHES_ONLY || x->phase != RS_PHASE_HIGH_RATE ||
-        !x->path_held || rs_speakers_most(x) > RS_REPAIR_RECEIVERS || sent < CHOICE_LEAST || p->asked < CHOICE_ASKED)
+    if (p->phase == RS_REPAIR_REFUSED || node->config.repairs == RS_REPAIRS_PATCHES_ONLY ||
+        x->phase != RS_PHASE_HIGH_RATE || !x->path_held || rs_speakers_most(x) > RS_REPAIR_RECEIVERS ||
+        sent < CHOICE_LEAST || p->asked < CHOICE_ASKED)
         return;
     p->asked_most = 0;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
@@ -108,7 +109,7 @@ void rs_repair_begin_session(rs_node *node, rs_sending *x) {
 
 void rs_repair_high_rate(rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
-    if (own->repair.coded)
+    if (rs_repair_is_coded(&own->repair))
         return;
     own->repair.from_pos = x->pos;
     own->repair.asked = 0;
@@ -124,7 +125,7 @@ void rs_repair_asked(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r,
     rs_repairing *p = &own->repair;
     if (from >= to)
         return;
-    if (p->coded && takes_part(x, r))
+    if (rs_repair_is_coded(p) && takes_part(x, r))
         while (from < to && rs_repair_want(&p->table, now, rs_speaker_place(x, r), from))
             from++;
     if (!rs_speaks(x, r) && r->want.count + 1 >= RS_RANGES_CAP)
@@ -132,7 +133,7 @@ void rs_repair_asked(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r,
     rs_ranges_add(&r->want, from, to);
     if (r->want.count)
         rs_patch_ready(node, now, &r->link, true);
-    if (p->coded || r->light != RS_LIGHT_LIT || !rs_speaks(x, r))
+    if (rs_repair_is_coded(p) || r->light != RS_LIGHT_LIT || !rs_speaks(x, r))
         return;
     rs_progress_of(r)->asked += to - from;
     p->asked += to - from;
@@ -170,15 +171,15 @@ static void tell_result(rs_node *node, const rs_sending *x) {
 void rs_repair_end(rs_node *node, rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_repairing *p = &own->repair;
-    if (p->coded) {
+    if (rs_repair_is_coded(p)) {
         tell_result(node, x);
         x->stats.repairs_mended += p->table.mended;
         for (uint32_t i = 0; i < rs_speaker_count(x); i++)
             if (rs_speaker(x, i)->member)
                 rs_speaker(x, i)->want.count = 0;
+        p->phase = RS_REPAIR_CHOICE;
     }
     rs_repair_table_free(&p->table, &node->allocator);
-    p->tail = p->coded = false;
     p->tail_due = RS_NEVER;
     p->marks = 0;
 }
@@ -216,7 +217,7 @@ static void next_round(rs_node *node, rs_time now, rs_sending *x) {
 static void check_tail(rs_node *node, rs_time now, rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     const rs_repairing *p = &own->repair;
-    if (p->tail && p->tail_due != RS_NEVER && all_answered(x))
+    if (rs_repair_in_tail(p) && p->tail_due != RS_NEVER && all_answered(x))
         next_round(node, now, x);
     rs_sender_arm(node, x);
 }
@@ -227,7 +228,7 @@ rs_rx_verdict rs_on_ptch_map(rs_node *node, rs_time now, rs_sending *x, rs_recip
     rs_repairing *p = &own->repair;
     if (m->session > x->t.session || m->ptch_map.base + m->ptch_map.bits > x->t.fragments)
         return RS_RX_BAD;
-    if (m->session < x->t.session || !p->coded)
+    if (m->session < x->t.session || !rs_repair_is_coded(p))
         return RS_RX_NONE; /* it asks again after DATA_FNSD */
     if (m->ptch_map.number > p->number)
         return RS_RX_BAD;
@@ -247,10 +248,10 @@ rs_rx_verdict rs_on_ptch_map(rs_node *node, rs_time now, rs_sending *x, rs_recip
 
 void rs_repair_on_receiver_removed(rs_time now, rs_sending *x, const rs_recipient *r) {
     rs_republic_sender *own = rs_republic_sender_of(x);
-    if (!own->repair.coded || !rs_speaks(x, r))
+    if (!rs_repair_is_coded(&own->repair) || !rs_speaks(x, r))
         return;
     rs_repair_forget(&own->repair.table, rs_speaker_place(x, r), r->state == RS_RECIPIENT_DONE);
-    if (own->repair.tail) /* from the timer: the caller is not done with this recipient yet */
+    if (rs_repair_in_tail(&own->repair)) /* from the timer: the caller is not done with this recipient yet */
         own->repair.tail_due = own->repair.tail_due == RS_NEVER ? RS_NEVER : now;
 }
 
@@ -343,7 +344,7 @@ static bool pick_now(rs_node *node, rs_time now, rs_sending *x, rs_repair_set *s
 static bool next_set(rs_node *node, rs_time now, rs_sending *x, rs_repair_set *s) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_repairing *p = &own->repair;
-    if (p->tail)
+    if (rs_repair_in_tail(p))
         return rs_repair_pick(&p->table, s);
     if (p->rest > 0 || p->table.wanted == 0)
         return false;
@@ -360,7 +361,7 @@ static bool next_set(rs_node *node, rs_time now, rs_sending *x, rs_repair_set *s
 static void fill(rs_sending *x, const rs_repair_set *s, bool mark, rs_packet_out *out) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_repair_header h = {.mark = mark,
-                          .done = own->repair.tail,
+                          .done = rs_repair_in_tail(&own->repair),
                           .session = x->t.session,
                           .nonce = x->t.nonce,
                           .number = ++own->repair.number,
@@ -392,7 +393,7 @@ static void fill_mark(rs_time now, rs_sending *x, rs_packet_out *out) {
     fill(x, &nothing, true, out);
     if (p->marks-- == MARKS)
         p->mark_number = p->number;
-    if (p->marks > 0 || !p->tail)
+    if (p->marks > 0 || !rs_repair_in_tail(p))
         return;
     rs_time late = 0;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
@@ -407,15 +408,15 @@ bool rs_repair_poll(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *ou
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_repairing *p = &own->repair;
     rs_repair_set s;
-    if (!p->coded || (x->phase == RS_PHASE_ATTEMPT && x->stats.high_rate_at == 0))
+    if (!rs_repair_is_coded(p) || (x->phase == RS_PHASE_ATTEMPT && x->stats.high_rate_at == 0))
         return false;
-    if ((!p->tail && p->marks) || !next_set(node, now, x, &s)) {
-        if (p->tail && p->tail_due == RS_NEVER && p->marks == 0)
+    if ((!rs_repair_in_tail(p) && p->marks) || !next_set(node, now, x, &s)) {
+        if (rs_repair_in_tail(p) && p->tail_due == RS_NEVER && p->marks == 0)
             mark_next(x);
         if (p->marks == 0)
             return false;
         fill_mark(now, x, out);
-        if (p->marks == 0 && p->tail)
+        if (p->marks == 0 && rs_repair_in_tail(p))
             rs_sender_arm(node, x);
         return true;
     }
@@ -438,14 +439,14 @@ void rs_repair_data_sent(rs_sending *x) {
 bool rs_repair_tail(rs_node *node, rs_time now, rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_repairing *p = &own->repair;
-    if (!p->coded || !x->path_held)
+    if (!rs_repair_is_coded(p) || !x->path_held)
         return false;
     if (!tail_follows(x)) {
         rs_repair_end(node, x);
         return false;
     }
     rs_time length = now - x->stats.high_rate_at;
-    p->tail = true;
+    p->phase = RS_REPAIR_TAIL;
     p->rounds = p->idle = p->unanswered = p->marks = 0;
     p->tail_due = RS_NEVER;
     p->tail_end = now + length / 2 + TAIL_LEAST;
@@ -455,7 +456,7 @@ bool rs_repair_tail(rs_node *node, rs_time now, rs_sending *x) {
 void rs_repair_timeout(rs_node *node, rs_time now, rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_repairing *p = &own->repair;
-    if (!p->tail || now < p->tail_due)
+    if (!rs_repair_in_tail(p) || now < p->tail_due)
         return;
     if (all_answered(x)) {
         next_round(node, now, x);

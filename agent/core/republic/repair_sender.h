@@ -20,7 +20,7 @@ void rs_repair_end(rs_node *node, rs_sending *x);
 /* There is something to send in the tail. */
 static inline bool rs_repair_tail_sends(const rs_sending *x) {
     const rs_repairing *p = &rs_republic_sender_of(x)->repair;
-    return p->tail && (p->marks || p->tail_due == RS_NEVER);
+    return rs_repair_in_tail(p) && (p->marks || p->tail_due == RS_NEVER);
 }
 
 #endif

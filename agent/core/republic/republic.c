@@ -52,7 +52,7 @@ static void stats(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out)
     if (!t->sending)
         return;
     const rs_repairing *p = &rs_republic_sender_of(x)->repair;
-    out->repairs_mended += p->coded ? p->table.mended : 0;
+    out->repairs_mended += rs_repair_is_coded(p) ? p->table.mended : 0;
     out->rate_bps = x->phase == RS_PHASE_HIGH_RATE ? rs_rate_bps(&x->rate) : 0;
 }
 

@@ -264,7 +264,7 @@ static rs_time patch_timeout(const rs_node *node, const rs_sending *x) {
 static void data_done(rs_node *node, rs_time now, rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_straggler_stop(x);
-    bool coded = own->repair.coded;
+    bool coded = rs_repair_is_coded(&own->repair);
     rs_data_stop(node, x);
     x->stats.data_done_at = now;
     own->light_due = own->pass_over_due = own->grace_due = own->dark_due = RS_NEVER;

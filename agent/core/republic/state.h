@@ -35,9 +35,15 @@ typedef struct {
 } rs_progress;
 
 /* Repairs by multicast, in the present session. */
+typedef enum {
+    RS_REPAIR_CHOICE,  /* Patches go, and what they cost is counted. */
+    RS_REPAIR_REFUSED, /* There are none in this session, whatever is lost. */
+    RS_REPAIR_CODED,   /* They go between data packets. */
+    RS_REPAIR_TAIL     /* The round is over, and the path is kept for them. */
+} rs_repair_phase;
+
 typedef struct {
-    bool refused;           /* There are none in this session, whatever is lost. */
-    bool coded;             /* They have begun. */
+    rs_repair_phase phase;
     uint64_t from_pos;      /* The choice is made from what was asked for since that position: */
     uint64_t asked;         /* so many fragments by all receivers, */
     uint64_t asked_most;    /* and so many by the one that asked for most. */
@@ -48,7 +54,6 @@ typedef struct {
     uint32_t rest;          /* and so many data packets go before the next row. */
     rs_time held_at;        /* The table was last searched for sets then. */
     uint32_t marks;         /* So many marks are to be sent. */
-    bool tail;              /* The round is over, and the path is kept for repairs. */
     uint32_t mark_number;   /* Answers are awaited to the mark of that number. */
     uint32_t unanswered;    /* So many marks in a row were not answered by somebody. */
     uint32_t rounds;        /* The tail has had so many rounds; */
@@ -57,6 +62,14 @@ typedef struct {
     rs_time tail_due;       /* Answers are awaited until then; RS_NEVER: repairs are being sent. */
     rs_time tail_end;       /* The tail ends then at the latest. */
 } rs_repairing;
+
+static inline bool rs_repair_is_coded(const rs_repairing *p) {
+    return p->phase >= RS_REPAIR_CODED;
+}
+
+static inline bool rs_repair_in_tail(const rs_repairing *p) {
+    return p->phase == RS_REPAIR_TAIL;
+}
 
 /* At the sender. */
 typedef struct {

@@ -251,7 +251,7 @@ static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, co
     if (s) {
         rs_recipient *r = &x->recipients[next];
         rs_progress *progress = rs_progress_of(r);
-        if (own->repair.coded)
+        if (rs_repair_is_coded(&own->repair))
             rs_repair_forget(&own->repair.table, (uint32_t)(s - t->speakers), false);
         *s = (rs_tree_speaker){.place = next, .marks = own->sent_times.count, .slow = RS_TREE_NOBODY};
         if (progress->seen_pos < rs_progress_of(&x->recipients[place])->seen_pos)
@@ -352,7 +352,8 @@ void rs_tree_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x, cons
     rs_tree_sender *t = rs_tree_of(x);
     uint32_t place = rs_place_of(x, r);
     bool served = r->state == RS_RECIPIENT_DONE && x->phase > RS_PHASE_ATTEMPT; /* it still serves those below */
-    if (!t || x->t.finished || !t->nodes[place].placed || served || t->nodes[place].first_child == RS_TREE_NOBODY)
+    if (!t || rs_is_finished(&x->t) || !t->nodes[place].placed || served ||
+        t->nodes[place].first_child == RS_TREE_NOBODY)
         return;
     bypass(node, now, x, place, r->link.peer->up ? "it takes no part any more" : "its control channel is down");
 }

@@ -220,7 +220,7 @@ rs_rx_result rs_receive(rs_node *node, rs_time now, const rs_packet_in *packet) 
 
 rs_status rs_send_digest(rs_node *node, rs_time now, rs_xfer xfer, const rs_digest *digest) {
     rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || !t->sending || t->finished)
+    if (!t || !t->sending || rs_is_finished(t))
         return RS_ERR_UNKNOWN;
     if (!rs_digest_follows(&t->digest))
         return RS_ERR_STATE;
@@ -239,7 +239,7 @@ rs_status rs_send_digest(rs_node *node, rs_time now, rs_xfer xfer, const rs_dige
 
 rs_status rs_send_grown(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes) {
     rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || !t->sending || t->finished)
+    if (!t || !t->sending || rs_is_finished(t))
         return RS_ERR_UNKNOWN;
     rs_sending *x = (rs_sending *)t;
     uint64_t fragments = bytes >= t->size ? UINT64_MAX : bytes / t->fragment_size;
@@ -283,7 +283,7 @@ void rs_receive_waited(rs_node *node, rs_group group, rs_time waited) {
 
 rs_status rs_receive_leave(rs_node *node, rs_time now, rs_xfer xfer) {
     rs_transfer *t = rs_by_id(node, xfer);
-    rs_receiving *x = t && !t->sending && !t->finished ? (rs_receiving *)t : NULL;
+    rs_receiving *x = t && !t->sending && !rs_is_finished(t) ? (rs_receiving *)t : NULL;
     if (!x)
         return RS_ERR_UNKNOWN;
     if (x->state == RS_RX_OFFERED) {
@@ -373,7 +373,7 @@ static const rs_engine *of_views(const rs_node *node) {
 
 rs_status rs_set_view(rs_node *node, rs_time now, rs_xfer xfer, const rs_view *view) {
     rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || t->finished)
+    if (!t || rs_is_finished(t))
         return RS_ERR_UNKNOWN;
     if (!is_sane(view))
         return RS_ERR_INVALID;

@@ -86,7 +86,7 @@ void rs_receiver_complete(rs_node *node, rs_time now, rs_receiving *x) {
 
 static rs_receiving *receiving(const rs_node *node, rs_xfer id) {
     rs_transfer *t = rs_by_id(node, id);
-    return t && !t->sending && !t->finished ? (rs_receiving *)t : NULL;
+    return t && !t->sending && !rs_is_finished(t) ? (rs_receiving *)t : NULL;
 }
 
 rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out) {
@@ -355,7 +355,7 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
 }
 
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
-    if (x->t.finished) {
+    if (rs_is_finished(&x->t)) {
         rs_receiver_free(node, x);
         return;
     }
@@ -519,7 +519,7 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
                                  const rs_packet_in *packet) {
     char cause[RS_CAUSE_MAX];
     x->link.heard_at = now;
-    if (x->t.finished && m->type != RS_MSG_OPEN) {
+    if (rs_is_finished(&x->t) && m->type != RS_MSG_OPEN) {
         if (m->type == RS_MSG_DATA_FNSD || m->type == RS_MSG_PING)
             rs_control_set_pending(node, now, &x->link, x->last_word); /* the sender missed it */
         return m->type == RS_MSG_PTCH_DATA ? (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id}
@@ -606,9 +606,9 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
     bool ends = x->t.size == RS_STREAM && m->open.size != RS_STREAM;
     if ((m->open.size != x->t.size && !ends) || m->open.fragment_size != x->t.fragment_size)
         return RS_RX_BAD;
-    if (ends && !x->t.finished && !rs_stream_ends(node, now, x, m->open.size))
+    if (ends && !rs_is_finished(&x->t) && !rs_stream_ends(node, now, x, m->open.size))
         return RS_RX_BAD;
-    if (x->t.finished) { /* of a stream that was left here before its end, too */
+    if (rs_is_finished(&x->t)) { /* of a stream that was left here before its end, too */
         if (x->last_word)
             rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | x->last_word);
         return RS_RX_NONE;
@@ -728,8 +728,8 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_mess
         rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK, cause);
         return RS_RX_NONE;
     }
-    bool replaces = x && !x->t.finished && x->link.peer->id != peer && may_replace(x, now, m);
-    if (x && !x->t.finished && x->link.peer->id != peer && !replaces) {
+    bool replaces = x && !rs_is_finished(&x->t) && x->link.peer->id != peer && may_replace(x, now, m);
+    if (x && !rs_is_finished(&x->t) && x->link.peer->id != peer && !replaces) {
         rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "another server is sending this object here");
         return RS_RX_NONE;
     }
@@ -737,7 +737,7 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_mess
         rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "too large: more than 2^28 fragments");
         return RS_RX_NONE;
     }
-    if (x && !x->t.finished)
+    if (x && !rs_is_finished(&x->t))
         end_for_another(node, now, x, replaces);
     if (x)
         rs_receiver_free(node, x);
@@ -770,7 +770,7 @@ bool rs_pieces_wait(const rs_receiving *x) {
 
 static rs_receiving *verifying(rs_node *node, rs_xfer id) {
     rs_transfer *t = rs_by_id(node, id);
-    bool right = t && !t->sending && !t->finished && ((rs_receiving *)t)->state == RS_RX_VERIFYING;
+    bool right = t && !t->sending && !rs_is_finished(t) && ((rs_receiving *)t)->state == RS_RX_VERIFYING;
     return right ? (rs_receiving *)t : NULL;
 }
 
@@ -900,7 +900,7 @@ rs_rx_result rs_again_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_
  * has changed the object while it was sent, and nothing can mend it. */
 rs_status rs_send_leaves(rs_node *node, rs_xfer xfer, const uint8_t *leaves, uint64_t count) {
     rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || !t->sending || t->finished)
+    if (!t || !t->sending || rs_is_finished(t))
         return RS_ERR_UNKNOWN;
     ((rs_sending *)t)->leaves = leaves;
     ((rs_sending *)t)->leaf_count = count;
@@ -943,7 +943,7 @@ rs_rx_verdict rs_on_leaf_req(rs_node *node, rs_time now, rs_sending *x, rs_recip
 
 rs_status rs_send_retaken(rs_node *node, rs_time now, rs_xfer xfer, rs_peer peer, uint64_t leaf, bool same) {
     rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || !t->sending || t->finished)
+    if (!t || !t->sending || rs_is_finished(t))
         return RS_ERR_UNKNOWN;
     rs_sending *x = (rs_sending *)t;
     rs_recipient *r = rs_recipient_of(x, peer);

@@ -38,7 +38,7 @@ void rs_engine_stop(rs_node *node, rs_transfer *t) {
 }
 
 void rs_transfer_arm(rs_node *node, rs_transfer *t, const rs_time *dues, size_t count) {
-    if (t->finished)
+    if (rs_is_finished(t))
         return;
     rs_time engines = t->engine->deadline ? t->engine->deadline(node, t) : RS_NEVER, due = rs_earliest(dues, count);
     rs_timer_set(&node->timers, &t->timer, engines < due ? engines : due);

@@ -225,7 +225,7 @@ static void need_no_path(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x) {
-    if (x->t.finished)
+    if (rs_is_finished(&x->t))
         return;
     if (x->done + x->failed < x->recipient_count && !path_is_needed(x)) {
         need_no_path(node, now, x);
@@ -340,7 +340,7 @@ static void no_answer(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
-    if (x->t.finished) {
+    if (rs_is_finished(&x->t)) {
         rs_sender_free(node, x);
         return;
     }
@@ -352,9 +352,9 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
         rs_sender_path_done(node, now, x);
     if (now >= x->answer_due)
         no_answer(node, now, x);
-    if (!x->t.finished && now >= x->tick_due)
+    if (!rs_is_finished(&x->t) && now >= x->tick_due)
         watch(node, now, x);
-    if (!x->t.finished)
+    if (!rs_is_finished(&x->t))
         rs_sender_arm(node, x);
 }
 
@@ -398,7 +398,7 @@ void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *ou
 
 rs_status rs_send_nonce(const rs_node *node, rs_xfer xfer, uint64_t *nonce) {
     const rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || !t->sending || t->finished)
+    if (!t || !t->sending || rs_is_finished(t))
         return RS_ERR_UNKNOWN;
     *nonce = t->nonce;
     return RS_OK;
@@ -407,7 +407,7 @@ rs_status rs_send_nonce(const rs_node *node, rs_xfer xfer, uint64_t *nonce) {
 rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
     rs_transfer *t = rs_by_id(node, xfer);
     char words[RS_CAUSE_MAX];
-    if (!t || !t->sending || t->finished)
+    if (!t || !t->sending || rs_is_finished(t))
         return RS_ERR_UNKNOWN;
     rs_format(words, sizeof words, "cancelled by the sender: %s", cause ? cause : "no reason given");
     rs_sender_fail_all(node, now, (rs_sending *)t, words);
@@ -453,7 +453,7 @@ static void open_says(const rs_sending *x, rs_message *m) {
 }
 
 bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
-    if (x->t.finished || !rs_is_active(r))
+    if (rs_is_finished(&x->t) || !rs_is_active(r))
         return false;
     if (what == RS_CONTROL_OPEN)
         open_says(x, m);
@@ -732,7 +732,7 @@ static bool grant_is_sane(const rs_node *node, const rs_sending *x, const rs_pat
 
 static rs_sending *sending(const rs_node *node, rs_xfer id) {
     rs_transfer *t = rs_by_id(node, id);
-    return t && t->sending && !t->finished ? (rs_sending *)t : NULL;
+    return t && t->sending && !rs_is_finished(t) ? (rs_sending *)t : NULL;
 }
 
 static void note_dark(rs_sending *x, const rs_path_grant *grant) {
@@ -776,7 +776,7 @@ void rs_sender_no_path(rs_node *node, rs_time now, rs_sending *x, const char *ca
         if (x->recipients[i].wanted && rs_is_active(&x->recipients[i]))
             rs_sender_fail(node, now, &x->recipients[i], true, cause);
     rs_sender_settle(node, now, x);
-    if (!x->t.finished)
+    if (!rs_is_finished(&x->t))
         rs_sender_want_path(node, now, x);
     rs_sender_arm(node, x);
 }
@@ -985,7 +985,7 @@ void rs_sender_part_failed(rs_node *node, rs_time now, rs_sending *x, bool held,
 
 bool rs_path_wants(const rs_node *node, rs_xfer xfer, rs_peer peer) {
     const rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || !t->sending || t->finished || ((const rs_sending *)t)->next != RS_NEXT_WANTED)
+    if (!t || !t->sending || rs_is_finished(t) || ((const rs_sending *)t)->next != RS_NEXT_WANTED)
         return false;
     const rs_recipient *r = rs_recipient_of((const rs_sending *)t, peer);
     return r && r->wanted && rs_is_active(r);

@@ -114,7 +114,6 @@ struct rs_transfer {
     rs_stream stream;
     rs_list in_acking, in_mending; /* Its places in the node's lists, while it has such datagrams for its peers. */
     bool sending;                  /* It is a rs_sending; else a rs_receiving. */
-    bool finished; /* SEND_DONE or RECEIVE_DONE is out; it is kept a while for last words and statistics. */
     rs_object_id object;
     uint64_t nonce;           /* Drawn by the sender, not 0: no packet or message of another one is heeded. */
     rs_list hashed, by_nonce; /* Its places in the node's tables, by object and by nonce. */
@@ -299,6 +298,12 @@ struct rs_receiving {
     uint64_t session_dropped; /* The group's socket dropped so many packets in this session. */
     rs_time waited;           /* The newest data packet waited so long in this host before it was read. */
 };
+
+/* SEND_DONE or RECEIVE_DONE is out; it is kept a while for last words and statistics. */
+static inline bool rs_is_finished(const rs_transfer *t) {
+    return t->sending ? ((const rs_sending *)t)->phase == RS_PHASE_DONE
+                      : ((const rs_receiving *)t)->state == RS_RX_FINISHED;
+}
 
 typedef struct {
     rs_event *ring;

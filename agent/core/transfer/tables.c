@@ -145,7 +145,6 @@ rs_status rs_enter(rs_node *node, rs_transfer *t) {
 }
 
 void rs_retire(rs_node *node, rs_transfer *t) {
-    t->finished = true;
     node->live--;
     if (t->sending)
         node->kept_sent++;
@@ -162,7 +161,7 @@ void rs_leave(rs_node *node, rs_transfer *t) {
     node->slots[t->id & 0xffff] = NULL;
     node->timer_count--;
     rs_events_release(node, t->reserved_events);
-    if (!t->finished)
+    if (!rs_is_finished(t))
         node->live--;
     else if (t->sending)
         node->kept_sent--;

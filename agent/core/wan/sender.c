@@ -401,7 +401,7 @@ static void patch_runs(rs_node *node, rs_time now, rs_sending *x, rs_recipient *
             i++;
         if (i > from)
             rs_sender_patch(node, now, r, n->base + from, n->base + i);
-        if (x->t.finished || !rs_is_active(r))
+        if (rs_is_finished(&x->t) || !rs_is_active(r))
             return;
     }
 }
@@ -457,13 +457,13 @@ rs_rx_verdict rs_wan_on_status(rs_node *node, rs_time now, rs_sending *x, const 
     bool over = x->phase != RS_PHASE_HIGH_RATE;
     if (x->phase == RS_PHASE_ATTEMPT && rs_is_unicast(&x->grant))
         advance(node, now, x);
-    for (uint32_t i = 0; i < s.nack_count && rs_is_active(r) && !x->t.finished; i++) {
+    for (uint32_t i = 0; i < s.nack_count && rs_is_active(r) && !rs_is_finished(&x->t); i++) {
         if (over || s.nacks[i].base / RS_WAN_SECTION < w->sections.freed)
             patch_runs(node, now, x, r, &s.nacks[i]);
         else
             rs_wan_sections_nack(&w->sections, &node->allocator, now, (uint32_t)(r - x->recipients), &s.nacks[i]);
     }
-    if (over || x->t.finished)
+    if (over || rs_is_finished(&x->t))
         return RS_RX_NONE;
     take_sample(x, now, p, &s);
     if (p->cum >= x->end || first)
