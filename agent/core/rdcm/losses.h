@@ -6,22 +6,23 @@
 #include "core/rate/bic.h"
 
 typedef struct {
-    uint64_t sent, lost; /* packets */
-    uint64_t gaps;       /* losses in a row are one */
+    uint64_t sent; /* So many packets went by, */
+    uint64_t lost; /* of which so many were lost, */
+    uint64_t gaps; /* in so many runs. */
 } rs_loss_tally;
 
 typedef struct {
-    uint64_t counted;               /* one past the highest sn that counts so far */
-    uint64_t recover;               /* what was lost below belongs to a window that was cut already */
-    rs_loss_tally usual;            /* at half the window, where that is what is always lost */
-    rs_loss_tally recent;           /* since the last trial */
-    uint64_t round_end, round_lost; /* about a window */
-    /* a trial: half the window for so many packets; 0 = none */
-    uint64_t trial_packets;
-    rs_loss_tally trial;
-    rs_bic before;
-    uint64_t rest;      /* packets until the next one may be */
-    uint32_t doublings; /* doublings of that */
+    uint64_t counted;       /* One past the highest sn that counts so far. */
+    uint64_t recover;       /* What was lost below belongs to a window that was cut already. */
+    rs_loss_tally usual;    /* That is lost at half the window, where it is what is always lost. */
+    rs_loss_tally recent;   /* Since the last trial. */
+    uint64_t round_end;     /* The present round, of about a window, ends there, */
+    uint64_t round_lost;    /* and has lost so many packets. */
+    uint64_t trial_packets; /* Half the window is tried for so many packets; 0: there is no trial. */
+    rs_loss_tally trial;    /* It has shown that. */
+    rs_bic before;          /* The window was that before it. */
+    uint64_t rest;          /* So many packets go until the next one may be. */
+    uint32_t doublings;     /* That was doubled so often. */
 } rs_losses;
 
 /* Packets below `top` went by. True if a trial ended, and the window is another. */

@@ -8,14 +8,16 @@
 #define RS_PASSES 64
 
 typedef struct {
-    uint64_t top;      /* all below had passed */
-    rs_time first, at; /* of the stretch that ends with it; `at` is told for all of it */
+    uint64_t top;  /* All below had passed. */
+    rs_time first; /* The stretch that ends with it began then, */
+    rs_time at;    /* and this is told for all of it. */
 } rs_pass;
 
 typedef struct {
-    uint32_t newest, count;
+    uint32_t newest; /* It lies there in the ring, */
+    uint32_t count;  /* which has so many. */
     rs_pass ring[RS_PASSES];
-    uint64_t forgotten; /* all below passed before the oldest stretch */
+    uint64_t forgotten; /* All below passed before the oldest stretch. */
 } rs_passes;
 
 /* All below `top` have passed; it increases. Stretches are as long as `grain`. */

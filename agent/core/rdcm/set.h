@@ -8,10 +8,10 @@
 #include "core/base/types.h"
 
 typedef struct {
-    uint64_t cum;  /* all below are members */
-    uint64_t top;  /* one past the highest member; at least `cum` */
-    uint64_t end;  /* members are below */
-    uint64_t mask; /* number of words in the ring - 1; UINT64_MAX: a plain bitmap */
+    uint64_t cum;  /* All below are members. */
+    uint64_t top;  /* One past the highest member; at least `cum`. */
+    uint64_t end;  /* Members are below. */
+    uint64_t mask; /* The number of words in the ring - 1; UINT64_MAX: it is a plain bitmap. */
     uint64_t *words;
 } rs_rdcm_set;
 

@@ -20,24 +20,25 @@
 typedef struct {
     rs_reporter reporter;
     bool has_parent; /* Else it reports to the sender itself. */
-    rs_time sample;
+    rs_time sample;  /* It says RATE so often all the same. */
     /* asking */
     bool asks;         /* A request is to be sent. */
     bool unanswered;   /* Nothing came since the last request. */
-    uint32_t tries;    /* Requests in a row that nothing came of. */
-    rs_time asked_at;  /* The oldest of them. */
+    uint32_t tries;    /* So many requests in a row brought nothing. */
+    rs_time asked_at;  /* The oldest of them went then. */
     rs_time far_until; /* The sender is asked until then. */
-    rs_rtt rtt;
+    rs_rtt rtt;        /* From a request to the first repair. */
     /* losses of its own */
-    uint64_t base_offset, base_received;
-    uint32_t lossy_ppm;
-    uint64_t mark_sn; /* of the newest packet that asked for a report */
+    uint64_t base_offset;   /* They are counted from there, */
+    uint64_t base_received; /* where so many packets had come. */
+    uint32_t lossy_ppm;     /* It lost that part of late. */
+    uint64_t mark_sn;       /* The newest packet that asked for a report. */
     /* the end */
-    uint32_t last_words;
-    rs_time last_due;
-    bool verified;
-    rs_time serve_until;
-    uint32_t turn; /* of the children, whose repair is next */
+    uint32_t last_words; /* So many reports of being done are still to go, */
+    rs_time last_due;    /* the next one then. */
+    bool verified;       /* All is here and checked. */
+    rs_time serve_until; /* It is there for others until then. */
+    uint32_t turn;       /* The repair of the child at that place is next. */
 } tree;
 
 static tree *of(const rs_receiving *x) {

@@ -8,17 +8,19 @@
 #include "core/wan/options.h"
 
 typedef struct {
-    uint64_t bound, used, used_most;
-    uint64_t wanted; /* by all */
-    uint32_t count;
+    uint64_t bound;     /* All transfers may have so many bytes. */
+    uint64_t used;      /* They have so many, */
+    uint64_t used_most; /* and had so many at most. */
+    uint64_t wanted;    /* All their needs together. */
+    uint32_t count;     /* There are so many transfers. */
 } rs_wan_pool;
 
 /* A transfer's part in it. */
 typedef struct {
-    rs_wan_pool *pool; /* NULL: none */
-    uint64_t used;
-    uint64_t least; /* it can always have, if that many for all fit */
-    uint64_t need;  /* what it could use now: rate x (round trips), and what is unrepaired */
+    rs_wan_pool *pool; /* NULL: it has no part. */
+    uint64_t used;     /* It has so many bytes. */
+    uint64_t least;    /* It can always have so many, if that many for all fit. */
+    uint64_t need;     /* It could use so many now: rate x (round trips), and what is unrepaired. */
 } rs_wan_user;
 
 void rs_wan_pool_join(rs_wan_pool *pool, rs_wan_user *user, uint64_t least);

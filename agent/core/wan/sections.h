@@ -26,22 +26,24 @@ typedef struct {
 
 /* A packet that repairs. */
 typedef struct {
-    uint64_t sn;                       /* of the first */
-    uint32_t count;                    /* 1, or of a coded one the fragments whose XOR it is, */
-    uint64_t member[RS_REPAIR_SPARSE]; /* in increasing order */
-    bool unicast;
-    uint32_t bit; /* if so, to the receiver of that bit */
+    uint64_t sn;                       /* The first fragment of it. */
+    uint32_t count;                    /* 1, or of a coded one the fragments whose XOR it is... */
+    uint64_t member[RS_REPAIR_SPARSE]; /* ...in increasing order. */
+    bool unicast;                      /* It goes by unicast, */
+    uint32_t bit;                      /* to the receiver of that bit. */
 } rs_wan_mend;
 
 typedef struct {
-    rs_list gathering, ready;
-    rs_wan_section **open; /* by number; NULL: nothing is missing */
-    uint64_t count;        /* of the object */
-    uint64_t freed;        /* all before are: nobody needs them from here */
+    rs_list gathering;     /* Sections of which NACKs are gathered, */
+    rs_list ready;         /* and those that are being repaired. */
+    rs_wan_section **open; /* By number; NULL: nothing is missing. */
+    uint64_t count;        /* The object has so many. */
+    uint64_t freed;        /* All before are freed: nobody needs them from here. */
     uint32_t receivers;
-    bool coded;
-    rs_time gather;                    /* from the first NACK of a section to its repair */
-    uint64_t by_multicast, by_unicast; /* sections so far */
+    bool coded;            /* Repairs may be coded. */
+    rs_time gather;        /* From the first NACK of a section to its repair. */
+    uint64_t by_multicast; /* So many sections were repaired by multicast so far, */
+    uint64_t by_unicast;   /* and so many by unicast. */
 } rs_wan_sections;
 
 bool rs_wan_sections_start(rs_wan_sections *s, const rs_allocator *allocator, uint64_t fragments, uint32_t receivers);

@@ -19,61 +19,63 @@ typedef struct {
 /* A receiver, as the sender sees it; at the place of its rs_recipient. */
 typedef struct {
     rs_wan_path path;
-    rs_time heard_at;   /* its newest status came then; 0: none did */
-    uint64_t cum;       /* all below are there */
-    uint64_t next;      /* it has seen fragments sent up to there */
-    uint64_t received;  /* packets, by its newest status, */
-    uint64_t tried_at;  /* and when the trial of start-up began */
-    rs_time slow_since; /* it was the slowest, by far, since then; 0: it is not */
+    rs_time heard_at;   /* Its newest status came then; 0: none did. */
+    uint64_t cum;       /* All below are there. */
+    uint64_t next;      /* It has seen fragments sent up to there. */
+    uint64_t received;  /* It has got so many packets, by its newest status, */
+    uint64_t tried_at;  /* and so many when the trial of start-up began. */
+    rs_time slow_since; /* It was the slowest, by far, since then; 0: it is not. */
 } rs_wan_peer;
 
 typedef struct {
     rs_wan_user memory;
     rs_wan_sections sections;
     rs_wan_peer *peers;
-    rs_time begin_due;   /* it begins then at the latest, though not all have accepted */
-    rs_time opened_at;   /* the session began then */
-    rs_time grtt;        /* the longest round trip of those that count */
-    rs_time shortest;    /* and the shortest */
-    rs_time over_due;    /* all was sent and is there: what follows makes events, so it waits for the timer */
-    rs_time look_due;    /* receivers are looked at then: who is silent, who holds the others back */
-    rs_time probe_due;   /* nothing is to be sent, and somebody still misses something: a probe goes then */
-    uint32_t probes;     /* so many went without an answer */
-    uint32_t number;     /* of coded repairs */
-    uint32_t unpaired;   /* data packets since the last proactive repair */
-    rs_time trial_until; /* start-up goes on without those that are slow, until then; 0: not yet */
+    rs_time begin_due;   /* It begins then at the latest, though not all have accepted. */
+    rs_time opened_at;   /* The session began then. */
+    rs_time grtt;        /* The longest round trip of those that count, */
+    rs_time shortest;    /* and the shortest. */
+    rs_time over_due;    /* All was sent and is there: what follows makes events, so it waits for the timer. */
+    rs_time look_due;    /* Receivers are looked at then: who is silent, who holds the others back. */
+    rs_time probe_due;   /* Nothing is to be sent, and somebody still misses something: a probe goes then. */
+    uint32_t probes;     /* So many went without an answer. */
+    uint32_t number;     /* The newest coded repair has it. */
+    uint32_t unpaired;   /* So many data packets went since the last proactive repair. */
+    rs_time trial_until; /* Start-up goes on without those that are slow, until then; 0: not yet. */
     /* Repairs of the object's end, when nothing else is to be sent: they go a second time, for a lost one would cost
-     * everybody a round trip. A ring: `again` of them, up to `again_at`, are still to go. */
+     * everybody a round trip. */
     rs_wan_mend end_repairs[RS_WAN_END_REPAIRS];
-    uint32_t again, again_at;
-    bool repaired;      /* the last packet was a repair: they take turns with data packets */
-    int64_t sent_bytes; /* on the wire, */
-    rs_time sent_since; /* since then: what the present rate is made of, */
-    int64_t sent_bps;   /* and what it was in the time before */
-    rs_time starved_at; /* all that is here of the object had been sent then; 0: never */
-    bool held;          /* memory, or the end of the object, has held it back since then */
+    uint32_t again;     /* So many of that ring are still to go, */
+    uint32_t again_at;  /* those before there. */
+    bool repaired;      /* The last packet was a repair: they take turns with data packets. */
+    int64_t sent_bytes; /* So much was sent, on the wire, */
+    rs_time sent_since; /* since then: the present rate is made of that, */
+    int64_t sent_bps;   /* and was this in the time before. */
+    rs_time starved_at; /* All that is here of the object had been sent then; 0: never. */
+    bool held;          /* Memory, or the end of the object, has held it back since then. */
 } rs_wan_sender;
 
 typedef struct {
-    uint64_t next; /* one past the newest fragment seen sent for the first time */
-    uint64_t cum;  /* all below are here */
-    uint64_t received, repairs;
-    uint64_t marked;   /* of both, by a switch */
-    uint64_t stamp_us; /* of the newest packet */
-    rs_time stamp_at;  /* that came then */
-    rs_time grtt;      /* as the sender says */
-    uint32_t group;
-    rs_time late;       /* packets come so much later than others that were sent after them */
-    rs_time report_due; /* a status is said then */
-    rs_time reported_at;
-    rs_time nack_due; /* the earliest of... */
-    rs_time *due;     /* ...by section: what is missing of it is said then; RS_NEVER: nothing is, or it goes on */
-    uint8_t *times;   /* it was said so often */
+    uint64_t next;       /* One past the newest fragment seen sent for the first time. */
+    uint64_t cum;        /* All below are here. */
+    uint64_t received;   /* So many data packets came, */
+    uint64_t repairs;    /* and so many repairs; */
+    uint64_t marked;     /* so many of both were marked by a switch. */
+    uint64_t stamp_us;   /* The newest packet has that stamp, */
+    rs_time stamp_at;    /* and came then. */
+    rs_time grtt;        /* The longest round trip, as the sender says. */
+    uint32_t group;      /* So many receivers share it, as the sender says. */
+    rs_time late;        /* Packets come so much later than others that were sent after them. */
+    rs_time report_due;  /* A status is said then. */
+    rs_time reported_at; /* The last one was said then. */
+    rs_time nack_due;    /* The earliest of... */
+    rs_time *due;        /* ...by section: what is missing of it is said then; RS_NEVER: nothing is, or it goes on. */
+    uint8_t *times;      /* By section: it was said so often. */
     uint64_t section_count;
-    uint64_t ended;  /* sections that are over: all were sent for the first time */
-    uint64_t ask_at; /* the next PTCH_REQ is about fragments from there on */
-    rs_time ask_due;
-    bool say; /* a status is to be said */
+    uint64_t ended;  /* So many sections are over: all of them was sent for the first time. */
+    uint64_t ask_at; /* The next PTCH_REQ is about fragments from there on, */
+    rs_time ask_due; /* and goes then. */
+    bool say;        /* A status is to be said. */
 } rs_wan_receiver;
 
 static inline rs_wan_sender *rs_wan_sender_of(const rs_transfer *t) {
