@@ -161,9 +161,3 @@ rs_qsm_hop rs_qsm_next_hop(const rs_qsm_view *view, uint32_t leader, rs_qsm_hop 
     }
     return (rs_qsm_hop){leader, 2};
 }
-
-size_t rs_qsm_view_bytes(const rs_qsm_view *view) {
-    return sizeof *view + view->count * sizeof *view->nodes + (view->by_place ? view->count * sizeof(void *) : 0) +
-           (view->silent ? view->count * sizeof *view->silent : 0) +
-           (view->seen ? RS_QSM_PARTS * sizeof(rs_qsm_seen) : 0);
-}

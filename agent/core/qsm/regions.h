@@ -25,6 +25,5 @@ typedef struct {
 rs_qsm_hop rs_qsm_next_hop(const rs_qsm_view *view, uint32_t leader, rs_qsm_hop at);
 uint32_t rs_qsm_region_leader(const rs_qsm_view *view); /* RS_QSM_NOWHERE: all are gone */
 uint32_t rs_qsm_partition_leader(const rs_qsm_view *view, uint32_t partition);
-size_t rs_qsm_view_bytes(const rs_qsm_view *view);
 
 #endif

@@ -20,13 +20,4 @@ typedef struct {
     uint64_t memory;              /* bytes sent and not freed, of all transfers of this agent together [512 MiB] */
 } rs_wan_config;
 
-/* How much of that memory is in use, and how much of it was in use at most; of all transfers by this engine. */
-typedef struct {
-    uint64_t bound, used, used_most;
-    uint32_t users;
-} rs_wan_memory;
-
-typedef struct rs_node rs_node;
-void rs_wan_memory_get(const rs_node *node, rs_wan_memory *out);
-
 #endif

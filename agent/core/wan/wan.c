@@ -84,13 +84,6 @@ static bool ask(const char *text, void *asked, char *words, size_t size) {
     return true;
 }
 
-void rs_wan_memory_get(const rs_node *node, rs_wan_memory *out) {
-    *out = (rs_wan_memory){0};
-    const rs_wan_node *own = rs_wan_node_of(node);
-    if (own)
-        *out = (rs_wan_memory){own->pool.bound, own->pool.used, own->pool.used_most, own->pool.count};
-}
-
 static rs_rx_verdict message(rs_node *node, rs_time now, rs_peer_session *link, const rs_message *m) {
     rs_transfer *t = link->transfer;
     if (t->sending)

@@ -252,15 +252,6 @@ void rs_digest_tree_tell(rs_digest_tree *tree, void (*leaf_done)(void *context, 
     tree->leaf_context = context;
 }
 
-bool rs_digest_tree_have(rs_digest_tree *tree, uint64_t chunk, const uint8_t *leaf) {
-    if (chunk >= tree->chunks || tree->present[chunk] != 0)
-        return false;
-    tree->present[chunk] = (uint32_t)chunk_length(tree, chunk);
-    memcpy(tree->leaves + chunk * tree->width, leaf, tree->width);
-    tree->done++;
-    return true;
-}
-
 const uint8_t *rs_digest_tree_leaves(const rs_digest_tree *tree, uint64_t *count, uint32_t *width) {
     *count = tree->chunks;
     *width = tree->width;

@@ -48,10 +48,6 @@ bool rs_digest_tree_final(rs_digest_tree *tree, rs_digest *out);
 /* `leaf_done` is told of each chunk that has its digest. */
 void rs_digest_tree_tell(rs_digest_tree *tree, void (*leaf_done)(void *context, uint64_t chunk, const uint8_t *leaf),
                          void *context);
-/* A chunk of which nothing was reported is here, with that digest: nothing of it needs to come. False: something
- * was. */
-bool rs_digest_tree_have(rs_digest_tree *tree, uint64_t chunk, const uint8_t *leaf);
-
 /* The leaves, in order: the chunks' digests, valid when there is a final one. */
 const uint8_t *rs_digest_tree_leaves(const rs_digest_tree *tree, uint64_t *count, uint32_t *width);
 /* The same, the caller's to free; the tree is of no further use. */
