@@ -82,9 +82,15 @@ static void losses_that_come_anyhow__do_not_slow_it_down(void **state) {
         {0.001, 0, 500 * US, 100000, 2}, {0.01, 0, 200 * US, 40000, 2}, {0.01, 0, 2 * MS, 80000, 3},
         {0.05, 0, 200 * US, 40000, 2},   {0.05, 0, 2 * MS, 80000, 2.5}, {0.01, 4, 200 * US, 60000, 3},
     };
+    rs_time lossless[sizeof cases / sizeof cases[0]][2];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (uint64_t seed = 1; seed <= 2; seed++) {
-            rs_time without = takes(cases[i].fragments, 0, 0, seed, cases[i].delay);
+            size_t alike = 0;
+            while (cases[alike].fragments != cases[i].fragments || cases[alike].delay != cases[i].delay)
+                alike++;
+            if (alike == i)
+                lossless[i][seed - 1] = takes(cases[i].fragments, 0, 0, seed, cases[i].delay);
+            rs_time without = lossless[alike][seed - 1];
             rs_time took = takes(cases[i].fragments, cases[i].loss, cases[i].burst, seed, cases[i].delay);
             double times = (double)took / (double)without;
             printf("%.1f %% lost, bursts of %.0f, %d us, seed %d: %.2f times as long\n", cases[i].loss * 100,

@@ -353,9 +353,10 @@ static rs_time others_take(uint64_t seed, rs_peer leaver, leaving how) {
  * proxy, which every second member of a ring of two is. */
 static void a_receiver_leaves__nobody_waits_for_its_word(void **state) {
     (void)state;
+    uint32_t step = getenv("RDCM_RUNS") ? 1 : 3; /* by default each of the nine leaves one of three trees */
     for (uint64_t seed = 1; seed <= 3; seed++) {
         rs_time all = others_take(seed, 0, LEAVES_BY_CRASH);
-        for (rs_peer leaver = 1; leaver <= 9; leaver++)
+        for (rs_peer leaver = step == 1 ? 1 : (rs_peer)seed; leaver <= 9; leaver += step)
             for (leaving how = LEAVES_BY_CRASH; how <= LEAVES_WELL; how++) {
                 rs_time took = others_take(seed, leaver, how);
                 if (took > all + (how == LEAVES_WELL ? 2 * MS : 150 * MS))
