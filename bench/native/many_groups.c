@@ -3,11 +3,14 @@
  *   many_groups receive SOCKET NAME PROTOCOL GROUPS
  *   many_groups send SOCKET NAME PROTOCOL GROUPS BYTES SECONDS
  *
- * Joins groups NAME-0, NAME-1 ... and says "ready"; goes on when it reads a line. The sender publishes to all of them
- * in turn, as fast as the agent takes messages, and says what it counted, and when (CLOCK_MONOTONIC). A receiver takes
- * what comes, and says that for each further line. The end of the input ends both. */
+ * Joins groups NAME-0, NAME-1 ... and says "ready"; goes on when it reads a line. The sender then calls in all of them
+ * until it reads another line: a member that its agent does not know yet is not sent to. It publishes to all of them in
+ * turn, as fast as the agent takes messages, and says what it counted, and when (CLOCK_MONOTONIC). A receiver says
+ * "heard" when it was called in all, takes what comes, and says what that is for each further line. Calls are not
+ * counted. The end of the input ends both. */
 #include <err.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +21,14 @@
 #include <rostrum/groups.h>
 
 static const uint8_t app[16] = "many-groups";
+static const char call[] = "call";
+#define CALL_MS 20
 
 typedef struct {
     uint64_t messages, lost;
     int64_t first_ns, last_ns;
+    uint32_t silent; /* groups in which nobody has called */
+    bool *called;    /* by group */
 } tally;
 
 static int64_t now_ns(void) {
@@ -58,11 +65,27 @@ static void wait_line(void) {
         exit(0);
 }
 
-static void take(rostrum_group *group, tally *t) {
+static void hear_call(uint32_t group, tally *t) {
+    if (t->called[group])
+        return;
+    t->called[group] = true;
+    if (--t->silent == 0) {
+        puts("heard");
+        fflush(stdout);
+    }
+}
+
+static void take(rostrum_group **groups, uint32_t i, tally *t) {
+    rostrum_group *group = groups[i];
     rostrum_message message;
     rostrum_error error;
     rostrum_code code;
     while ((code = rostrum_next(group, &message, 0, &error)) == ROSTRUM_OK) {
+        if (message.kind == ROSTRUM_MESSAGE && message.length == sizeof call &&
+            !memcmp(message.bytes, call, sizeof call)) {
+            hear_call(i, t);
+            continue;
+        }
         t->last_ns = now_ns();
         t->first_ns = t->first_ns ? t->first_ns : t->last_ns;
         if (message.kind == ROSTRUM_MESSAGE)
@@ -84,24 +107,35 @@ static void receive(rostrum_group **groups, uint32_t count, tally *t) {
     int epoll = epoll_create1(0);
     struct epoll_event event = {.events = EPOLLIN}, ready[64];
     for (uint32_t i = 0; i < count; i++) {
-        event.data.ptr = groups[i];
+        event.data.u64 = i;
         epoll_ctl(epoll, EPOLL_CTL_ADD, rostrum_group_fd(groups[i]), &event);
-        take(groups[i], t);
+        take(groups, i, t);
     }
-    event.data.ptr = NULL;
+    event.data.u64 = count;
     epoll_ctl(epoll, EPOLL_CTL_ADD, STDIN_FILENO, &event);
     for (bool over = false; !over;) {
         int some = epoll_wait(epoll, ready, 64, -1);
         for (int i = 0; i < some; i++) {
             char lines[16];
-            if (ready[i].data.ptr)
-                take(ready[i].data.ptr, t);
+            if (ready[i].data.u64 < count)
+                take(groups, (uint32_t)ready[i].data.u64, t);
             else if (read(STDIN_FILENO, lines, sizeof lines) > 0)
                 tell(t);
             else
                 over = true;
         }
     }
+}
+
+static void call_all(rostrum_group **groups, uint32_t count) {
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    rostrum_error error;
+    do {
+        for (uint32_t i = 0; i < count; i++)
+            if (rostrum_publish(groups[i], call, sizeof call, 0, &error))
+                errx(1, "%s", error.text);
+    } while (poll(&input, 1, CALL_MS) == 0);
+    wait_line();
 }
 
 static void send_all(rostrum_group **groups, uint32_t count, char **words, tally *t) {
@@ -123,14 +157,17 @@ static void send_all(rostrum_group **groups, uint32_t count, char **words, tally
 int main(int argc, char **words) {
     bool sends = argc == 8 && !strcmp(words[1], "send");
     uint32_t count = argc > 5 ? (uint32_t)strtoul(words[5], NULL, 10) : 0;
-    tally t = {0};
+    tally t = {.silent = count, .called = calloc(count ? count : 1, sizeof(bool))};
     if (count == 0 || (!sends && (argc != 6 || strcmp(words[1], "receive") != 0))) {
         fputs("see the head of many_groups.c\n", stderr);
         return 2;
     }
     rostrum_group **groups = enter(words, count);
     wait_line();
+    if (!t.called)
+        errx(1, "no memory for %u groups", count);
     if (sends) {
+        call_all(groups, count);
         send_all(groups, count, words, &t);
         tell(&t);
         wait_line(); /* the agent recovers what was lost, until all is counted */

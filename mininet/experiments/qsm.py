@@ -55,13 +55,17 @@ class Case:
 Program = Callable[[Case, str, bool], list[str]]
 
 
-def measure(lab: Lab, case: Case, program: Program) -> Record:
-    """One run. Raises Skipped: its members were not ready in time."""
+def measure(lab: Lab, case: Case, program: Program, calls: bool = False) -> Record:
+    """One run. `calls`: the sender calls until all receivers say that they heard it in every group: what is published
+    before its agent knows a member does not reach that one. Raises Skipped: its members were not ready in time."""
     servers = list(lab.topology.servers)[: case.members]
     with _running(lab, [(server, program(case, server, server == servers[0])) for server in servers]) as programs:
         _until(programs, "ready", READY_S)
         for one in programs[::-1]:
             _line(one)
+        if calls:
+            _until(programs[1:], "heard", READY_S)
+            _line(programs[0])
         sent = _counted(programs[0], case.seconds + 20)
         received = _settled(programs[1:], sent["messages"])
     slowest = min(received, key=lambda one: one["messages"])
@@ -217,7 +221,7 @@ def run_tool(tool: str, lab: Lab, cases: Sequence[Case], rounds: int, prepare: C
             if str(case.groups) in skipped:
                 continue
             try:
-                runs.append({"round": turn, **measure(lab, case, program)})
+                runs.append({"round": turn, **measure(lab, case, program, tool != "jgroups")})
                 click.echo(f"{tool}, {case.groups} groups: {runs[-1]['rate']:.0f} messages/s")
             except Skipped as error:
                 skipped[str(case.groups)] = str(error)

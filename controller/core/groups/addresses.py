@@ -27,14 +27,13 @@ class Groups:
         # nor is the one used that has discovery's Ethernet address: all agents of a LAN would get its packets
         first = self._base + 1
         self._avoided = first + (DISCOVERY - first) % (1 << ETHERNET_BITS)
-        self._room = self._count - (self._avoided < first + self._count)
         self._next = (boot_id * 0x9E3779B97F4A7C15 >> 20) % self._count
         self._used: set[int] = set()
 
     def take(self) -> IPv4Address:
         """Raises Exhausted."""
-        if len(self._used) >= self._room:
-            raise Exhausted(f"all {self._room} multicast groups of the topology's range are in use")
+        if len(self._used) >= self.room:
+            raise Exhausted(f"all {self.room} multicast groups of the topology's range are in use")
         while True:
             number = self._base + 1 + self._next
             self._next = (self._next + 1) % self._count
@@ -59,7 +58,7 @@ class Groups:
     @property
     def room(self) -> int:
         """Addresses there are, used or not."""
-        return self._room
+        return self._count - (self._avoided <= self._base + self._count)
 
     @property
     def used(self) -> int:
