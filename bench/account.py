@@ -207,7 +207,7 @@ def pinned(program: Path, how: str, *options: str) -> Iterator[Path]:
 
 
 def must(*command: str) -> str:
-    """Runs a command; its output. Raises LabError with its words."""
+    """Runs a command; its output. Raises LabError with its text."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -140,12 +140,12 @@ def quick() -> list[Entry]:
 def chosen(
     entries: Iterable[Entry], *, only: Iterable[str] = (), tools: Iterable[str] = (), repeat: int | None = None
 ) -> list[Entry]:
-    """The entries whose case's name holds every word of one of `only` (words joined by commas), with those tools."""
+    """The entries whose case's name holds every word of one of `only` (text joined by commas), with those tools."""
     wanted, patterns = list(tools), [pattern.split(",") for pattern in only]
     found = []
     for entry in entries:
-        words = entry.case.name.split("-")
-        if patterns and not any(all(word in words for word in pattern) for pattern in patterns):
+        fields = entry.case.name.split("-")
+        if patterns and not any(all(word in fields for word in pattern) for pattern in patterns):
             continue
         names = tuple(tool for tool in entry.tools if not wanted or tool in wanted)
         if names:

@@ -67,7 +67,7 @@ bench.add_command(manager)
     "--quick", is_flag=True, help="Under five minutes: smaller objects, fewer rounds; fills the whole summary."
 )
 @click.option("--only", multiple=True, metavar="WORDS",
-              help="Only cases whose name has all these words, such as 9000,free,loss0; may be repeated.")  # fmt: skip
+              help="Only cases whose name has all these parts, such as 9000,free,loss0; may be repeated.")  # fmt: skip
 @click.option("--case", "cases", multiple=True, metavar="NAME", help="Just this case, planned or not; may be repeated.")
 @click.option("--tools", default="", help="Only these, separated by commas; or groups: " + ", ".join(GROUPS) + ".")
 @click.option("--repeat", type=click.IntRange(1, 99), help="Rounds of each case; in each, every tool has a turn [5].")
@@ -115,8 +115,8 @@ def plan(wish: Wish) -> list[Entry]:
     tools = [name for word in wish.tools.split(",") if word for name in GROUPS.get(word, (word,))]
     unknown = [name for name in tools if name not in cases.EVERY]
     if unknown:
-        words = f"no such tool: {', '.join(unknown)}; there are {', '.join(cases.EVERY)}, and {', '.join(GROUPS)}"
-        raise click.BadParameter(words, param_hint="--tools")
+        text = f"no such tool: {', '.join(unknown)}; there are {', '.join(cases.EVERY)}, and {', '.join(GROUPS)}"
+        raise click.BadParameter(text, param_hint="--tools")
     if wish.cases:
         try:
             found = [Entry(cases.parse(name), tuple(tools) or cases.TOOLS, wish.repeat or 5) for name in wish.cases]
@@ -188,7 +188,7 @@ def tell_drops(summary: dict[str, Any]) -> None:
     except trend.HistoryError:
         return
     for drop in trend.drops(row, rows):
-        OUT.print(f"[red]{drop.words()}[/red] (rostrum bench history)")
+        OUT.print(f"[red]{drop.text()}[/red] (rostrum bench history)")
 
 
 @bench.command()

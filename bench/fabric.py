@@ -202,8 +202,8 @@ class Fabric:
                     return
                 missing = "; ".join(health["missing"])
             if manager.poll() is not None:
-                words = (run / "manager.log").read_text(errors="replace").strip().splitlines()[-1:]
-                raise LabError(f"the manager ended: {' '.join(words)}")
+                text = (run / "manager.log").read_text(errors="replace").strip().splitlines()[-1:]
+                raise LabError(f"the manager ended: {' '.join(text)}")
             time.sleep(0.05)
         raise LabError(f"the manager is not ready after {UP_BOUND_S:.0f} s: {missing}; its log: {run / 'manager.log'}")
 

@@ -52,7 +52,7 @@ class Drop:
     now: float
     by: float
 
-    def words(self) -> str:
+    def text(self) -> str:
         return f"{self.figure} dropped by {self.by:.0%}: {self.was:.3g} before, {self.now:.3g} now"
 
 

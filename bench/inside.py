@@ -27,7 +27,7 @@ def entries_of(values: list[dict[str, Any]]) -> list[Entry]:
 
 
 def writer(results: Path, manifest: dict[str, Any]) -> Callable[[list[Record]], None]:
-    """Writes the file anew after each run; a reader sees the old one or the new one."""
+    """Writes the file again after each run; a reader sees the old one or the new one."""
 
     def write(records: list[Record]) -> None:
         save({"manifest": manifest, "runs": records}, results)
@@ -35,8 +35,8 @@ def writer(results: Path, manifest: dict[str, Any]) -> Callable[[list[Record]], 
     return write
 
 
-def say(words: str) -> None:
-    print(words, flush=True)
+def say(text: str) -> None:
+    print(text, flush=True)
 
 
 def _tuned(runner: Runner, entries: list[Entry], before: dict[str, Any], wanted: bool) -> list[Record]:

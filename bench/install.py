@@ -71,9 +71,9 @@ def install(tools: Iterable[str], build: Path, place: Path, say: Say) -> dict[st
     tools are missing, by name."""
     wanted = [name for name in NEEDS if name in set(tools)]
     lacking = sorted({need.package for name in wanted for need in NEEDS[name] if not need.there()})
-    words = _install_packages(lacking, say) if lacking else ""
+    text = _install_packages(lacking, say) if lacking else ""
     missing = {
-        name: f"{', '.join(absent)} cannot be installed: {words}"
+        name: f"{', '.join(absent)} cannot be installed: {text}"
         for name in wanted
         if (absent := [need.package for need in NEEDS[name] if not need.there()])
     }
@@ -81,13 +81,13 @@ def install(tools: Iterable[str], build: Path, place: Path, say: Say) -> dict[st
     built = build / "bench" / "native"
     if not all((built / name).exists() for name in drivers):
         say(f"building the drivers of {' and '.join(drivers)}")
-        words = _quiet("meson", "setup", "--reconfigure", str(build)) or _quiet("ninja", "-C", str(build))
+        text = _quiet("meson", "setup", "--reconfigure", str(build)) or _quiet("ninja", "-C", str(build))
         for name in drivers:
             if not (built / name).exists():
-                missing[name] = f"its driver cannot be built: {words}"
+                missing[name] = f"its driver cannot be built: {text}"
     for name, java in JARS.items():
-        if name in wanted and name not in missing and (words := _install_java(java, place, say)):
-            missing[name] = words
+        if name in wanted and name not in missing and (text := _install_java(java, place, say)):
+            missing[name] = text
     return missing
 
 
@@ -96,12 +96,12 @@ def _install_packages(packages: list[str], say: Say) -> str:
         return "that takes root"
     say(f"installing Debian packages: {' '.join(packages)}")
     with _no_services():
-        words = _quiet("apt-get", "update", "-qq")
+        text = _quiet("apt-get", "update", "-qq")
         install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends"]
         # One by one if not all at once: one that is not to be had should not keep the others away.
         if _quiet(*install, *packages):
-            words = "; ".join(filter(None, (_quiet(*install, package) for package in packages))) or words
-    return words
+            text = "; ".join(filter(None, (_quiet(*install, package) for package in packages))) or text
+    return text
 
 
 @contextlib.contextmanager
@@ -126,18 +126,18 @@ def _install_java(java: Java, place: Path, say: Say) -> str:
     if not jar.exists():
         say(f"getting {name} {version} with Maven")
         plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-        if words := _quiet("mvn", "-q", "-B", plugin, f"-Dartifact={java.artifact}", f"-DoutputDirectory={place}"):
-            return f"{group}:{name} cannot be had: {words}"
+        if text := _quiet("mvn", "-q", "-B", plugin, f"-Dartifact={java.artifact}", f"-DoutputDirectory={place}"):
+            return f"{group}:{name} cannot be had: {text}"
     sources = [NATIVE / f"{program}.java" for program in java.programs]
     compiled = place / f"{java.programs[-1]}.class"
     if compiled.exists() and compiled.stat().st_mtime > max(source.stat().st_mtime for source in sources):
         return ""
-    words = _quiet("javac", "-cp", str(jar), "-d", str(place), *map(str, sources))
-    return f"{compiled.stem}.java does not compile: {words}" if words else ""
+    text = _quiet("javac", "-cp", str(jar), "-d", str(place), *map(str, sources))
+    return f"{compiled.stem}.java does not compile: {text}" if text else ""
 
 
 def _quiet(*command: str) -> str:
-    """Runs a command; "" if it succeeds, else its last words."""
+    """Runs a command; "" if it succeeds, else its final messages."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
         done = subprocess.run(

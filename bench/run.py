@@ -39,11 +39,11 @@ class Program:
     log: Path
     process: subprocess.Popen[bytes]
 
-    def words(self) -> str:
+    def text(self) -> str:
         return self.log.read_text(errors="replace")
 
     def tail(self) -> str:
-        return " | ".join(line.strip() for line in self.words()[-LOG_TAIL:].splitlines() if line.strip())
+        return " | ".join(line.strip() for line in self.text()[-LOG_TAIL:].splitlines() if line.strip())
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Run:
         """Waits until each program has written the pattern. Raises ToolFailed."""
         until = time.monotonic() + READY_BOUND_S
         for program in programs:
-            while not re.search(pattern, program.words(), re.MULTILINE):
+            while not re.search(pattern, program.text(), re.MULTILINE):
                 if program.process.poll() is not None:
                     raise ToolFailed(f"{program.argv[0]} on {program.host.name} ended at its start: {program.tail()}")
                 if time.monotonic() > until:
@@ -119,7 +119,7 @@ class Run:
         code = program.process.wait()
         if code not in status:
             raise ToolFailed(f"{name}: exit status {code}: {program.tail()}")
-        return program.words()
+        return program.text()
 
     def stop(self) -> None:
         """Ends what still runs of both sides."""
@@ -138,7 +138,7 @@ class Tool(Protocol):
     """
 
     name: str
-    timed: str  # what the time covers, in words
+    timed: str  # what the time covers, as text
 
     def unfit(self, case: Case) -> str:
         """Why this tool cannot run this case on this machine; "" if it can."""

@@ -84,7 +84,7 @@ class Runner:
         tool = self.tools.get(turn.tool)
         why = self.missing.get(turn.tool) or (tool.unfit(turn.case) if tool else "no such tool")
         if why or tool is None:
-            return {**record, "outcome": "missing", "words": why}
+            return {**record, "outcome": "missing", "text": why}
         fresh = turn.case != self.fabric.case
         self.fabric.configure(turn.case)
         source = self._source(turn.case.size)
@@ -136,9 +136,9 @@ class Runner:
             record["others_s"] = record["machine_s"] - record["sender_s"] - record["receivers_s"]
             record.update(time_s=seconds, goodput_bps=run.case.size * 8 / seconds, resident_mb=peak.mb)
         except TimedOut as error:
-            record.update(outcome="timeout", words=str(error))
+            record.update(outcome="timeout", text=str(error))
         except ToolFailed as error:
-            record.update(outcome="failed", words=str(error))
+            record.update(outcome="failed", text=str(error))
         commands = {program.host.name: program.argv for program in run.programs[:2] + run.programs[-1:]}
         return {**record, "facts": run.facts, "commands": commands if not run.round else {}}
 
@@ -167,11 +167,11 @@ class Runner:
             return {"digests": "none kept"}
         bad = [host.name for host, path in files if path is not None and not path.is_file()]
         if bad:
-            return {"outcome": "failed", "words": f"no file at {', '.join(bad)}"}
+            return {"outcome": "failed", "text": f"no file at {', '.join(bad)}"}
         found = must(str(self.programs / "digests"), *names).split()
         wrong = [host.name for (host, _), digest in zip(files, found, strict=True) if digest != self._digest(run.case)]
         if wrong:
-            return {"outcome": "corrupt", "words": f"other bytes than were sent at {', '.join(wrong)}"}
+            return {"outcome": "corrupt", "text": f"other bytes than were sent at {', '.join(wrong)}"}
         return {"digests": "equal"}
 
     def _digest(self, case: Case) -> str:
@@ -224,7 +224,7 @@ def run_all(
 def outcome(record: Record) -> str:
     """A run in a few words."""
     if record["outcome"] != "ok":
-        return f"{record['outcome']}: {record.get('words', '')[:160]}"
+        return f"{record['outcome']}: {record.get('text', '')[:160]}"
     cpu = record["sender_s"] + record["receivers_s"]
     return f"{record['time_s']:7.3f} s {record['goodput_bps'] / 1e9:7.3f} Gbit/s, CPU {cpu:6.2f} s"
 

@@ -20,7 +20,7 @@ GB = 1e9
 
 @dataclass(frozen=True)
 class Goal:
-    """`better` is "lower" or "higher"; `bound` what is asked for; `meaning` in words."""
+    """`better` is "lower" or "higher"; `bound` what is asked for; `meaning` as text."""
 
     better: str
     bound: float
@@ -197,20 +197,20 @@ def resident(runs: Runs, tool: str) -> Figure:
 
 def figure(runs: Runs, key: str, tool: str) -> Figure:
     """One figure of GOALS for one of our tools."""
-    kind, *words = key.split("_")
+    kind, *fields = key.split("_")
     if kind == "limited":
-        return over_ideal(runs, tool, int(words[0]), float(words[1].removeprefix("loss")))
+        return over_ideal(runs, tool, int(fields[0]), float(fields[1].removeprefix("loss")))
     if kind == "raw":
-        return of_raw(runs, tool, int(words[-1]))
+        return of_raw(runs, tool, int(fields[-1]))
     if kind == "vs":
-        offload = words[-1] == "offload"
-        mtu, loss = (9000, 0.0) if offload else (int(words[-2]), float(words[-1].removeprefix("loss")))
-        others = cases.TCP if words[0] == "tcp3" else cases.MULTICAST
+        offload = fields[-1] == "offload"
+        mtu, loss = (9000, 0.0) if offload else (int(fields[-2]), float(fields[-1].removeprefix("loss")))
+        others = cases.TCP if fields[0] == "tcp3" else cases.MULTICAST
         return beside(runs, tool, others, runs.case(mtu, loss, offload=offload))
     if kind in ("loss1", "loss5"):
         return with_loss(runs, tool, float(kind.removeprefix("loss")))
     if kind == "cpu":
-        return of_cpu(runs, tool, cases.TCP if words[-1] == "tcp3" else cases.MULTICAST)
+        return of_cpu(runs, tool, cases.TCP if fields[-1] == "tcp3" else cases.MULTICAST)
     return fanout(runs, tool) if kind == "fanout" else resident(runs, tool)
 
 

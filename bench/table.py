@@ -31,12 +31,12 @@ HEAD = (
 def table(records: Sequence[Record]) -> str:
     """All cases. Medians, in brackets the least and the most."""
     return "\n".join(
-        f"### {part['case']}\n{part['words']}\n\n{markdown(HEAD, part['rows'])}\n" for part in cells(records)
+        f"### {part['case']}\n{part['text']}\n\n{markdown(HEAD, part['rows'])}\n" for part in cells(records)
     )
 
 
 def cells(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """The table as data: {"case", "words", "rows": cells, as HEAD names them}."""
+    """The table as data: {"case", "text", "rows": cells, as HEAD names them}."""
     found = list(dict.fromkeys(case_of(record) for record in records))
     return [_part(case, [record for record in records if case_of(record) == case]) for case in found]
 
@@ -44,10 +44,10 @@ def cells(records: Sequence[Record]) -> list[dict[str, Any]]:
 def _part(case: cases.Case, records: list[Record]) -> dict[str, Any]:
     tools = [tool for tool in cases.EVERY if any(record["tool"] == tool for record in records)]
     rows = [_row(case, tool, [record for record in records if record["tool"] == tool]) for tool in tools]
-    return {"case": case.name, "words": words(case), "rows": rows}
+    return {"case": case.name, "text": text(case), "rows": rows}
 
 
-def words(case: cases.Case) -> str:
+def text(case: cases.Case) -> str:
     link = (
         f"sender's link {rate_text(case.rate_bps)} (ideal {case.ideal_s:.2f} s)"
         if case.rate_bps
@@ -63,7 +63,7 @@ def _row(case: cases.Case, tool: str, records: list[Record]) -> list[str]:
     runs = f"{len(good)}/{len(records)}"
     bad = next((record for record in records if record["outcome"] != "ok"), None)
     if not good and bad:
-        return [tool, runs, f"{bad['outcome']}: {short(bad.get('words', ''))}", *[""] * (len(HEAD) - 3)]
+        return [tool, runs, f"{bad['outcome']}: {short(bad.get('text', ''))}", *[""] * (len(HEAD) - 3)]
     name = tool + (f" ({good[0]['facts'].get('io')})" if tool == cases.OURS[0] else "")
     return [
         name,
@@ -148,7 +148,7 @@ def figures(summary: dict[str, Any]) -> str:
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table whose columns line up in plain text too."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    # One long cell (the words of a failure) does not make its column wide.
+    # One long cell (the text of a failure) does not make its column wide.
     widths = [min(width, max(24, len(head[i]))) if i != len(head) - 1 else 0 for i, width in enumerate(widths)]
     lines = [head, ["-" * max(3, width) for width in widths], *rows]
     return "\n".join(

@@ -108,7 +108,7 @@ class App:
         self.rest.meter.connections, self.rest.meter.ended = self.http.connections, self.http.ended
         self.thrift_port = self.rest_port = 0
         self.journal: Journal | None = None
-        self._whole: asyncio.TimerHandle | None = None
+        self._grace_timer: asyncio.TimerHandle | None = None
         self.lost: asyncio.Future[StoreError] | None = None  # why it cannot go on
         self._end_watch: Callable[[], None] | None = None
 
@@ -136,7 +136,7 @@ class App:
                 )
             self.journal = Journal(config.journal, topology.name, config.journal_sync)
             self._remember(self.journal, self.journal.records, self.journal.complete)
-            self._whole = asyncio.get_running_loop().call_later(config.settings.grace / 1e9, self.journal.whole)
+            self._grace_timer = asyncio.get_running_loop().call_later(config.settings.grace / 1e9, self.journal.whole)
         self.thrift_port = topology.manager.thrift_port if config.thrift_port is None else config.thrift_port
         self.rest_port = topology.manager.rest_port if config.rest_port is None else config.rest_port
         openflow_port = topology.manager.openflow_port if config.openflow_port is None else config.openflow_port
@@ -164,8 +164,8 @@ class App:
                 compiled=NOT_COMPILED or "yes",
             )
         )
-        for name, words in topology.not_promised.items():
-            log.warning(line("not promised", switch=name, cause=words))
+        for name, text in topology.not_promised.items():
+            log.warning(line("not promised", switch=name, cause=text))
 
     def _remember(self, store: Store, records: Records, complete: bool) -> None:
         manager, now = self.runtime.manager, self.runtime.clock()
@@ -202,7 +202,7 @@ class App:
         return path.request.request_id if path else ""
 
     def reload(self) -> None:
-        """Reads the files anew that say who may do what; one that is wrong is told, and what it said before stays."""
+        """Reads the files again that say who may do what; one that is wrong is told, and what it said before stays."""
         self.access.reload()
         self.thrift.gate.reload()
         if self.thrift.tls:
@@ -216,8 +216,8 @@ class App:
     def _paused(self, lost_ns: int) -> None:
         """Records name times by the wall clock, which went on."""
         self.runtime.post(ev.ClockStood(lost_ns))
-        words = "bounds on the silence of agents and devices go on where they were"
-        log.warning(line("this manager did not run", s=round(lost_ns / 1e9, 1), then=words))
+        text = "bounds on the silence of agents and devices go on where they were"
+        log.warning(line("this manager did not run", s=round(lost_ns / 1e9, 1), then=text))
 
     def give_up(self, error: StoreError) -> None:
         """Another manager has to go on: nothing is decided here any more."""
@@ -244,8 +244,8 @@ class App:
         for driver in self.ocs.values():
             await driver.close()
         await self.fabric.close()
-        if self._whole:
-            self._whole.cancel()
+        if self._grace_timer:
+            self._grace_timer.cancel()
         if self.journal:
             self.journal.close()
         for path in (self.socket, self.facts):
@@ -379,7 +379,7 @@ def _ns(seconds: float) -> int:
     "--rest-tokens",
     type=click.Path(path_type=Path, dir_okay=False),
     default=None,
-    help="Who may use REST, by bearer tokens (rostrum manager token makes them); read anew when it changes. "
+    help="Who may use REST, by bearer tokens (rostrum manager token makes them); read again when it changes. "
     "This or --rest-client-ca is needed to listen on any address but loopback.",
 )
 @click.option(

@@ -148,19 +148,19 @@ def _with_thousandths(value: float) -> str:
     return f"{thousandths // 1000}.{_thousandths(thousandths % 1000)}"
 
 
-def _plain(words: str) -> bool:
+def _plain(text: str) -> bool:
     """Nothing in it that would have to be told from what is around it."""
-    if not (words.isascii() and words.isprintable()):
+    if not (text.isascii() and text.isprintable()):
         return False
-    return not (" " in words or "=" in words or '"' in words or "\\" in words)
+    return not (" " in text or "=" in text or '"' in text or "\\" in text)
 
 
-def _quoted(words: str) -> str:
-    shown = _known.get(words)
+def _quoted(text: str) -> str:
+    shown = _known.get(text)
     if shown is None:
         if len(_known) >= KNOWN_MAX:
             _known.clear()
-        shown = _known[words] = words if _plain(words) else _json_text(words)
+        shown = _known[text] = text if _plain(text) else _json_text(text)
     return shown
 
 

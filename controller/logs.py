@@ -1,4 +1,4 @@
-"""Where the manager's log goes: stderr, a line for each thing said, in words or as JSON.
+"""Where the manager's log goes: stderr, a line for each thing said, as text or as JSON.
 
 A request says half a dozen lines. So they are made with as little as each of them takes, and written once per turn of
 the event loop; a warning is written at once, with all that was said before it. Nobody waits for whoever reads the log:
@@ -25,7 +25,7 @@ from rostrum.controller.keyvalue import Facts, JsonFormatter, Line, noted, stamp
 LINES_MAX = 1_000  # not written yet
 BACKLOG_MAX = 1 << 20  # bytes that whoever reads the log has not taken
 RETRY_S = 0.1
-LAST_WORDS_S = 1.0  # for the reader to take the backlog when the process ends
+FINAL_MESSAGE_S = 1.0  # for the reader to take the backlog when the process ends
 Said = tuple[int, str, Facts]  # level, event, facts
 Noted = tuple[float, str, str, str, Facts]  # when (s), level, logger, event, facts
 CHATTY = ("uvicorn", "httpx", "httpcore")
@@ -111,9 +111,9 @@ class Outlet:
             self._drain()
         return not self._backlog
 
-    def last_words(self) -> None:
+    def write_dropped(self) -> None:
         """What is left over, as far as it is taken in a moment."""
-        end = time.monotonic() + LAST_WORDS_S
+        end = time.monotonic() + FINAL_MESSAGE_S
         while not self.write("") and (left_s := end - time.monotonic()) > 0:
             waits = self._fd if self._socket is None else self._socket
             if waits is not None:
@@ -179,7 +179,7 @@ class TurnHandler(logging.Handler):
         self.flush()
         self.acquire()
         try:
-            self._outlet.last_words()
+            self._outlet.write_dropped()
         finally:
             self.release()
         super().close()
@@ -224,5 +224,5 @@ class TextFormatter(logging.Formatter):
     """`2024-05-04T10:11:12.345 INFO rostrum.manager accepted path=...`, in local time."""
 
     def format(self, record: logging.LogRecord) -> str:
-        words = f"{stamp(record.created)} {record.levelname} {record.name} {record.getMessage()}"
-        return f"{words}\n{self.formatException(record.exc_info)}" if record.exc_info else words
+        text = f"{stamp(record.created)} {record.levelname} {record.name} {record.getMessage()}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text

@@ -123,7 +123,7 @@ struct PathRequest {
   8: optional i32 wait_ms,
   /** Ours: when the transfer should be done, from now; a hint for schedulers. */
   9: optional i32 deadline_ms,
-  /** Ours: absent = AUTO. RDCM for one receiver is DENIED with words; for agents that do not know it, or WAN, the request waits. */
+  /** Ours: absent = AUTO. RDCM for one receiver is DENIED with a reason; for agents that do not know it, or WAN, the request waits. */
   10: optional Protocol protocol,
   /** Ours: ACCEPTED may come for some of the receivers (PathResponse.receivers names them); the sender then requests the others, with a request of its own for the same object. Absent = all or nothing. */
   11: optional bool splits
@@ -133,7 +133,7 @@ struct PathResponse {
   1: required string request_id,
   2: required string response_id,
   3: required Decision decision (unknown = "pass"),
-  /** Why it is queued or denied, or why a packet path was chosen; words for a person. Empty when there is nothing to say. */
+  /** Why it is queued or denied, or why a packet path was chosen; text for a person. Empty when there is nothing to say. */
   4: required string reason (max = "4096"),
   /* The rest only with ACCEPTED. */
   /** Bytes this session may send; less than remaining_size = request the rest when the session is done. */
@@ -516,8 +516,8 @@ service Manager {
   oneway void probe_report(1: ProbeReport report),
   oneway void split(1: SplitRequest request),
   oneway void relayed(1: RelayReport report),
-  /** Objects that came or went since the last call, in order; `anew`: what was told before is void. */
-  oneway void holds(1: list<HeldObject> objects (max = "256"), 2: bool anew),
+  /** Objects that came or went since the last call, in order; `reset`: what was told before is void. */
+  oneway void holds(1: list<HeldObject> objects (max = "256"), 2: bool reset),
   /** Answered by Agent.holders, perhaps after a moment in which others ask for the same. */
   oneway void fetch(1: FetchRequest request),
   /** To the path's sender's word: a server that is no receiver hears its packets from now on (it is in the tree, and in no overlay); or, not `joins`, one is

@@ -34,7 +34,7 @@ from rostrum.topologies.units import Duration, Size
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 
 
-def _words_for_errors(function: Callable[..., Any]) -> Callable[..., Any]:
+def _errors_as_text(function: Callable[..., Any]) -> Callable[..., Any]:
     """Errors of the lab become one message and exit status 1."""
 
     @wraps(function)
@@ -92,7 +92,7 @@ def lab() -> None:
 @click.option("--bound", type=Duration(least_s=1.0, bare="s"), default="30s", show_default=True,
               help="How long to wait for each part of the lab.")  # fmt: skip
 @JSON
-@_words_for_errors
+@_errors_as_text
 def up(
     topology: str,
     name: str,
@@ -113,11 +113,11 @@ def up(
     """
     if as_json and not detach:
         raise click.UsageError("--json is for a lab that goes on by itself: add --detach")
-    to_manager = [*(("--scheduler", scheduler) if scheduler else ()), *_words(manager_options)]
+    to_manager = [*(("--scheduler", scheduler) if scheduler else ()), *_arguments(manager_options)]
     with ERR.status("starting") as status:
         running = Lab.start(
             topology, name=name, detached=detach, switch=switch, quota=str(quota), core_links=core_links, bound_s=bound,
-            manager_options=tuple(to_manager), agent_options=tuple(_words(agent_options)),
+            manager_options=tuple(to_manager), agent_options=tuple(_arguments(agent_options)),
             certificates=certificates or "",
             progress=lambda text: status.update(f"waiting for {text}"),
         )  # fmt: skip
@@ -139,7 +139,7 @@ def up(
         _watch(running, stopped)
 
 
-def _words(options: tuple[str, ...]) -> list[str]:
+def _arguments(options: tuple[str, ...]) -> list[str]:
     """Of programs' options, each with its value."""
     try:
         return [word for option in options for word in shlex.split(option)]
@@ -169,7 +169,7 @@ def _watch(running: Lab, stopped: threading.Event) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print its output and exit status as JSON.")
 @click.argument("where")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@_words_for_errors
+@_errors_as_text
 def exec(name: str, as_json: bool, where: str, command: tuple[str, ...]) -> None:
     """Run COMMAND on a server of a running lab, or at the manager.
 
@@ -198,7 +198,7 @@ def exec(name: str, as_json: bool, where: str, command: tuple[str, ...]) -> None
 @NEW_NAME
 @click.option("--all", "all_", is_flag=True, help="Stop every running lab.")
 @JSON
-@_words_for_errors
+@_errors_as_text
 def down(name: str, all_: bool, as_json: bool) -> None:
     """Stop a lab that was started with --detach."""
     names = labs() if all_ else [name]
@@ -213,7 +213,7 @@ def down(name: str, all_: bool, as_json: bool) -> None:
 @lab.command()
 @click.option("--name", help="Which lab; without it, all that run.")
 @JSON
-@_words_for_errors
+@_errors_as_text
 def status(name: str | None, as_json: bool) -> None:
     """Show what runs in a lab."""
     rows = {each: Lab.attach(each).status() for each in ([name] if name else labs())}
@@ -234,7 +234,7 @@ def status(name: str | None, as_json: bool) -> None:
 @NAME
 @click.argument("program")
 @click.option("--signal", "number", default="KILL", show_default=True, help="Name of the signal, such as TERM or STOP.")
-@_words_for_errors
+@_errors_as_text
 def kill(name: str, program: str, number: str) -> None:
     """Kill PROGRAM: a server's agent (h3), `manager`, `ocs` or a P4 switch, to see what the others make of it.
 
@@ -253,7 +253,7 @@ def kill(name: str, program: str, number: str) -> None:
 @lab.command()
 @NAME
 @click.argument("program")
-@_words_for_errors
+@_errors_as_text
 def start(name: str, program: str) -> None:
     """Start PROGRAM again after it was killed."""
     Lab.attach(name).start_program(program)
@@ -264,7 +264,7 @@ def start(name: str, program: str) -> None:
 @click.argument("operation", type=click.Choice(["cut", "down", "up"]))
 @click.argument("a")
 @click.argument("b")
-@_words_for_errors
+@_errors_as_text
 def link(name: str, operation: str, a: str, b: str) -> None:
     """Break the link between A and B (switches, or a server and its switch), or mend it (up).
 
@@ -291,7 +291,7 @@ def link(name: str, operation: str, a: str, b: str) -> None:
     help="With model: check it against the YANG modules in this directory.",
 )
 @JSON
-@_words_for_errors
+@_errors_as_text
 def ocs(name: str, ocs_name: str, operation: str, values: tuple[str, ...], yang: Path | None, as_json: bool) -> None:
     """Look into the emulated OCS, and break its light. Answers are JSON; docs/ocs.md lists the faults.
 
@@ -361,7 +361,7 @@ def _ocs_commands(running: Lab, ocs_name: str, orders: bool, as_json: bool) -> N
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-@_words_for_errors
+@_errors_as_text
 def run(context: click.Context, arguments: tuple[str, ...]) -> None:
     """Run an experiment in a lab of its own, which it starts and stops: one that comes with rostrum, or a script.
 
@@ -389,7 +389,7 @@ def run(context: click.Context, arguments: tuple[str, ...]) -> None:
 
 
 def _run_script(file: Path, arguments: list[str]) -> None:
-    """As `python FILE ...` would; errors of lab and agents are told in words. Its labs end with it."""
+    """As `python FILE ...` would; errors of lab and agents are told with a reason. Its labs end with it."""
     if not file.is_file():
         raise click.ClickException(f"there is no file {file}")
     sys.argv, sys.path[0] = [str(file), *arguments], str(file.resolve().parent)
@@ -402,7 +402,7 @@ def _run_script(file: Path, arguments: list[str]) -> None:
 @lab.command()
 @NAME
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, help="ADDRESS:PORT on this machine.")
-@_words_for_errors
+@_errors_as_text
 def rest(name: str, listen: str) -> None:
     """Serve the manager's REST, /docs and /console on this machine, until Ctrl-C.
 

@@ -89,7 +89,7 @@ def loss_ratio(result: SendResult) -> float:
 
 
 def timeline(result: SendResult, path: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """What happened when: [{"ms": since the request, "what": words}], in order of time."""
+    """What happened when: [{"ms": since the request, "what": text}], in order of time."""
     rows: list[tuple[int, str]] = [
         (result.requested_ns, "requested"),
         (result.accepted_ns, "accepted"),

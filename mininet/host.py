@@ -94,7 +94,7 @@ class Host:
 
     @property
     def agent(self) -> Agent:
-        """The client of its agent (rostrum.client), connected anew if that one was started again."""
+        """The client of its agent (rostrum.client), connected again if that one was started again."""
         if self._agent is None or self._agent.closed:
             self._agent = Agent(self.lab.agent_socket(self.name), process="script")
         return self._agent

@@ -82,9 +82,9 @@ class Supervisor:
         if "ocs" in options.parts and self.topology.ocs:
             self.programs["ocs"] = processes.ocs_emulator(file, self.run)
         if "manager" in options.parts:
-            patience = ["--light-bound", p4switches.LIGHT_BOUND] if options.p4_target == p4switches.REFERENCE else []
+            bound = ["--light-bound", p4switches.LIGHT_BOUND] if options.p4_target == p4switches.REFERENCE else []
             secured = processes.tls("--thrift-tls", options.certificates, "manager")
-            extra = [*patience, *secured, *options.manager_options]
+            extra = [*bound, *secured, *options.manager_options]
             for program in processes.managers(self.topology, file, self.run, extra):
                 self.programs[program.name] = program
         if "agents" in options.parts and not processes.agent_program().exists():
@@ -146,7 +146,7 @@ class Supervisor:
                 for program in self.programs.values():
                     if program.state.startswith("ended"):
                         raise LabError(
-                            f"{program.name} {program.state}; the end of {program.log}:\n{program.last_words()}"
+                            f"{program.name} {program.state}; the end of {program.log}:\n{program.log_tail()}"
                         )
                 if loop.time() > deadline:
                     raise LabError(f"waited {self.options.bound_s:.0f} s for {condition.name}: {missing}")

@@ -261,7 +261,7 @@ class Lab:
         return self.ask_ocs(ocs, {"op": "state"})
 
     def ask_ocs(self, ocs: str, request: dict[str, Any]) -> dict[str, Any]:
-        """A request to an emulated OCS (ocs/control.py) and its answer. Raises LabError with its words."""
+        """A request to an emulated OCS (ocs/control.py) and its answer. Raises LabError with its text."""
         try:
             return ask(self.run / f"ocs-{ocs}.ctl", request)
         except (OSError, ValueError) as error:
@@ -307,20 +307,20 @@ class Lab:
         deadline = time.monotonic() + ANSWER_BOUND_S
         while not _listens(self.run / "lab.sock"):
             if self.namespace and not self.namespace.alive():
-                raise LabError(f"the lab's supervisor ended; {self._supervisor_words()}")
+                raise LabError(f"the lab's supervisor ended; {self._supervisor_text()}")
             if time.monotonic() > deadline:
                 raise LabError(
-                    f"the lab's supervisor did not answer within {ANSWER_BOUND_S:.0f} s; {self._supervisor_words()}"
+                    f"the lab's supervisor did not answer within {ANSWER_BOUND_S:.0f} s; {self._supervisor_text()}"
                 )
             time.sleep(0.01)
         # Each condition has its own bound inside; this one is for a supervisor that hangs.
         with _connect(self.run / "lab.sock", 600.0) as stream:
             stream.write(b'{"op": "wait"}\n')
             stream.flush()
-            while "ready" not in (news := _answer(stream, f"the lab to be ready; {self._supervisor_words()}")):
+            while "ready" not in (news := _answer(stream, f"the lab to be ready; {self._supervisor_text()}")):
                 progress(news["progress"])
 
-    def _supervisor_words(self) -> str:
+    def _supervisor_text(self) -> str:
         log = self.run / "lab.log"
         text = log.read_text(errors="replace")[-2000:].strip() if log.exists() else ""
         return f"{log} says:\n{text}" if text else f"see {log}"

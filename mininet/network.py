@@ -200,7 +200,7 @@ class Network:
         for name in names:
             targets = [f"tcp:{address}:{manager.openflow_port}" for address in manager.addresses]
             command += ["--", "set-controller", name, *targets]
-            # A manager that comes back should not wait for a switch's patience; the rules stay while it is away.
+            # A manager that comes back should not wait for a switch's timeout; the rules stay while it is away.
             command += ["--", "set", "bridge", name, "fail_mode=secure"]
         _run(command)
         # By record: a bridge's name stands for its controller only if there is one.

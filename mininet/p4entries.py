@@ -1,4 +1,4 @@
-"""What a P4 switch of a lab holds, by its own word.
+"""What a P4 switch of a lab holds, by its own report.
 
 `python -m rostrum.lab.p4entries TOPOLOGY`, where the manager is, shows all that they hold as ovs-ofctl's dumps do.
 A module of its own: gRPC takes longer to import than most commands of `rostrum lab` take.

@@ -20,7 +20,7 @@ TARGETS = {BMV2: "simple_switch_grpc", REFERENCE: "the reference target that com
 # What links of a lab are made to carry at most, so that they and not the switches are what is full: all switches of a
 # lab share a machine.
 RATE_MAX = {BMV2: "100M", REFERENCE: "100M"}
-LIGHT_BOUND = "2s"  # agents' patience with the reference target: on a busy machine a rule takes it tenths of a second
+LIGHT_BOUND = "2s"  # agents' bound for the reference target: on a busy machine a rule takes it tenths of a second
 QUEUE_DEPTH = 1000  # packets, as at the ports' own queues (network.py)
 THRIFT_PORT = 19090  # and up: BMv2's own debugging ports, one for each switch
 

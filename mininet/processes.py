@@ -88,7 +88,7 @@ class Program:
                 return
         raise LabError(f"{self.name} (pid {self.pid}) did not end {bound_s:.0f} s after SIGKILL")
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         """The end of its log, for an error message."""
         with contextlib.suppress(OSError), self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))

@@ -18,7 +18,7 @@ from rostrum.topologies.model import Switch, Topology
 
 @dataclass(frozen=True)
 class Condition:
-    name: str  # what is waited for, in words for a progress line
+    name: str  # what is waited for, as text for a progress line
     missing: Callable[[], str]  # "" when it holds, else what is missing
 
 

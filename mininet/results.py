@@ -10,7 +10,7 @@ DIGITS = 6  # of a figure: more than any of them is good for
 
 
 def text(report: dict[str, Any]) -> str:
-    """A line for each member, numbers and words side by side; for a list of records or rows, one for each of these."""
+    """A line for each member, numbers and text side by side; for a list of records or rows, one for each of these."""
     parts: list[str] = []
     was_plain = False
     for name, value in report.items():

@@ -312,7 +312,7 @@ static bool read_ring(uint32_t number) {
     return any;
 }
 
-/* ------------------------------------------------------------------------------------------------------- from words */
+/* --------------------------------------------------------------------------------------------------- from arguments */
 
 static void open_port(port *p) {
     int version = TPACKET_V2, one = 1, buffer = 32 << 20;
@@ -338,21 +338,21 @@ static loss loss_of(double ppm, double burst, uint64_t seed) {
     return (loss){.begins = share < 1 ? share / (burst * (1 - share)) : 1, .ends = 1 / burst, .random = seed};
 }
 
-static void add_port(char *words, uint64_t seed) {
+static void add_port(char *text, uint64_t seed) {
     port *p = &ports[port_count];
     double v[8] = {0};
-    char *at = strchr(words, ',');
+    char *at = strchr(text, ',');
     for (uint32_t i = 0; i < 8; i++) {
         if (!at) {
             errno = EINVAL;
-            die(words);
+            die(text);
         }
         *at++ = '\0';
         v[i] = strtod(at, NULL);
         at = strchr(at, ',');
     }
     double burst = v[6] >= 1 ? v[6] : 1;
-    p->name = words;
+    p->name = text;
     p->delay = (int64_t)(v[0] * 1000);
     p->up = (shaper){(uint64_t)v[1], (uint64_t)v[3], (uint64_t)v[7], 0};
     p->down = (shaper){(uint64_t)v[2], (uint64_t)v[3], (uint64_t)v[7], 0};

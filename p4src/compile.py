@@ -26,7 +26,7 @@ MANIFEST = "manifest.json"
 
 
 class CompileError(Exception):
-    """Why there are no outputs, in words."""
+    """Why there are no outputs, as text."""
 
 
 def sources() -> list[Path]:

@@ -1,6 +1,6 @@
 """The simulator's C library (`engine/`) for Python: a network is built, run, and read in bulk.
 
-Times are int64 ns from 0, rates bit/s, sizes bytes. Every wrong call raises SimError with the library's words.
+Times are int64 ns from 0, rates bit/s, sizes bytes. Every wrong call raises SimError with the library's text.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class PathParams:
     """What the manager grants a sender. `accepted_bytes` 0 = all."""
 
     group: int
-    engine: str = "republic"  # by its word; in a library with more engines (ROSTRUM_SIM_LIBRARY), any of these
+    engine: str = "republic"  # by its report; in a library with more engines (ROSTRUM_SIM_LIBRARY), any of these
     circuit: bool = False
     reconfiguration_ns: int = 0
     rate_bps: int = 0
@@ -392,16 +392,16 @@ class Network:
         return {name: getattr(struct, name) for name, _ in self.ffi.typeof(struct).item.fields}
 
     def number(self, number: int) -> int:
-        """What a call returned, unless it failed. Raises SimError in the library's words."""
+        """What a call returned, unless it failed. Raises SimError in the library's text."""
         if number == self.lib.SIM_ERROR:
-            raise SimError(self._words())
+            raise SimError(self._message())
         return number
 
     def check(self, ok: bool) -> None:
-        """Raises SimError in the library's words if the call failed."""
+        """Raises SimError in the library's text if the call failed."""
         if not ok:
-            raise SimError(self._words())
+            raise SimError(self._message())
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         text = self.ffi.string(self.lib.sim_error(self.handle))
         return text.decode() if isinstance(text, bytes) else text

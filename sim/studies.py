@@ -51,7 +51,7 @@ class Study:
     """`points`: of a quick run or not. `seconds`: of each run (quick, full). `drawn`: figures of the picture."""
 
     name: str
-    words: str
+    text: str
     axis: str
     points: Callable[[bool], Points]
     figures: tuple[Figure, ...] = (SHARE, LATENCY, SINCE_DISCOVERY, OVERHEAD, XORS)
@@ -82,7 +82,7 @@ class Study:
             click.Option(["--json", "json_file"], type=click.Path(dir_okay=False, path_type=Path), default=file,
                          show_default=True, help="Where the figures go; the picture goes beside them."),
         ]  # fmt: skip
-        return click.Command(self.name, callback=work, params=list(options), help=self.words)
+        return click.Command(self.name, callback=work, params=list(options), help=self.text)
 
 
 def run_all(points: Points, runs: int) -> dict[Key, list[Row]]:

@@ -49,8 +49,8 @@ def check(file: str) -> None:
         f"{len(topology.links)} links, {len(topology.ocs)} OCS, {splitters} splitters"
         + (f", {len(topology.sites)} sites" if topology.sites else "")
     )
-    for name, words in topology.not_promised.items():
-        click.echo(f"  {name}: {words}")
+    for name, text in topology.not_promised.items():
+        click.echo(f"  {name}: {text}")
     for site in topology.sites.values():
         facts = [f"{len(site.servers)} servers"]
         facts.append(f"relays {', '.join(site.relays)}" if site.relays else "a receiver is its relay")
@@ -101,8 +101,8 @@ def _print(make: Callable[[], str], rate: str, name: str, switches: str) -> None
     except ValueError as error:
         raise click.ClickException(f"--rate: {error}") from error
     if name and not is_name(name):
-        words = "is no name: up to 32 small letters, digits, - and _ are possible, and a letter comes first"
-        raise click.ClickException(f"--name: {name!r} {words}")
+        message = "is no name: up to 32 small letters, digits, - and _ are possible, and a letter comes first"
+        raise click.ClickException(f"--name: {name!r} {message}")
     try:
         text = make()
         text = text if switches == "openflow" else with_kind(text, switches, "10.255.250.1")

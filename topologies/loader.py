@@ -124,13 +124,13 @@ def _schema_problems(document: Document) -> list[Problem]:
     problems = []
     for error in _validator().iter_errors(document.value):
         place: Place = tuple(error.absolute_path)
-        problems += [Problem(place, document.line(place), text) for text in _words(error)]
+        problems += [Problem(place, document.line(place), text) for text in _text(error)]
         if len(problems) > 1000:
             break
     return list({(one.place, one.text): one for one in problems}.values())  # each key that lacks names all of them
 
 
-def _words(error: Any) -> list[str]:
+def _text(error: Any) -> list[str]:
     """jsonschema's finding as sentences that say what to do."""
     value, wanted = error.instance, error.validator_value
     shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "..."

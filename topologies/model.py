@@ -205,12 +205,12 @@ class Topology:
 
     @cached_property
     def not_promised(self) -> dict[str, str]:
-        """What switches that others drive, or nobody, keep from being promised: in words, by the switch it is about."""
+        """What switches that others drive, or nobody, keep from being promised: as text, by the switch it is about."""
         plain = [name for name, switch in self.switches.items() if switch.southbound == "none"]
-        words = (
+        text = (
             "another controller drives it (coexist): ways of unicast, cabling and priority at its ports are that one's"
         )
-        found = {name: words for name, switch in self.switches.items() if switch.coexist}
+        found = {name: text for name, switch in self.switches.items() if switch.coexist}
         if plain:
             found[plain[0]] = (
                 f"nobody drives {'it' if len(plain) == 1 else f'it and {len(plain) - 1} more switches'} (southbound: "

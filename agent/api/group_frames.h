@@ -77,10 +77,10 @@ static inline size_t rs_group_frame_end_length(size_t words) {
     return RS_GROUP_FRAME_HEAD + 2 + words;
 }
 
-static inline void rs_group_frame_end(uint8_t *to, uint16_t code, const char *words, size_t length) {
+static inline void rs_group_frame_end(uint8_t *to, uint16_t code, const char *text, size_t length) {
     rs_group_frame_put_head(to, 2 + (uint32_t)length, RS_GROUP_FRAME_KIND_END, 0);
     rs_group_put(to + 8, code, 2);
-    memcpy(to + 10, words, length);
+    memcpy(to + 10, text, length);
 }
 
 #endif

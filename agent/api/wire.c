@@ -317,10 +317,10 @@ void rs_api_begin(rs_api_message *out, uint8_t type, uint64_t tag) {
     rs_put_u64(out, tag);
 }
 
-void rs_api_encode_error(rs_api_message *out, uint64_t tag, rostrum_code code, const char *words) {
+void rs_api_encode_error(rs_api_message *out, uint64_t tag, rostrum_code code, const char *text) {
     rs_api_begin(out, RS_API_ERROR, tag);
     rs_put_u16(out, (uint16_t)code);
-    rs_put_text(out, words);
+    rs_put_text(out, text);
 }
 
 void rs_api_encode_registered(rs_api_message *out, uint64_t tag, const char *server, const char *version,

@@ -115,7 +115,7 @@ bool rs_api_parse_request(const uint8_t *data, size_t length, rs_api_request *ou
 
 /* An answer of `type` without fields (DONE), or the beginning of one. */
 void rs_api_begin(rs_api_message *out, uint8_t type, uint64_t tag);
-void rs_api_encode_error(rs_api_message *out, uint64_t tag, rostrum_code code, const char *words);
+void rs_api_encode_error(rs_api_message *out, uint64_t tag, rostrum_code code, const char *text);
 void rs_api_encode_registered(rs_api_message *out, uint64_t tag, const char *server, const char *version,
                               uint64_t boot_id);
 void rs_api_encode_object(rs_api_message *out, uint8_t type, uint64_t tag, const rs_api_object_info *info);

@@ -35,8 +35,8 @@ bool rostrum_uuid_parse(const char *text, uint8_t out[16]) {
     return text[36] == 0;
 }
 
-rostrum_code rostrum_fail(rostrum_error *error, rostrum_code code, const char *words) {
-    (void)rs_error_set(error, code, "%s", words);
+rostrum_code rostrum_fail(rostrum_error *error, rostrum_code code, const char *text) {
+    (void)rs_error_set(error, code, "%s", text);
     return code;
 }
 
@@ -91,11 +91,11 @@ static void fail_all(rostrum *agent, const rostrum_error *error) {
     }
 }
 
-static rostrum_code break_off(rostrum *agent, rostrum_error *error, rostrum_code code, const char *words) {
+static rostrum_code break_off(rostrum *agent, rostrum_error *error, rostrum_code code, const char *text) {
     rostrum_error reason;
-    (void)rostrum_fail(&reason, code, words);
+    (void)rostrum_fail(&reason, code, text);
     fail_all(agent, &reason);
-    return rostrum_fail(error, code, words);
+    return rostrum_fail(error, code, text);
 }
 
 static int send_bounded(rostrum *agent, int fd) {

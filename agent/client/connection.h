@@ -45,7 +45,7 @@ typedef struct {
 } rostrum_start_params;
 
 /* Fills `error` and returns `code`. */
-rostrum_code rostrum_fail(rostrum_error *error, rostrum_code code, const char *words);
+rostrum_code rostrum_fail(rostrum_error *error, rostrum_code code, const char *text);
 /* agent->request, cleared. */
 rs_api_request *rostrum_request(rostrum *agent, uint8_t type, uint64_t data_id);
 /* Sends agent->request. */

@@ -37,7 +37,7 @@ struct rostrum_group {
     buffer out, in;
     const sender *last;
     sender *senders[SENDER_BUCKETS];
-    rostrum_error ended; /* the agent's last words, or why there are none */
+    rostrum_error ended; /* the agent's final messages, or why there are none */
 };
 
 static int64_t now_ms(void) {
@@ -233,16 +233,16 @@ static bool learn_sender(rostrum_group *group, uint32_t number, const uint8_t *n
     return true;
 }
 
-static const char *reason_words(uint8_t reason) {
-    static const char *const words[] = {
+static const char *reason_text(uint8_t reason) {
+    static const char *const text[] = {
         "lost in the network and not recovered in time", "lost in the network, and too much came after it",
-        "this subscriber was too slow", "parts of a large message were lost", "its sender was started anew"};
-    return reason < sizeof words / sizeof words[0] ? words[reason] : "lost";
+        "this subscriber was too slow", "parts of a large message were lost", "its sender was restarted"};
+    return reason < sizeof text / sizeof text[0] ? text[reason] : "lost";
 }
 
-static rostrum_code end_with(rostrum_group *group, rostrum_error *error, rostrum_code code, const char *words) {
-    (void)rostrum_fail(&group->ended, code, words);
-    return rostrum_fail(error, code, words);
+static rostrum_code end_with(rostrum_group *group, rostrum_error *error, rostrum_code code, const char *text) {
+    (void)rostrum_fail(&group->ended, code, text);
+    return rostrum_fail(error, code, text);
 }
 
 /* One whole frame. True: `out` is filled. */
@@ -263,19 +263,19 @@ static bool take_frame(rostrum_group *group, const uint8_t *at, uint32_t length,
                                  .sender = name_of(group, (uint32_t)rs_group_get(fields, 4)),
                                  .sn = rs_group_get(fields + 8, 8),
                                  .count = rs_group_get(fields + 16, 8),
-                                 .why = reason_words(at[5])};
+                                 .why = reason_text(at[5])};
         return true;
     }
     if (kind == RS_GROUP_FRAME_KIND_SENDER && length >= 4 && length <= 4 + ROSTRUM_NAME_MAX) {
         if (!learn_sender(group, (uint32_t)rs_group_get(fields, 4), fields + 4, length - 4))
             (void)end_with(group, error, ROSTRUM_ERR_NO_ROOM, "no memory for a sender's name");
     } else if (kind == RS_GROUP_FRAME_KIND_END && length >= 2 && length <= 2 + ROSTRUM_TEXT_MAX) {
-        char words[ROSTRUM_TEXT_MAX + 1] = {0};
-        memcpy(words, fields + 2, length - 2);
+        char text[ROSTRUM_TEXT_MAX + 1] = {0};
+        memcpy(text, fields + 2, length - 2);
         rostrum_code code = (rostrum_code)rs_group_get(fields, 2);
         /* TIMEOUT would look as if messages could still come. */
         bool known = code != ROSTRUM_OK && code != ROSTRUM_ERR_TIMEOUT;
-        (void)end_with(group, error, known ? code : ROSTRUM_ERR_UNAVAILABLE, words);
+        (void)end_with(group, error, known ? code : ROSTRUM_ERR_UNAVAILABLE, text);
     } else {
         (void)end_with(group, error, ROSTRUM_ERR_PROTOCOL, "the agent sent a malformed frame");
     }

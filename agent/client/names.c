@@ -32,9 +32,9 @@ static void mix(uint64_t v[16], unsigned a, unsigned b, unsigned c, unsigned d, 
 }
 
 static void compress(uint64_t h[8], const uint8_t block[BLOCK], uint64_t taken, bool last) {
-    uint64_t v[16], words[16] = {0};
+    uint64_t v[16], text[16] = {0};
     for (unsigned i = 0; i < BLOCK; i++)
-        words[i / 8] |= (uint64_t)block[i] << 8 * (i % 8);
+        text[i / 8] |= (uint64_t)block[i] << 8 * (i % 8);
     memcpy(v, h, 64);
     memcpy(v + 8, initial, 64);
     v[12] ^= taken;
@@ -42,9 +42,9 @@ static void compress(uint64_t h[8], const uint8_t block[BLOCK], uint64_t taken, 
     for (unsigned round = 0; round < 12; round++) {
         const uint8_t *s = order[round % 10];
         for (unsigned i = 0; i < 4; i++)
-            mix(v, i, 4 + i, 8 + i, 12 + i, words[s[2 * i]], words[s[2 * i + 1]]);
+            mix(v, i, 4 + i, 8 + i, 12 + i, text[s[2 * i]], text[s[2 * i + 1]]);
         for (unsigned i = 0; i < 4; i++)
-            mix(v, i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4, words[s[8 + 2 * i]], words[s[9 + 2 * i]]);
+            mix(v, i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4, text[s[8 + 2 * i]], text[s[9 + 2 * i]]);
     }
     for (unsigned i = 0; i < 8; i++)
         h[i] ^= v[i] ^ v[8 + i];

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define SOCKET_BYTES (512 << 10)
-#define LAST_WORDS_MS 10000 /* between the end of the bytes and the agent's word on it */
+#define FINAL_ANSWER_MS 10000 /* between the end of the bytes and the agent's report on it */
 
 struct rostrum_stream {
     rostrum *agent;
@@ -116,7 +116,7 @@ static void wait_ready(rostrum_stream *stream, short events) {
 
 /* The agent takes or gives no more bytes: its answer says why. */
 static rostrum_code why(rostrum_stream *stream, rostrum_error *error) {
-    rostrum_code code = rostrum_wait_for(stream->agent, stream->tag, LAST_WORDS_MS, &stream->outcome, error);
+    rostrum_code code = rostrum_wait_for(stream->agent, stream->tag, FINAL_ANSWER_MS, &stream->outcome, error);
     return code ? code : rostrum_fail(error, ROSTRUM_ERR_UNAVAILABLE, "the agent takes no more of this stream");
 }
 
@@ -189,7 +189,7 @@ rostrum_code rostrum_stream_read(rostrum_stream *stream, void *bytes, size_t roo
         }
         if (got < 0 && errno == EINTR)
             continue;
-        rostrum_code code = rostrum_wait_for(stream->agent, stream->tag, LAST_WORDS_MS, &stream->outcome, error);
+        rostrum_code code = rostrum_wait_for(stream->agent, stream->tag, FINAL_ANSWER_MS, &stream->outcome, error);
         if (code)
             return code;
         if (stream->outcome.size != stream->bytes)

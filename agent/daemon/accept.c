@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-bool rs_accept_failed(rs_accept_pause *pause, int number, rs_time now, const char *door, char words[RS_ACCEPT_WORDS]) {
-    words[0] = '\0';
+bool rs_accept_failed(rs_accept_pause *pause, int number, rs_time now, const char *door, char text[RS_ACCEPT_TEXT]) {
+    text[0] = '\0';
     if (number != EMFILE && number != ENFILE && number != ENOBUFS && number != ENOMEM)
         return false;
     pause->again = now + RS_ACCEPT_PAUSE;
@@ -16,12 +16,12 @@ bool rs_accept_failed(rs_accept_pause *pause, int number, rs_time now, const cha
     struct rlimit limit = {0};
     getrlimit(RLIMIT_NOFILE, &limit);
     if (number == EMFILE)
-        snprintf(words, RS_ACCEPT_WORDS,
+        snprintf(text, RS_ACCEPT_TEXT,
                  "nobody can be accepted at %s: %s (limit %llu). Raise LimitNOFILE= of the agent's unit, or end what "
                  "holds its connections; it tries again every second",
                  door, strerror(number), (unsigned long long)limit.rlim_cur);
     else
-        snprintf(words, RS_ACCEPT_WORDS,
+        snprintf(text, RS_ACCEPT_TEXT,
                  "nobody can be accepted at %s: %s. Free %s of this machine; it tries again every second", door,
                  strerror(number), number == ENFILE ? "files (sysctl fs.file-max)" : "memory");
     return true;

@@ -40,7 +40,7 @@
 /* A sender's process that was stopped, and whose connection stands, is waited for; as long as the manager keeps its
  * packet paths (its setting `away`). */
 #define SENDER_AWAY (120 * RS_SECOND)
-#define STOP_BOUND (500 * RS_MILLISECOND) /* for last words to peers and manager */
+#define STOP_BOUND (500 * RS_MILLISECOND) /* for final messages to peers and manager */
 
 #define CHECK_FROM RS_SECOND        /* a pause so long may have cost a path: the manager is asked */
 #define CHECK_BOUND (2 * RS_SECOND) /* for its answer; one that is away took no path back */
@@ -229,8 +229,8 @@ static void on_checked(void *context) {
 }
 
 /* What came meanwhile is read before anything is sent, or counts as silence. A sender asks the manager first whether
- * its paths are still its own: they may have been taken back, or moved, and the word of it is in the socket, or on its
- * way. */
+ * its paths are still its own: they may have been taken back, or moved, and the report of it is in the socket, or on
+ * its way. */
 static void look_for_pause(rs_agent *agent) {
     rs_loop_pauses pauses = rs_loop_paused(agent->loop);
     rs_time lost = pauses.time - agent->pauses.time, now = rs_agent_now(agent);
@@ -340,7 +340,7 @@ static bool turn(rs_agent *agent, rs_time bound) {
     return true;
 }
 
-/* Last words: peers and the manager learn that this agent ends, within a bound. */
+/* Final messages: peers and the manager learn that this agent ends, within a bound. */
 static void stop(rs_agent *agent) {
     rs_time bound = rs_agent_now(agent) + STOP_BOUND;
     char cause[160];
@@ -453,9 +453,9 @@ static bool on_datagram(void *context, uint32_t source, const uint8_t *bytes, si
     return rs_groups_datagram(agent->groups, source, bytes, length);
 }
 
-static void on_manager_state(void *context, bool up, const char *words) {
+static void on_manager_state(void *context, bool up, const char *text) {
     rs_agent *agent = context;
-    rs_log(up ? RS_LOG_INFO : RS_LOG_WARNING, "manager", "up=%d words=%s", up, rs_quote(words));
+    rs_log(up ? RS_LOG_INFO : RS_LOG_WARNING, "manager", "up=%d text=%s", up, rs_quote(text));
     if (up)
         rs_groups_link_up(agent->groups);
     rs_holdings_link_changed(agent->holdings);
@@ -464,9 +464,9 @@ static void on_manager_state(void *context, bool up, const char *words) {
     rs_paths_link_state(agent, up);
 }
 
-static void on_manager_silent(void *context, bool silent, const char *words) {
+static void on_manager_silent(void *context, bool silent, const char *text) {
     rs_agent *agent = context;
-    rs_log(silent ? RS_LOG_WARNING : RS_LOG_INFO, "manager", "silent=%d words=%s", silent, rs_quote(words));
+    rs_log(silent ? RS_LOG_WARNING : RS_LOG_INFO, "manager", "silent=%d text=%s", silent, rs_quote(text));
     if (!silent)
         rs_groups_link_answers(agent->groups);
     rs_paths_link_state(agent, !silent);
@@ -477,9 +477,9 @@ static void log_io(void *context, rs_io_log_level level, const char *text) {
     rs_log(level == RS_IO_LOG_WARNING ? RS_LOG_WARNING : RS_LOG_INFO, "io", "%s", text);
 }
 
-static void log_api(void *context, const char *words) {
+static void log_api(void *context, const char *text) {
     rs_agent *agent = context;
-    rs_log_limited(&agent->programs, 50, RS_LOG_INFO, "api", "%s", words);
+    rs_log_limited(&agent->programs, 50, RS_LOG_INFO, "api", "%s", text);
 }
 
 static void *core_alloc(void *context, size_t size) {
@@ -595,7 +595,7 @@ static bool start_data(rs_agent *agent, uint64_t seed) {
 }
 
 static bool start_control(rs_agent *agent) {
-    char error[RS_CONNECTION_WORDS];
+    char error[RS_CONNECTION_TEXT];
     const rs_control_options options = {.loop = agent->loop,
                                         .peers = &agent->peers,
                                         .server = agent->options.server,
@@ -622,9 +622,9 @@ static bool start_overlay(rs_agent *agent) {
     return agent->overlay != NULL;
 }
 
-static void log_store(void *context, const char *words) {
+static void log_store(void *context, const char *text) {
     (void)context;
-    rs_log(RS_LOG_INFO, "store", "%s", words);
+    rs_log(RS_LOG_INFO, "store", "%s", text);
 }
 
 static void let_go(void *context, const rs_object_id *id) {
@@ -643,7 +643,7 @@ static void object_goes(void *context, const rs_object *object, rs_time in) {
         snprintf(event.text, sizeof event.text, "room is needed: it goes in %.1f s unless it is read or pinned",
                  (double)in / 1e9);
     rs_log(in == RS_NEVER ? RS_LOG_INFO : RS_LOG_WARNING, "store", "object=%s %s bytes=%llu%s%s",
-           rs_id_text(&object->id), event.subject, (unsigned long long)object->size, event.text[0] ? " words=" : "",
+           rs_id_text(&object->id), event.subject, (unsigned long long)object->size, event.text[0] ? " text=" : "",
            event.text[0] ? rs_quote(event.text) : "");
     rs_api_event(agent->api, &object->id, &event);
 }
@@ -737,12 +737,12 @@ static bool start_pieces(rs_agent *agent) {
 }
 
 static bool start_metrics(rs_agent *agent) {
-    char words[RS_METRICS_WORDS];
+    char text[RS_METRICS_TEXT];
     if (!agent->options.metrics)
         return true;
-    agent->metrics = rs_metrics_server_new(agent->loop, agent->options.metrics, rs_metrics_page, agent, words);
+    agent->metrics = rs_metrics_server_new(agent->loop, agent->options.metrics, rs_metrics_page, agent, text);
     if (!agent->metrics)
-        rs_log(RS_LOG_ERROR, "metrics", "%s", words);
+        rs_log(RS_LOG_ERROR, "metrics", "%s", text);
     return agent->metrics != NULL;
 }
 
@@ -777,7 +777,7 @@ static bool start_lan(rs_agent *agent, uint64_t seed) {
 }
 
 static bool start_link(rs_agent *agent) {
-    char address[RS_ADDRESS_TEXT], words[RS_TLS_WORDS];
+    char address[RS_ADDRESS_TEXT], text[RS_TLS_TEXT];
     if (agent->options.standalone)
         return true;
     if (agent->options.manager_address == 0) {
@@ -817,9 +817,9 @@ static bool start_link(rs_agent *agent) {
         return false;
     }
     agent->link_watch = (rs_watch){.ready = on_link_ready, .context = agent};
-    agent->link = rs_manager_new(&options, &callbacks, words, sizeof words);
+    agent->link = rs_manager_new(&options, &callbacks, text, sizeof text);
     if (!agent->link) {
-        rs_log(RS_LOG_ERROR, "manager", "%s", words);
+        rs_log(RS_LOG_ERROR, "manager", "%s", text);
         return false;
     }
     rs_manager_start(agent->link, rs_loop_refresh(agent->loop));

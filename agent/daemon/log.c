@@ -167,10 +167,10 @@ static void put_line(const char *time, const char *line, size_t length) {
     }
     pthread_mutex_lock(&out_queue.lock);
     if (out_queue.dropped > out_queue.told && out_queue.used < RS_LOG_ROOM / 2) {
-        char words[LINE_MAX_BYTES];
+        char text[LINE_MAX_BYTES];
         uint64_t count = out_queue.dropped - out_queue.told;
         out_queue.told = out_queue.dropped;
-        queue_line(words, line_of_dropped(words, sizeof words, time, count));
+        queue_line(text, line_of_dropped(text, sizeof text, time, count));
     }
     queue_line(line, length);
     pthread_mutex_unlock(&out_queue.lock);
@@ -213,7 +213,7 @@ static void put_member(json *out, const char *key, size_t key_length, const char
     put_string(out, value, value_length);
 }
 
-/* Length of the word that begins here; a quoted part of it may hold blanks. */
+/* Length of the report that begins here; a quoted part of it may hold blanks. */
 static size_t word_length(const char *at) {
     bool quoted = false;
     size_t length = 0;
@@ -238,8 +238,8 @@ static size_t unquote(const char *from, size_t length, char *to) {
 
 /* "some words key=value ..." as members; keys are letters, digits and _. */
 static void put_pairs(json *out, const char *line) {
-    char words[LINE_MAX_BYTES] = "", value[LINE_MAX_BYTES];
-    size_t words_used = 0;
+    char message[LINE_MAX_BYTES] = "", value[LINE_MAX_BYTES];
+    size_t text_used = 0;
     while (*line) {
         size_t length = word_length(line);
         size_t key = strspn(line, "abcdefghijklmnopqrstuvwxyz0123456789_");
@@ -250,17 +250,17 @@ static void put_pairs(json *out, const char *line) {
                 put_member(out, line, key, value, unquote(text, text_length, value));
             else
                 put_member(out, line, key, text, text_length);
-        } else if (words_used + length + 1 < sizeof words) {
-            if (words_used > 0)
-                words[words_used++] = ' ';
-            memcpy(words + words_used, line, length);
-            words_used += length;
+        } else if (text_used + length + 1 < sizeof message) {
+            if (text_used > 0)
+                message[text_used++] = ' ';
+            memcpy(message + text_used, line, length);
+            text_used += length;
         }
         line += length;
         line += strspn(line, " ");
     }
-    if (words_used > 0)
-        put_member(out, "text", 4, words, words_used);
+    if (text_used > 0)
+        put_member(out, "text", 4, message, text_used);
 }
 
 __attribute__((format(printf, 4, 0))) static void write_json(const char *time, rs_log_level level, const char *event,

@@ -18,14 +18,14 @@
 typedef bool (*take_value)(rs_options *options, const char *text, char *error);
 
 typedef struct {
-    const char *name, *value, *help; /* `value`: a word for each value that it takes */
+    const char *name, *value, *help; /* `value`: a name for each value that it takes */
     take_value take;                 /* called for each */
 } option;
 
 #define ERROR_BYTES RS_IO_ERROR_MAX
 
-static bool wrong(char *error, const char *words) {
-    snprintf(error, ERROR_BYTES, "%s", words);
+static bool wrong(char *error, const char *text) {
+    snprintf(error, ERROR_BYTES, "%s", text);
     return false;
 }
 
@@ -443,7 +443,7 @@ static const char *missing(const rs_options *o) {
     return o->store_directory ? NULL : "--store";
 }
 
-/* All values of one option; the first is optarg, more are the words behind it. */
+/* All values of one option; the first is optarg, more are the arguments behind it. */
 static bool take_values(const option *which, int argc, char *const *argv, rs_options *out, FILE *complain) {
     char error[ERROR_BYTES];
     const char *value = optarg, *more = which->value;
@@ -469,7 +469,7 @@ static rs_options_result take_all(int argc, char *const *argv, rs_options *out, 
         longs[i] = (struct option){options_table[i].name, required_argument, NULL, FIRST_OPTION + (int)i};
     longs[OPTION_COUNT] = (struct option){"help", no_argument, NULL, 'h'};
     longs[OPTION_COUNT + 1] = (struct option){"version", no_argument, NULL, 'V'};
-    optind = 0; /* start anew: tests parse more than once */
+    optind = 0; /* start over: tests parse more than once */
     opterr = 0;
     while ((found = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
         if (found == 'h') {

@@ -64,7 +64,7 @@ typedef enum { RS_OPTIONS_RUN, RS_OPTIONS_TOLD, RS_OPTIONS_WRONG } rs_options_re
  * `complain`. */
 rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out, FILE *say, FILE *complain);
 
-/* With what packet I/O is opened; `log` takes its words. */
+/* With what packet I/O is opened; `log` takes its text. */
 rs_io_options rs_options_io(const rs_options *options, rs_io_log log);
 
 #endif

@@ -207,7 +207,7 @@ static bool is_full(int cause) {
 
 /* The kernel refuses a message of several: a device that cannot (EIO), a path with a smaller MTU, a file shortened
  * under its map. One by one only those to blame are lost. False: the socket is full. */
-static bool send_apart(rs_datagrams *d, unsigned message, int cause) {
+static bool send_singly(rs_datagrams *d, unsigned message, int cause) {
     d->joined = d->joined && cause != EIO;
     for (unsigned i = d->out.first[message], left = d->out.count[message]; i != NONE; i = d->slots[i].next, left--) {
         const struct msghdr alone = {.msg_name = &d->out.to[message],
@@ -241,7 +241,7 @@ void rs_datagrams_flush(rs_datagrams *d) {
         } else if (errno != EINTR) {
             if (d->out.count[at] == 1)
                 d->lost++;
-            bool room = d->out.count[at] == 1 || send_apart(d, at, errno);
+            bool room = d->out.count[at] == 1 || send_singly(d, at, errno);
             at++;
             if (!room)
                 break;

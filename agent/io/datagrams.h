@@ -21,7 +21,7 @@ typedef struct rs_datagrams rs_datagrams;
 /* Whatever came: `bytes` hold until it returns. */
 typedef void (*rs_datagram_taken)(void *context, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length);
 
-/* On that address and port of this machine; `joined`: where the kernel can. NULL with words in `error` (of `size`
+/* On that address and port of this machine; `joined`: where the kernel can. NULL with the reason in `error` (of `size`
  * bytes). */
 rs_datagrams *rs_datagrams_open(uint32_t address, uint16_t port, bool joined, char *error, size_t size);
 void rs_datagrams_close(rs_datagrams *d);

@@ -13,8 +13,8 @@ typedef struct {
     uint8_t mac[6];
 } rs_interface;
 
-/* Looks up options->interface. False with words in `error`: there is no such interface, or its MTU is smaller than the
- * one wanted. */
+/* Looks up options->interface. False with the reason in `error`: there is no such interface, or its MTU is smaller than
+ * the one wanted. */
 bool rs_interface_find(const rs_io_options *options, rs_interface *out, char *error);
 
 /* A socket's send or receive buffer. SO_SNDBUF or SO_RCVBUF is bounded by the kernel's limits, its FORCE sister is not

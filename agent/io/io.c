@@ -54,7 +54,7 @@ static rs_io *open_instead(const rs_io_ops *wanted, const rs_io_options *options
     return io;
 }
 
-/* NULL with the last one's words in `error`. */
+/* NULL with the last one's text in `error`. */
 static rs_io *open_best(const rs_io_options *options, char *error) {
     char text[2 * RS_IO_ERROR_MAX];
     for (size_t i = 0; i < AUTOMATIC; i++) {

@@ -104,7 +104,7 @@ struct rs_io {
 
 /* Opens an interface with the back end called `backend`, or the best one for this machine when it is "auto" (the choice
  * and its reason are logged). Where that back end cannot work, a warning says why and `udp` is opened instead: see
- * rs_io_name. `error` has room for RS_IO_ERROR_MAX bytes. NULL with words in `error`: unknown back end, no such
+ * rs_io_name. `error` has room for RS_IO_ERROR_MAX bytes. NULL with the reason in `error`: unknown back end, no such
  * interface, not its address, no memory. */
 rs_io *rs_io_open(const char *backend, const rs_io_options *options, char *error);
 void rs_io_close(rs_io *io);
@@ -117,7 +117,7 @@ void rs_io_close(rs_io *io);
 int rs_io_send(rs_io *io, const rs_io_packet *packets, unsigned count);
 
 /* Receive what is sent to address:port on the interface; this machine's own address instead of a group's needs no
- * membership. False with words in `error`: too many groups, the number is in use, or the kernel refuses. */
+ * membership. False with the reason in `error`: too many groups, the number is in use, or the kernel refuses. */
 bool rs_io_join(rs_io *io, rs_io_group group, uint32_t address, uint16_t port, char *error);
 void rs_io_leave(rs_io *io, rs_io_group group);
 
@@ -151,7 +151,7 @@ const char *rs_io_name(const rs_io *io);
 extern const rs_io_ops *const rs_io_backends[];
 
 /* Interceptor that loses received datagrams before the sink sees them: of each group the same ones for the same spec
- * and seed. It owns `inner` from then on, also when it fails. NULL with words in `error` for a wrong spec. Specs:
+ * and seed. It owns `inner` from then on, also when it fails. NULL with the reason in `error` for a wrong spec. Specs:
  *   uniform:P     each datagram with probability P
  *   burst:P:N     runs of N datagrams, P of all in the mean
  *   gilbert:P:N   two-state Markov chain: P of all in the mean, N the mean run

@@ -169,7 +169,7 @@ static bool lose(loss_state *state, const loss_spec *spec, const uint8_t *header
 }
 
 /* A datagram in one piece, to a sink that may read it all at once. */
-static void deliver_whole(lossy_io *io, const spoilt *s, const uint8_t *bytes) {
+static void deliver_datagram(lossy_io *io, const spoilt *s, const uint8_t *bytes) {
     io->delivering = s;
     uint8_t *place = io->sink->deliver(io->sink->context, s->group, bytes, s->header_length, s->length);
     io->delivering = NULL;
@@ -177,7 +177,7 @@ static void deliver_whole(lossy_io *io, const spoilt *s, const uint8_t *bytes) {
         memcpy(place, bytes + s->header_length, s->length);
 }
 
-static void spoil_whole(lossy_io *io, spoilt *s, const uint8_t *bytes, uint64_t bit) {
+static void spoil_datagram(lossy_io *io, spoilt *s, const uint8_t *bytes, uint64_t bit) {
     size_t length = s->header_length + s->length;
     uint8_t *copy = malloc(length);
     if (!copy)
@@ -192,8 +192,8 @@ static void spoil_whole(lossy_io *io, spoilt *s, const uint8_t *bytes, uint64_t 
     if (s->how == FLIP)
         copy[bit / 8] ^= (uint8_t)(1u << bit % 8);
     else
-        deliver_whole(io, s, copy);
-    deliver_whole(io, s, copy);
+        deliver_datagram(io, s, copy);
+    deliver_datagram(io, s, copy);
     free(copy);
 }
 
@@ -207,7 +207,7 @@ static uint8_t *spoil(lossy_io *io, loss_state *state, const uint8_t *header, si
     s->source = rs_io_source(io->inner);
     io->lost++;
     if (!io->sink->predict) {
-        spoil_whole(io, s, header, bit);
+        spoil_datagram(io, s, header, bit);
         return NULL;
     }
     if (s->how == LATE) {
@@ -226,7 +226,7 @@ static uint8_t *spoil(lossy_io *io, loss_state *state, const uint8_t *header, si
 
 static void deliver_held(lossy_io *io, const spoilt *s, const uint8_t *payload) {
     if (s->whole) {
-        deliver_whole(io, s, payload);
+        deliver_datagram(io, s, payload);
         return;
     }
     io->delivering = s;

@@ -19,8 +19,8 @@ typedef struct {
     unsigned room, count, last_found;
 } rs_members;
 
-/* Joins on the interface of that index and address. NULL with words in `error`: number in use, too many groups, the
- * kernel refuses, no memory. */
+/* Joins on the interface of that index and address. NULL with the reason in `error`: number in use, too many groups,
+ * the kernel refuses, no memory. */
 rs_member *rs_members_add(rs_members *members, rs_io_group number, uint32_t address, uint16_t port,
                           unsigned interface_index, uint32_t interface_address, char *error);
 void rs_members_remove(rs_members *members, rs_member *member);

@@ -21,8 +21,8 @@ typedef struct {
     size_t memory_bytes;
 } rs_nm_port;
 
-/* Takes the interface over. False with words in `error`: no module, no permission, no such interface, in use, buffers
- * smaller than `frame_bytes`; rs_nm_port_close either way. */
+/* Takes the interface over. False with the reason in `error`: no module, no permission, no such interface, in use,
+ * buffers smaller than `frame_bytes`; rs_nm_port_close either way. */
 bool rs_nm_port_open(rs_nm_port *port, const rs_netmap_device *device, const char *interface, uint32_t frame_bytes,
                      char *error);
 /* The kernel has its NIC back. */

@@ -34,7 +34,7 @@ typedef struct {
 bool rs_packet_ring_tells_joined(void);
 
 /* A ring of at most `bytes` (at least two blocks) that receives nothing until rs_packet_filter_attach. False
- * with words in `error`; rs_packet_ring_close either way. */
+ * with the reason in `error`; rs_packet_ring_close either way. */
 bool rs_packet_ring_open(rs_packet_ring *ring, const rs_interface *interface, size_t bytes, bool tells_joined,
                          char *error);
 void rs_packet_ring_close(rs_packet_ring *ring);

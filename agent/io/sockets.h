@@ -32,11 +32,11 @@ typedef struct {
     bool marked;     /* it was, by a switch */
 } rs_sockets;
 
-/* A back end's own structure of `size` bytes, whose first member this is; the rest is zero. NULL with words. */
+/* A back end's own structure of `size` bytes, whose first member this is; the rest is zero. NULL with the reason. */
 rs_sockets *rs_sockets_new(size_t size, const rs_io_ops *ops, char *error);
-/* Memory for packets, touched as far as it is needed. NULL with words. */
+/* Memory for packets, touched as far as it is needed. NULL with the reason. */
 uint8_t *rs_sockets_buffers(size_t bytes, char *error);
-/* False with words in `error`; rs_sockets_close either way. */
+/* False with the reason in `error`; rs_sockets_close either way. */
 bool rs_sockets_open(rs_sockets *io, const rs_io_options *options, char *error);
 /* The same for a back end below the kernel's IP, which brings a host none of its own datagrams: what its frames have in
  * common. The port is that of a socket, so that nobody else has it. */

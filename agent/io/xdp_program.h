@@ -13,7 +13,7 @@ typedef struct {
 } rs_xdp_program;
 
 /* Puts the program on an interface, in the driver (native mode), for the socket of queue 0. `fragments`: frames may be
- * longer than a page. False with words in `error` (RS_IO_ERROR_MAX); rs_xdp_program_detach either way. */
+ * longer than a page. False with the reason in `error` (RS_IO_ERROR_MAX); rs_xdp_program_detach either way. */
 bool rs_xdp_program_attach(rs_xdp_program *program, const char *interface, unsigned interface_index, int socket_fd,
                            bool fragments, char *error);
 void rs_xdp_program_detach(rs_xdp_program *program);

@@ -40,7 +40,7 @@ typedef struct {
 } rs_xdp_socket;
 
 /* Opens on queue 0 of the interface, in copy mode, for frames of at most `frame_bytes`. About `receive_bytes` of
- * payload can wait. False with words in `error`; rs_xdp_socket_close either way. */
+ * payload can wait. False with the reason in `error`; rs_xdp_socket_close either way. */
 bool rs_xdp_socket_open(rs_xdp_socket *xdp, const char *interface, unsigned interface_index, uint32_t frame_bytes,
                         uint32_t receive_bytes, char *error);
 void rs_xdp_socket_close(rs_xdp_socket *xdp);

@@ -16,7 +16,7 @@ REPEATS = 3
 @dataclass(frozen=True)
 class Case:
     """`clients`: requests under way at any time (closed loop); `rate_per_s`: of a Poisson process (open loop).
-    Receivers are drawn anew for each request: their number evenly from `receivers`, who they are from all servers.
+    Receivers are drawn again for each request: their number evenly from `receivers`, who they are from all servers.
     `live`: paths that are there already and stay. `wait_s`: how long a request waits for a circuit; 0 = it takes the
     packet network at once if none is free.
     """

@@ -67,8 +67,8 @@ def _manager(case: Case, job: Path, place: Path) -> Iterator[dict[str, Any]]:
         try:
             line = process.stdout.readline()
             if not line:
-                words = (place / "manager.log").read_text()[-1000:]
-                raise LabError(f"{case.name}: the manager did not start: {words}")
+                text = (place / "manager.log").read_text()[-1000:]
+                raise LabError(f"{case.name}: the manager did not start: {text}")
             yield json.loads(line)
         finally:
             process.stdin.close()

@@ -59,8 +59,8 @@ def messages(
     known = all_tools(build_folder() / "bench-tools")
     chosen = [name for name in tools.split(",") if name] or list(known)
     if unknown := [name for name in chosen if name not in known]:
-        words = f"no such tool: {', '.join(unknown)}; there are {', '.join(known)}"
-        raise click.BadParameter(words, param_hint="--tools")
+        text = f"no such tool: {', '.join(unknown)}; there are {', '.join(known)}"
+        raise click.BadParameter(text, param_hint="--tools")
     given = {"quick": quick, "cases": names, "tools": chosen, "repeat": repeat or (REPEAT_QUICK if quick else REPEAT)}
     try:
         results = run(cases, given, seed, folder)

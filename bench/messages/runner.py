@@ -20,7 +20,7 @@ from rostrum.bench.messages.tools import MessageTool
 from rostrum.bench.run import Program, Run, ToolFailed, ended
 
 PLACE = Path("/run/rostrum-bench")
-LAST_WORDS_S = 5.0
+FINAL_MESSAGE_S = 5.0
 LOOK_S = 0.01
 Record = dict[str, Any]
 
@@ -52,7 +52,7 @@ class MessageRunner:
         """One run; its record, whatever became of it."""
         record: Record = {"case": {**asdict(case), "name": case.name}, "tool": name, "round": number}
         if why := self.missing.get(name, ""):
-            return {**record, "outcome": "missing", "words": why}
+            return {**record, "outcome": "missing", "text": why}
         self.fabric.configure(case.network)
         logs = self.folder / "logs" / case.name / f"{name}-{number}"
         shutil.rmtree(logs, ignore_errors=True)
@@ -62,7 +62,7 @@ class MessageRunner:
         try:
             return {**record, **self._measure(self.tools[name], run, case)}
         except ToolFailed as error:
-            return {**record, "outcome": "failed", "words": str(error)}
+            return {**record, "outcome": "failed", "text": str(error)}
         finally:
             run.stop()
             for side in sides.values():
@@ -86,7 +86,7 @@ class MessageRunner:
                 break
             time.sleep(LOOK_S)
         cost = {f"{side}_s": group.cpu_s() - before[side] for side, group in run.sides.items()}
-        books = [_last_words(one) for one in receivers]
+        books = [_final_counts(one) for one in receivers]
         whole = all(book.get("received") == case.count for book in books)
         return {
             "outcome": "ok" if whole else "incomplete",
@@ -116,18 +116,18 @@ def figures(case: MessageCase, books: list[Record]) -> Record:
 
 def _told(program: Program) -> Record:
     """The line of JSON that a program has written; {} if none."""
-    for line in reversed(program.words().splitlines()):
+    for line in reversed(program.text().splitlines()):
         if line.startswith("{") and line.endswith("}"):
             found: Record = json.loads(line)
             return found
     return {}
 
 
-def _last_words(program: Program) -> Record:
+def _final_counts(program: Program) -> Record:
     """What a receiver has; it is told to end if it has not said so."""
     if not _told(program) and program.process.poll() is None:
         program.process.send_signal(signal.SIGTERM)
-        ended(program.process, time.monotonic() + LAST_WORDS_S)
+        ended(program.process, time.monotonic() + FINAL_MESSAGE_S)
     return _told(program)
 
 
@@ -142,12 +142,12 @@ def run_all(
         record = runner.run(case, tool, number)
         records.append(record)
         write(records)
-        say(f"{place}/{len(plan)} {case.name} {tool}: {words_of(record)}")
+        say(f"{place}/{len(plan)} {case.name} {tool}: {text_of(record)}")
 
 
-def words_of(record: Record) -> str:
+def text_of(record: Record) -> str:
     if record["outcome"] in ("missing", "failed"):
-        return f"{record['outcome']}: {record['words']}"
+        return f"{record['outcome']}: {record['text']}"
     if "messages_per_s" not in record:
         return "a receiver got nothing"
     share = "" if record["outcome"] == "ok" else f", only {record['received_share']:.1%} received"

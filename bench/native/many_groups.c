@@ -37,20 +37,20 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static rostrum_group **enter(char **words, uint32_t count) {
+static rostrum_group **enter(char **arguments, uint32_t count) {
     rostrum *agent;
     rostrum_error error;
     rostrum_group **groups = calloc(count, sizeof *groups);
-    const char *given = strchr(words[4], ',');
+    const char *given = strchr(arguments[4], ',');
     char protocol[32], name[128];
-    snprintf(protocol, sizeof protocol, "%.*s", (int)strcspn(words[4], ","), words[4]);
+    snprintf(protocol, sizeof protocol, "%.*s", (int)strcspn(arguments[4], ","), arguments[4]);
     const rostrum_group_options options = {.protocol = protocol, .options = given ? given + 1 : NULL};
     if (!groups)
         errx(1, "no memory for %u groups", count);
-    if (rostrum_connect(words[2], app, NULL, &agent, &error))
+    if (rostrum_connect(arguments[2], app, NULL, &agent, &error))
         errx(1, "%s", error.text);
     for (uint32_t i = 0; i < count; i++) {
-        snprintf(name, sizeof name, "%s-%u", words[3], i);
+        snprintf(name, sizeof name, "%s-%u", arguments[3], i);
         if (rostrum_subscribe(agent, name, &options, &groups[i], &error))
             errx(1, "%s: %s", name, error.text);
     }
@@ -138,9 +138,9 @@ static void call_all(rostrum_group **groups, uint32_t count) {
     wait_line();
 }
 
-static void send_all(rostrum_group **groups, uint32_t count, char **words, tally *t) {
-    uint32_t bytes = (uint32_t)strtoul(words[6], NULL, 10);
-    int64_t end = now_ns() + (int64_t)(strtod(words[7], NULL) * 1e9);
+static void send_all(rostrum_group **groups, uint32_t count, char **arguments, tally *t) {
+    uint32_t bytes = (uint32_t)strtoul(arguments[6], NULL, 10);
+    int64_t end = now_ns() + (int64_t)(strtod(arguments[7], NULL) * 1e9);
     char *message = calloc(1, bytes ? bytes : 1);
     rostrum_error error;
     if (!message)
@@ -154,21 +154,21 @@ static void send_all(rostrum_group **groups, uint32_t count, char **words, tally
     free(message);
 }
 
-int main(int argc, char **words) {
-    bool sends = argc == 8 && !strcmp(words[1], "send");
-    uint32_t count = argc > 5 ? (uint32_t)strtoul(words[5], NULL, 10) : 0;
+int main(int argc, char **arguments) {
+    bool sends = argc == 8 && !strcmp(arguments[1], "send");
+    uint32_t count = argc > 5 ? (uint32_t)strtoul(arguments[5], NULL, 10) : 0;
     tally t = {.silent = count, .called = calloc(count ? count : 1, sizeof(bool))};
-    if (count == 0 || (!sends && (argc != 6 || strcmp(words[1], "receive") != 0))) {
+    if (count == 0 || (!sends && (argc != 6 || strcmp(arguments[1], "receive") != 0))) {
         fputs("see the head of many_groups.c\n", stderr);
         return 2;
     }
-    rostrum_group **groups = enter(words, count);
+    rostrum_group **groups = enter(arguments, count);
     wait_line();
     if (!t.called)
         errx(1, "no memory for %u groups", count);
     if (sends) {
         call_all(groups, count);
-        send_all(groups, count, words, &t);
+        send_all(groups, count, arguments, &t);
         tell(&t);
         wait_line(); /* the agent recovers what was lost, until all is counted */
     } else

@@ -1,6 +1,6 @@
 /* What a packet of group messages costs a node's CPU (the counterpart of Fig. 11 of Ricochet's paper), without sockets:
  * a system of n nodes, each in d random groups of n * d / s, runs with loss; all that one node receives is recorded and
- * then given to that node anew, timed. `data`: only multicast data packets, with the repairs made of them; `all`: with
+ * then given to that node again, timed. `data`: only multicast data packets, with the repairs made of them; `all`: with
  * the repairs that others sent, per data packet. JSON on standard output.
  *
  *   message_cycles [groups per node] [nodes] [group size] [data packets] [loss, percent] */

@@ -13,25 +13,25 @@
 
 static const uint8_t app[16] = "rostrum-messages";
 
-static rostrum_group *enter(char **words, bool subscribe) {
+static rostrum_group *enter(char **arguments, bool subscribe) {
     rostrum *agent;
     rostrum_error error;
     rostrum_group *group;
-    const char *given = strchr(words[4], ',');
+    const char *given = strchr(arguments[4], ',');
     char protocol[32];
-    snprintf(protocol, sizeof protocol, "%.*s", (int)strcspn(words[4], ","), words[4]);
+    snprintf(protocol, sizeof protocol, "%.*s", (int)strcspn(arguments[4], ","), arguments[4]);
     const rostrum_group_options options = {.protocol = protocol, .options = given ? given + 1 : NULL};
-    if (rostrum_connect(words[2], app, NULL, &agent, &error) ||
-        (subscribe ? rostrum_subscribe : rostrum_publisher)(agent, words[3], &options, &group, &error))
+    if (rostrum_connect(arguments[2], app, NULL, &agent, &error) ||
+        (subscribe ? rostrum_subscribe : rostrum_publisher)(agent, arguments[3], &options, &group, &error))
         errx(1, "%s", error.text);
     return group;
 }
 
-static int receive(char **words) {
+static int receive(char **arguments) {
     static stamp_book book;
-    if (!stamp_book_new(&book, strtoull(words[5], NULL, 10)))
+    if (!stamp_book_new(&book, strtoull(arguments[5], NULL, 10)))
         errx(1, "no memory for the book");
-    rostrum_group *group = enter(words, true);
+    rostrum_group *group = enter(arguments, true);
     rostrum_error error;
     rostrum_message message;
     uint64_t lost = 0;
@@ -61,25 +61,25 @@ static void publish(void *context, uint64_t number, int64_t due, int more) {
         errx(1, "%s", error.text);
 }
 
-static int send_all(char **words) {
-    const uint64_t count = strtoull(words[5], NULL, 10), rate = strtoull(words[7], NULL, 10);
-    publisher p = {.group = enter(words, false), .bytes = (uint32_t)strtoul(words[6], NULL, 10)};
+static int send_all(char **arguments) {
+    const uint64_t count = strtoull(arguments[5], NULL, 10), rate = strtoull(arguments[7], NULL, 10);
+    publisher p = {.group = enter(arguments, false), .bytes = (uint32_t)strtoul(arguments[6], NULL, 10)};
     p.message = calloc(1, p.bytes);
     if (!p.message)
         errx(1, "no memory for a message");
     for (int i = 0; i < WARM_UP; i++)
         publish(&p, STAMP_WARM_UP, stamp_now(), 0);
-    stamp_await(words[8]);
+    stamp_await(arguments[8]);
     stamp_print_sent(count, stamp_send(count, rate, publish, &p));
     for (;;)
         pause(); /* the agent answers requests for what was lost, until this is ended */
 }
 
-int main(int count, char **words) {
-    if (count == 6 && !strcmp(words[1], "receive"))
-        return receive(words);
-    if (count == 9 && !strcmp(words[1], "send"))
-        return send_all(words);
+int main(int count, char **arguments) {
+    if (count == 6 && !strcmp(arguments[1], "receive"))
+        return receive(arguments);
+    if (count == 9 && !strcmp(arguments[1], "send"))
+        return send_all(arguments);
     fputs("see the head of messages.c\n", stderr);
     return 2;
 }

@@ -41,7 +41,7 @@ typedef struct {
     unsigned receivers;
 } rs_raw;
 
-/* One way of packet I/O. Functions return only when all is well: what fails ends the program with words. */
+/* One way of packet I/O. Functions return only when all is well: what fails ends the program with the reason. */
 typedef struct {
     const char *name;
     void *(*sender)(const rs_raw *raw);

@@ -15,7 +15,7 @@ from rostrum.topologies.places import TREE
 
 FILE = TREE / "results" / "claims.yaml"
 PAPERS = ("republic", "rdcm", "ricochet", "qsm", "wan")
-INSTRUMENTS = {"lab": "lab", "sim": "simulator", "bench": "lab"}  # by the command's first word
+INSTRUMENTS = {"lab": "lab", "sim": "simulator", "bench": "lab"}  # by the command's first answer
 RESULT_MOST = 64 << 20  # bytes
 
 
@@ -39,7 +39,7 @@ class Run:
     def instrument(self) -> str:
         return INSTRUMENTS[self.command.split()[0]]
 
-    def words(self, quick: bool, json_file: Path) -> list[str]:
+    def text(self, quick: bool, json_file: Path) -> list[str]:
         picture = ["--png", str(json_file.with_suffix(".png"))] if self.png else []
         return [
             *shlex.split(self.command),

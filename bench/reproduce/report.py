@@ -64,8 +64,8 @@ def _row(one: Judged) -> str:
     source = f"<code>{e(one.command)}</code>" if one.command else ""
     source += f"<br><span class=r>{e(one.commit[:12] + ('+changes' if '+' in one.commit else ''))}</span>"
     verdict = f'<td class=v style="color:{COLOURS[one.verdict]}">{one.verdict.value}{reason}'
-    words = "".join(f"<td>{e(text)}" for text in (claim.where, claim.claim, str(claim.theirs), one.ours))
-    return f"<tr id={e(claim.id)}>{words}{verdict}<td>{source}"
+    message = "".join(f"<td>{e(text)}" for text in (claim.where, claim.claim, str(claim.theirs), one.ours))
+    return f"<tr id={e(claim.id)}>{message}{verdict}<td>{source}"
 
 
 def _picture(command: str, file: Path) -> str:

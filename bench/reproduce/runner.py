@@ -63,12 +63,12 @@ def perform(run: Run, quick: bool, again: bool, say: Callable[[str], None]) -> O
     if run.root and os.geteuid() != 0:
         return Outcome(None, file, "it starts a lab, which needs root")
     file.unlink(missing_ok=True)
-    words = run.words(quick, file)
-    say(f"rostrum {' '.join(words)}")
+    fields = run.text(quick, file)
+    say(f"rostrum {' '.join(fields)}")
     began = time.monotonic()
     limit = LIMIT_FACTOR * 60 * run.minutes + LIMIT_MORE_S
     with log.open("w") as out:
-        argv = [sys.executable, "-m", "rostrum.client.cli", *words]
+        argv = [sys.executable, "-m", "rostrum.client.cli", *fields]
         process = subprocess.Popen(argv, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=TREE)
         try:
             status = process.wait(limit)

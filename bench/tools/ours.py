@@ -56,7 +56,7 @@ class Ours(Plain):
             argv += ["--io", self.io, "--nic-rate", str(rate_bps or FREE_BPS), "--seed", str(run.seed)]
             agents.append(run.start("sender" if host is run.sender else "receivers", host, argv))
         run.ready(agents, r"manager up=1")
-        chosen = re.search(r"packet I/O: auto chose ([\w-]+)", agents[0].words())
+        chosen = re.search(r"packet I/O: auto chose ([\w-]+)", agents[0].text())
         run.facts["io"] = chosen[1] if chosen else self.io
         try:
             self._client = Agent(_socket(run.sender), process="bench")

@@ -31,7 +31,7 @@ class Udpcast(Plain):
         receivers = list(run.programs)
         sender = run.start("sender", run.sender, argv)
         run.until(
-            lambda: "Starting transfer" in sender.words() or sender.process.poll() is not None, "udp-sender's start"
+            lambda: "Starting transfer" in sender.text() or sender.process.poll() is not None, "udp-sender's start"
         )
         began = time.monotonic()
         for program in [sender, *receivers]:

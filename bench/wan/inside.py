@@ -71,7 +71,7 @@ def main(job: dict[str, Any]) -> int:
             row = compact(run_point(runner, point, tool, job["seconds"], seed), network.counters, point)
             rows.append(row)
             save(rounded(report(rows, points, probes, job["manifest"])), results)
-            print(f"[{number:{len(str(len(plan)))}}/{len(plan)}] {point.name:14} {tool:18} {row['words']}", flush=True)
+            print(f"[{number:{len(str(len(plan)))}}/{len(plan)}] {point.name:14} {tool:18} {row['text']}", flush=True)
         save(rounded(report(rows, points, probes, job["manifest"])), results)
     except LabError as error:
         print(f"wan: {error}", file=sys.stderr)

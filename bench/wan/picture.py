@@ -35,8 +35,8 @@ def draw(report: dict[str, Any], path: Path) -> None:
                 told = not tool.endswith("-untold")
                 style = {"linestyle": "-" if told else ":", "color": COLOURS[tool.removesuffix("-untold")]}
                 panel.plot(*zip(*sorted(rows), strict=True), marker="o" if told else "x", label=tool, **style)
-        words = f", bursts of {burst:g}" if burst > 1 else ""
-        panel.set_title(f"{loss:g} % lost{words}")
+        text = f", bursts of {burst:g}" if burst > 1 else ""
+        panel.set_title(f"{loss:g} % lost{text}")
         panel.set_xlabel("round trip, ms")
         panel.grid(alpha=0.3)
         panel.set_ylim(bottom=0)

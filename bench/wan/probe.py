@@ -60,8 +60,8 @@ def probe(
         into.settimeout(1.0 + delay_ms / 1e3)
         with contextlib.suppress(TimeoutError):
             for _ in range(count):
-                data, words, _flags, _source = into.recvmsg(SIZE, 256)
-                seconds, nanoseconds = struct.unpack_from("=qq", words[0][2])
+                data, fields, _flags, _source = into.recvmsg(SIZE, 256)
+                seconds, nanoseconds = struct.unpack_from("=qq", fields[0][2])
                 took = seconds * 1_000_000_000 + nanoseconds - sent[struct.unpack_from("!I", data)[0]]
                 errors_us.append((took - expected_ns) / 1e3)
     errors_us.sort()

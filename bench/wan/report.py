@@ -16,7 +16,7 @@ def compact(record: dict[str, Any], counters: Callable[[], dict[str, Any]], poin
     a tool that had ended at that moment."""
     row: Row = {"point": point.name, "tool": record["tool"], "outcome": record["outcome"]}
     if record["outcome"] == "missing":
-        return {**row, "words": f"missing: {record['words']}"}
+        return {**row, "text": f"missing: {record['text']}"}
     seen = counters()
     sender = seen["ports"].get("port1", {})
     case = record["case"]
@@ -43,13 +43,13 @@ def compact(record: dict[str, Any], counters: Callable[[], dict[str, Any]], poin
         }
     if record["tool"] == OUR:
         row["ms"] = record["facts"].get("ms", {})
-    words = f"{goodput / 1e6:7.1f} Mbit/s, share {row['share']:.3f}"
+    text = f"{goodput / 1e6:7.1f} Mbit/s, share {row['share']:.3f}"
     if record["outcome"] == "timeout":
-        words = f"less than {words.strip()}: given up after {seconds:.0f} s"
+        text = f"less than {text.strip()}: given up after {seconds:.0f} s"
     elif record["outcome"] != "ok":
         row |= {"share": 0.0, "goodput_bps": 0.0}
-        words = f"{record['outcome']}: {record.get('words', '')[:200]}"
-    row["words"] = words
+        text = f"{record['outcome']}: {record.get('text', '')[:200]}"
+    row["text"] = text
     return row
 
 

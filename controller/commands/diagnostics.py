@@ -73,8 +73,8 @@ def preflight(api: Api, as_json: bool, sender: str, receivers: tuple[str, ...], 
             _print_finding(one, "  ")
         for one in found["receivers"]:
             light = "" if one["margin_db"] is None else f", {one['margin_db']:.1f} dB of light to spare"
-            words = f"works: packets of {found['mtu']} bytes get through{light}" if one["works"] else "does not work"
-            OUT.print(f"{one['receiver']}: {words}")
+            text = f"works: packets of {found['mtu']} bytes get through{light}" if one["works"] else "does not work"
+            OUT.print(f"{one['receiver']}: {text}")
             for each in one["findings"]:
                 _print_finding(each, "  ")
     if not found["works"]:

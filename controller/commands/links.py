@@ -46,7 +46,7 @@ def list_links(api: Api, as_json: bool) -> None:
     for one in found["links"]:
         use = one["use"]
         shown = f"[{COLOURS[use]}]{use}[/{COLOURS[use]}]" if use in COLOURS else use
-        table.add_row(f"{one['switch']}:{one['port']}", one["expected"], one["state"], shown, escape(one["words"]))
+        table.add_row(f"{one['switch']}:{one['port']}", one["expected"], one["state"], shown, escape(one["text"]))
     OUT.print(table if found["links"] else "no links between devices")
 
 

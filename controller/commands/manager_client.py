@@ -49,9 +49,9 @@ class Managers:
         query: dict[str, Any],
         timeout_s: float,
         away_s: float = 0.0,
-        tell: Callable[[str], None] = lambda words: None,
+        tell: Callable[[str], None] = lambda text: None,
     ) -> httpx.Response:
-        """What the leader answers. `away_s`: how long one that is away is waited for; `tell` gets the words of that,
+        """What the leader answers. `away_s`: how long one that is away is waited for; `tell` gets the text of that,
         once. Raises httpx.HTTPError, of the last one that was tried, when none does.
         """
         # Whoever does not answer may have heard it all the same: the next one must not do it again.

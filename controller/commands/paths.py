@@ -27,7 +27,7 @@ MANAGER_HELP = "URLs or sockets of managers, with commas between; default: $ROST
 
 
 class Api:
-    """A manager's REST interface. Errors are click's, with the manager's own words."""
+    """A manager's REST interface. Errors are click's, with the manager's own text."""
 
     def __init__(self, manager: str | None, lab: str) -> None:
         self._managers = Managers(manager, lab)
@@ -66,8 +66,8 @@ class Api:
         return value
 
 
-def _tell(words: str) -> None:
-    click.echo(words, err=True)
+def _tell(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def with_api(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -80,7 +80,7 @@ def light(seen: dict[str, Any], most: int) -> RenderableType:
     part = seen["light"]
     if not part["ocs"]:
         return Text("no optical circuit switch", "dim")
-    words = [f"{one['name']} {one['state']} {one['cause']}".strip() for one in part["ocs"]]
+    text = [f"{one['name']} {one['state']} {one['cause']}".strip() for one in part["ocs"]]
     used = [f"{one['name']} {one['state']}" for one in part["splitters"] if one["state"] != "free"]
     table = _table("circuit", "state", "path", "from", "to", "splitters", "least power")
     for one in _rows(part["circuits"], most):
@@ -90,7 +90,7 @@ def light(seen: dict[str, Any], most: int) -> RenderableType:
         table.add_row(*(Text(cell) for cell in (*cells, " ".join(one["splitters"]), power)))
     free = len(part["splitters"]) - len(used)
     splitters = Text(f"splitters: {free} free{''.join(f', {one}' for one in used[:most])}")
-    return Group(Text("; ".join(words)), table, *_more(part["circuits"], most), splitters)
+    return Group(Text("; ".join(text)), table, *_more(part["circuits"], most), splitters)
 
 
 def transfers(seen: dict[str, Any], most: int) -> RenderableType:

@@ -36,7 +36,7 @@ class NotifyFailed:
 
 @dataclass(frozen=True)
 class NotifyLight:
-    """Every receivers' rack of the path has light, by the word of its switches."""
+    """Every receivers' rack of the path has light, by the report of its switches."""
 
     server: str
     path_id: str

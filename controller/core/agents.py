@@ -70,7 +70,7 @@ def _named(core: Core, server: str, live: LivePath, now: int) -> None:
         if path.final and path.request.origin == server:
             core.emit(act.NotifyFailed(server, path.id, path.cause or "it was given back"))
         elif path.granted and path.kind is not None and path.kind is not live.kind:
-            core.emit(act.NotifyMoved(server, path.id, path.kind, path.reason))  # the word of it got lost
+            core.emit(act.NotifyMoved(server, path.id, path.kind, path.reason))  # the report of it got lost
     elif not core.remembers_all and (server, live.request_id) not in core.by_request:
         reconcile.adopt(core, server, live, now)
     elif core.remembers_all:

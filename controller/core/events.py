@@ -45,7 +45,7 @@ class Cancelled:
 
 @dataclass(frozen=True)
 class Renewed:
-    """REST: the lease of a path begins anew."""
+    """REST: the lease of a path starts over."""
 
     path_id: str
 
@@ -104,7 +104,7 @@ class ViewUsed:
 class ReceiverJoins:
     """REST: a granted packet path gets one more receiver. `reroute.join_obstacle` says before whether it can.
 
-    `origin`: by the word of the path's sender a server hears it, which is in no overlay.
+    `origin`: by the report of the path's sender a server hears it, which is in no overlay.
     """
 
     path_id: str

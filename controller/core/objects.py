@@ -1,4 +1,4 @@
-"""Which agents hold which objects, by their own word, and who fetches what: fetches of one object that come within a
+"""Which agents hold which objects, by their own report, and who fetches what: fetches of one object that come within a
 moment of each other are served by one send to all of them. Pure; nothing of it is durable, as agents tell again on each
 connection.
 

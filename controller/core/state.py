@@ -40,7 +40,7 @@ BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 @dataclass
 class Agent:
-    """A server's agent. `heard`: the last word from it; its circuits live one lease beyond that. `lapsed`: it has said
+    """A server's agent. `heard`: its last message; its circuits live one lease beyond that. `lapsed`: it has said
     nothing since; what waits for a path of it is passed over until it does.
     """
 

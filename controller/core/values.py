@@ -1,4 +1,4 @@
-"""What the manager's logic is told of: requests, decisions, agents' words, settings. Times are int64 ns of the
+"""What the manager's logic is told of: requests, decisions, agents' text, settings. Times are int64 ns of the
 manager's monotonic clock.
 """
 

@@ -75,9 +75,9 @@ class Preflight:
             self._running -= 1
 
     async def _without_path(self, path: Path | None, sender: str, receivers: Sequence[str]) -> Flight:
-        words = (path.cause or path.reason) if path else "it is not remembered any more"
+        text = (path.cause or path.reason) if path else "it is not remembered any more"
         mend = "the reason says what it waits for; rostrum doctor shows what is wrong with the network"
-        finding = Finding("error", "path", sender, f"there is no path to probe: {words}", mend)
+        finding = Finding("error", "path", sender, f"there is no path to probe: {text}", mend)
         reached = await self._reach(sender, receivers)
         causes = {one.server: one.cause for one in reached.reached} if not reached.cause else {}
         verdicts = []

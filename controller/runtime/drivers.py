@@ -41,7 +41,7 @@ def switches(config: Config, post: Post) -> MixedFabric:
             on_lost=lambda switch: post(ev.RulesLost(switch)),
         )
     if "p4runtime" in kinds:
-        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # a lost connection is told in our own words
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # a lost connection is told in our own text
         from rostrum.controller.southbound.p4runtime import pipeline as p4runtime_pipeline
         from rostrum.controller.southbound.p4runtime.switches import P4RuntimeFabric
 

@@ -141,11 +141,11 @@ class Etcd:
             if answer.is_success:
                 self.revision = int(value.get("header", {}).get("revision", self.revision))
                 return value
-            words = value.get("message") or value.get("error") if isinstance(value, dict) else value
+            text = value.get("message") or value.get("error") if isinstance(value, dict) else value
             code = value.get("code") if isinstance(value, dict) else None
-            if code not in UNAVAILABLE and not any(one in str(words) for one in PASSING):
-                raise StoreRefused(f"etcd at {endpoint} refused {what}: {words}{_remedy(str(words))}")
-            wrong.append(f"{endpoint}: {words}")
+            if code not in UNAVAILABLE and not any(one in str(text) for one in PASSING):
+                raise StoreRefused(f"etcd at {endpoint} refused {what}: {text}{_remedy(str(text))}")
+            wrong.append(f"{endpoint}: {text}")
             self._put_last(endpoint)
         raise StoreError(f"no etcd answers ({'; '.join(wrong)})")
 
@@ -155,8 +155,8 @@ class Etcd:
             self._endpoints.append(endpoint)
 
 
-def _remedy(words: str) -> str:
-    return next((f"; {remedy}" for said, remedy in REMEDIES.items() if said in words), "")
+def _remedy(text: str) -> str:
+    return next((f"; {remedy}" for said, remedy in REMEDIES.items() if said in text), "")
 
 
 def _context(tls: Tls) -> ssl.SSLContext:

@@ -193,7 +193,7 @@ class Devices:
             self._post(ev.OcsDown(ocs, "its cross-connects could not be read"))
 
     async def refresh(self, ocs: str) -> None:
-        """Reads an OCS's cross-connects and powers anew. Raises SouthboundError, TimeoutError."""
+        """Reads an OCS's cross-connects and powers again. Raises SouthboundError, TimeoutError."""
         async with Within(self._bound_s):
             await self._found(ocs)
 

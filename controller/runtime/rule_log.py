@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rostrum.controller.core.model import MulticastRule
 from rostrum.controller.keyvalue import Facts
-from rostrum.controller.runtime.rule_batches import Failures
+from rostrum.controller.runtime.rule_queue import Failures
 from rostrum.topologies.model import Switch
 
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from rostrum.controller.core.model import MulticastRule, SouthboundError
-from rostrum.controller.runtime.rule_batches import Batch, Done, Failures, Order, Waiting, Work
+from rostrum.controller.runtime.rule_queue import Batch, Done, Failures, Order, Waiting, Work
 from rostrum.controller.runtime.run_clock import CLOCK
 from rostrum.controller.southbound.api import SwitchFabric
 

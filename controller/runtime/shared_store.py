@@ -54,7 +54,7 @@ class Election:
         self.leader: Facts | None = None
         self.guard: Row | None = None
         self.lost: asyncio.Future[StoreError] | None = None
-        self.obstacle = ""  # why there is no election, in words
+        self.obstacle = ""  # why there is no election, as text
         self.on_leader: Callable[[int], None] | None = None  # another one leads, in this term
 
     @property
@@ -141,7 +141,7 @@ class SharedStore:
         assert election.guard is not None
         self._etcd, self._prefix = etcd, f"{prefix}/record/"
         self._election, self._guard = election, election.guard
-        self._whole, self._written = f"{prefix}/whole", f"{prefix}/written"
+        self._complete_key, self._written = f"{prefix}/whole", f"{prefix}/written"
         self.retries = 0  # of writes that nobody answered
         self._turn: int | None = None  # of the change that was written last; None: not read yet
         self.complete = False
@@ -152,7 +152,7 @@ class SharedStore:
         for row in await self._etcd.under(self._prefix):
             part, _, key = row.key[len(self._prefix) :].partition("/")
             records.setdefault(part, {})[key] = json.loads(row.value)
-        self.complete = await self._etcd.get(self._whole) is not None
+        self.complete = await self._etcd.get(self._complete_key) is not None
         return records
 
     async def tend(self, grace_s: float) -> None:
@@ -163,7 +163,7 @@ class SharedStore:
         await asyncio.sleep(grace_s)
         while True:
             try:
-                self.complete = self.complete or await self._etcd.change({self._whole: "1"}, (), self._guard)
+                self.complete = self.complete or await self._etcd.change({self._complete_key: "1"}, (), self._guard)
                 if old:
                     await self._etcd.compact(old)
             except StoreError as error:

@@ -20,7 +20,7 @@ class StoreRefused(StoreError):
 
 
 class Unencodable(Exception):
-    """Some of the changes can be written by no means, and nothing of them was. `failed`: (part, key) -> in words."""
+    """Some of the changes can be written by no means, and nothing of them was. `failed`: (part, key) -> as text."""
 
     def __init__(self, failed: Mapping[tuple[str, str], str]) -> None:
         super().__init__("; ".join(f"{part} {key}: {cause}" for (part, key), cause in failed.items()))

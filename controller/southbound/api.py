@@ -2,7 +2,7 @@
 
 `OpenFlowFabric` (openflow/switches.py), `P4RuntimeFabric` (p4runtime/switches.py) and `MixedFabric` (fabric.py: both in
 one network) are `SwitchFabric`s; `OcsDriver` (ocs/driver.py) is a `CircuitSwitch`. Everything runs on the caller's
-asyncio loop, callbacks too; a callback must not block. Errors are `SouthboundError`, in words that name the device.
+asyncio loop, callbacks too; a callback must not block. Errors are `SouthboundError`s whose text names the device.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SwitchFabric(Protocol):
         """Take these rules out (absent ones are no error). Raises like `install`."""
 
     async def rearm(self, rules: Sequence[MulticastRule]) -> None:
-        """These rules are in, and first light of them (`confirm`) is to be told anew. Raises like `install`."""
+        """These rules are in, and first light of them (`confirm`) is to be told again. Raises like `install`."""
 
     async def install_unicast(self, rules: Sequence[UnicastRule]) -> None:
         """Set the static unicast rules and the drop of everything else on their switches. Raises like `install`."""

@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 class Cache(Generic[V]):
     """By key, from the second time on that a key is asked for: what is asked for only once would fill memory, and
-    Python's collector of cycles would look through it again and again. At most `most`; then it begins anew.
+    Python's collector of cycles would look through it again and again. At most `most`; then it starts over.
     """
 
     def __init__(self, most: int) -> None:

@@ -61,6 +61,6 @@ def use(package: Path) -> str:
     if not made:
         return "not compiled (make build does it)"
     if made != digest(package):
-        return "compiled from other sources (make build does it anew)"
+        return "compiled from other sources (make build does it again)"
     sys.meta_path.insert(0, Finder(folder / "lib"))
     return ""

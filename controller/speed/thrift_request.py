@@ -1,5 +1,5 @@
 """Manager.request and Manager.release straight from their bytes. They are what agents say most; whatever does not look
-as agents write it is left to codec.py, which finds the words for what is wrong. A test compares the two.
+as agents write it is left to codec.py, which finds the text for what is wrong. A test compares the two.
 """
 
 from __future__ import annotations

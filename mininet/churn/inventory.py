@@ -154,7 +154,7 @@ def tables(shown: str, known: set[tuple[str, str]], used: set[tuple[str, str]], 
 
 
 def leaks(before: Inventory, after: Inventory) -> list[str]:
-    """What there is more of than at the start, in words; empty: nothing."""
+    """What there is more of than at the start, as text; empty: nothing."""
     found = [*after.unexplained]
     for name in COUNTED:
         was, now = getattr(before, name), getattr(after, name)

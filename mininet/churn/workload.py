@@ -136,7 +136,7 @@ class Workload:
             for row in result.receivers:
                 if row.state != "done":
                     self._fail(Failure(what, row.name, among, begin, self.now(), row.cause or result.cause))
-            self._count("objects_whole", result.ok)
+            self._count("objects_complete", result.ok)
             self._count("receivers_done", sum(row.state == "done" for row in result.receivers))
             done = [row.name for row in result.receivers if row.state == "done"]
             if done:
@@ -185,7 +185,7 @@ class Workload:
                     time.sleep(rng.choice((0.0, 0.1, 0.5)))
                 result = stream.finish(END_BOUND_S)
             rows = {row.name: row for row in result.receivers}
-            self._count("streams_whole", result.ok)
+            self._count("streams_complete", result.ok)
         except (RostrumError, OSError) as error:
             failed, rows = str(error), {}
         for reader in readers:
@@ -320,7 +320,7 @@ class Messages:
         return self.group.removeprefix("churn-")
 
     def silent_losses(self) -> list[Failure]:
-        """Messages that a subscriber missed in the middle of its life without a word of it, and disorder."""
+        """Messages that a subscriber missed in the middle of its life without a message of it, and disorder."""
         found = []
         for took in self.subscribed:
             for life in self.published:
@@ -335,8 +335,8 @@ class Messages:
                 if numbers != sorted(set(numbers)):
                     found.append(Failure(f"{self.group}, life {life.life}", *where, "messages out of order", True))
                 elif len(numbers) < life.count and not told:
-                    words = f"{life.count - len(numbers)} of {life.count} messages did not come, and nobody said so"
-                    found.append(Failure(f"{self.group}, life {life.life}", *where, words))
+                    text = f"{life.count - len(numbers)} of {life.count} messages did not come, and nobody said so"
+                    found.append(Failure(f"{self.group}, life {life.life}", *where, text))
         return found
 
 

@@ -80,9 +80,9 @@ class Other:
 
     def start(self) -> None:
         where = {"FAUCET_CONFIG": "faucet.yaml", "FAUCET_LOG": "faucet.log", "FAUCET_EXCEPTION_LOG": "exceptions.log"}
-        words = [f"{name}={self.folder / file}" for name, file in where.items()]
+        fields = [f"{name}={self.folder / file}" for name, file in where.items()]
         path = f"PATH={FAUCET.parent}:{os.environ['PATH']}"  # it runs the launcher of its os-ken
-        argv = ["env", path, *words, "FAUCET_PROMETHEUS_ADDR=127.0.0.1", str(FAUCET), "--ryu-ofp-listen-host",
+        argv = ["env", path, *fields, "FAUCET_PROMETHEUS_ADDR=127.0.0.1", str(FAUCET), "--ryu-ofp-listen-host",
                 "127.0.0.1", "--ryu-ofp-tcp-listen-port", str(FAUCET_PORT)]  # fmt: skip
         with (self.folder / "output.log").open("ab") as log:
             self.process = self.lab.popen("manager", argv, stdout=log, stderr=log)
@@ -93,7 +93,7 @@ class Other:
             self.process.wait()
             self.process = None
 
-    def words(self) -> str:
+    def text(self) -> str:
         files = [self.folder / name for name in ("output.log", "faucet.log", "exceptions.log")]
         return " | ".join(file.read_text(errors="replace")[-600:] for file in files if file.exists())
 
@@ -199,7 +199,7 @@ class Trial:
         try:
             until(lambda: reaches(self.lab, "h1", "h4") and reaches(self.lab, "h2", "h3"), "unicast by Faucet")
         except LabError as error:
-            raise LabError(f"{error}; {self.other.words()}") from error
+            raise LabError(f"{error}; {self.other.text()}") from error
 
     def unharmed(self, step: str, before: dict[str, list[str]]) -> None:
         """Nothing of others' went; nothing of ours but multicast entries came."""
@@ -255,7 +255,7 @@ def _trial(lab: Lab, other: Other, size: int) -> dict[str, Any]:
 
 
 def _standing_path(trial: Trial, facts: dict[str, Any]) -> None:
-    """A path in use while Faucet starts anew and clears all tables: its entries come again by themselves."""
+    """A path in use while Faucet starts again and clears all tables: its entries come again by themselves."""
     lab = trial.lab
     body = {"sender": "h1", "receivers": ["h2", "h3", "h4"], "kind": "packet"}
     status, path = lab.rest.call("POST", "/v1/paths", body)
@@ -282,9 +282,7 @@ def _rules_lost(lab: Lab) -> float:
 
 def _restart(trial: Trial, who: str, first: str) -> None:
     lab, other = trial.lab, trial.other
-    words = {"manager": "the manager was killed", "faucet": "Faucet was killed"}.get(
-        who, f"both were, {first} is first"
-    )
+    text = {"manager": "the manager was killed", "faucet": "Faucet was killed"}.get(who, f"both were, {first} is first")
     with canaries(lab):
         before = of_others(lab)
         if who in ("manager", "both"):
@@ -302,7 +300,7 @@ def _restart(trial: Trial, who: str, first: str) -> None:
         trial.both_work()
         if who == "manager":
             trial.unharmed("after the manager's restart all of others' is there", before)
-        trial.transfer(f"a transfer after {words}")
+        trial.transfer(f"a transfer after {text}")
 
 
 @click.command()

@@ -105,7 +105,7 @@ class Plan:
     reconfiguration: str
     ringing: str
     defaults: bool
-    patience_s: float
+    wait_quiet_s: float
     seed: int
     topology: str
     name: str | None
@@ -136,7 +136,7 @@ class Plan:
 @click.option("--ringing", type=Checked(timing.ringing), default="1ms:0.5", show_default=True,
               help="At its end: how long, and the share of frames lost.")  # fmt: skip
 @click.option("--defaults/--no-defaults", default=True, show_default=True, help="Also run rostrumd as it comes.")
-@click.option("--patience", "patience_s", type=click.FloatRange(0), default=120.0, show_default=True,
+@click.option("--wait-quiet", "wait_quiet_s", type=click.FloatRange(0), default=120.0, show_default=True,
               help="Seconds, in all, to wait for quiet moments of the machine before transfers.")  # fmt: skip
 @click.option("--quick", is_flag=True, help=f"{QUICK_INTERVALS}, {QUICK_REPEATS} repeats: under two minutes.")
 @click.option("--seed", type=click.IntRange(1, 2**32 - 1), help="Of all that is drawn [a new one, printed].")
@@ -171,7 +171,7 @@ def command(json_file: Path, png_file: Path, from_file: Path | None, quick: bool
 
 
 def earlier(file: Path) -> dict[str, Any]:
-    """The report in a file; what follows from its transfers is computed anew."""
+    """The report in a file; what follows from its transfers is computed again."""
     try:
         report = json.loads(file.read_text())
         found = read_rows(report)
@@ -207,14 +207,14 @@ def fresh(quick: bool, json_file: Path, **given: Any) -> dict[str, Any]:
 
 
 class Quiet:
-    """Waits for a moment in which the machine does nothing else, as long as its patience lasts."""
+    """Waits for a moment in which the machine does nothing else, for at most `bound_s`."""
 
-    def __init__(self, patience_s: float) -> None:
-        self.patience_s, self.waited_s = patience_s, 0.0
+    def __init__(self, wait_quiet_s: float) -> None:
+        self.bound_s, self.waited_s = wait_quiet_s, 0.0
 
     def wait(self) -> float:
         """Share of the CPU time (0 to 1) in use during the last QUIET_S."""
-        while (busy := self._busy()) > BUSY and self.waited_s < self.patience_s:
+        while (busy := self._busy()) > BUSY and self.waited_s < self.bound_s:
             self.waited_s += QUIET_S
         return round(busy, 2)
 
@@ -239,8 +239,8 @@ def run(plan: Plan) -> dict[str, Any]:
         choose(topology, sender, plan.receivers)
     chance = random.Random(plan.seed)
     runs: list[Run] = []
-    aside: list[dict[str, Any]] = []
-    quiet = Quiet(plan.patience_s)
+    excluded: list[dict[str, Any]] = []
+    quiet = Quiet(plan.wait_quiet_s)
     per_round = [count + count // REUSED_EVERY for count in plan.rounds()]
     with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
                   console=ERR) as progress:  # fmt: skip
@@ -257,16 +257,16 @@ def run(plan: Plan) -> dict[str, Any]:
                 with start_lab(plan, one, number) as lab:
                     progress.update(task, description=what)
                     for made in transfers(lab, plan, quiet, index, number, count):
-                        (runs if isinstance(made, Run) else aside).append(made)  # type: ignore[arg-type]
+                        (runs if isinstance(made, Run) else excluded).append(made)  # type: ignore[arg-type]
                         progress.advance(task)
     return {
         "experiment": "fig8-attempt-interval",
         "manifest": manifest(plan.seed, plan.parameters()),
         "duration_s": round(time.monotonic() - began, 1),
         "waited_for_quiet_s": round(quiet.waited_s, 1),
-        "failed": sum(not row["ok"] for row in aside),
+        "failed": sum(not row["ok"] for row in excluded),
         **computed(configurations, runs, plan.parameters()),
-        "aside": aside,
+        "excluded": excluded,
         "columns": columns(),
         "runs": [as_row(one) for one in runs],
     }
@@ -299,7 +299,7 @@ def transfers(
     lab: Lab, plan: Plan, quiet: Quiet, index: int, number: int, count: int
 ) -> Iterator[Run | dict[str, Any]]:
     """A lab's transfers, one after the other: `count` over new circuits, some repeated over the live one. What cannot
-    be counted (it failed, or did not go as it should) comes as words: {"configuration", "sender", "ok", "why"}."""
+    be counted (it failed, or did not go as it should) comes as text: {"configuration", "sender", "ok", "why"}."""
     senders = one_of_each_rack(lab.topology)
     with ExitStack() as stack:
         agents = {name: stack.enter_context(Agent(lab.agent_socket(name))) for name in lab.topology.servers}
@@ -321,7 +321,7 @@ def transfers(
 
 
 def drop(agent: Agent, data_id: int) -> None:
-    """Makes a receiver forget the object, if it has it, so that the next transfer brings it anew."""
+    """Makes a receiver forget the object, if it has it, so that the next transfer brings it again."""
     with suppress(NotFound):
         agent.delete(data_id)
 
@@ -334,15 +334,15 @@ def one_of_each_rack(topology: Topology) -> list[str]:
 
 def account(topology: Topology, result: SendResult, path: dict[str, Any] | None, run: Run) -> Run | dict[str, Any]:
     """`run` with its numbers, or why it cannot be counted."""
-    words = None
+    text = None
     if not result.ok:
-        words = result.cause or "; ".join(f"{row.name}: {row.cause}" for row in result.receivers if row.cause)
+        text = result.cause or "; ".join(f"{row.name}: {row.cause}" for row in result.receivers if row.cause)
     elif result.path != "circuit":
-        words = f"went over a {result.path} path: {result.reason}"
+        text = f"went over a {result.path} path: {result.reason}"
     elif (result.reconfiguration_ns == 0) != run.reused:
-        words = "the circuit was live already" if result.reconfiguration_ns == 0 else "the circuit was not kept"
-    if words is not None:
-        return {"configuration": run.configuration, "sender": run.sender, "ok": result.ok, "why": words}
+        text = "the circuit was live already" if result.reconfiguration_ns == 0 else "the circuit was not kept"
+    if text is not None:
+        return {"configuration": run.configuration, "sender": run.sender, "ok": result.ok, "why": text}
     began = result.accepted_ns
     steady_ns = path["timeline"]["cross_connects_steady_ns"] if path else None
     ideal_ms = figures.ideal(result.size, result.fragment_size, topology.servers[run.sender].rate_bps)
@@ -385,7 +385,7 @@ def show(report: dict[str, Any]) -> None:
     if report["busy"]:
         OUT.print(f"{report['busy']} of {len(report['runs'])} transfers began while other work used the machine;")
         OUT.print("the findings leave them out, the table does not")
-    for row in report["aside"]:
+    for row in report["excluded"]:
         OUT.print(f"not counted: {row['sender']}, configuration {row['configuration']}: {row['why']}")
 
 

@@ -65,8 +65,8 @@ class Lan:
             ip("-n", host, "link", "set", "eth0", "up")
             ip("-n", host, "route", "add", "224.0.0.0/4", "dev", "eth0")
 
-    def _ip(self, *words: str) -> None:
-        self.namespace.run(["ip", *words])
+    def _ip(self, *fields: str) -> None:
+        self.namespace.run(["ip", *fields])
 
     @property
     def receivers(self) -> range:

@@ -115,7 +115,7 @@ def summarize(trials: list[Trial], receivers: int, few: int) -> dict[str, Any]:
         "ratio": round(over[receivers] / over[few], 4),
         "many_over_ideal": round(over[receivers], 4),
         "few_over_ideal": round(over[few], 4),
-        "living_whole": not any(one.wrong for one in trials),
+        "living_complete": not any(one.wrong for one in trials),
     }
 
 

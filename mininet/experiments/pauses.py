@@ -179,7 +179,7 @@ def _delete(lab: Lab, name: str, number: int) -> None:
 
 
 def quiet(lab: Lab) -> list[str]:
-    """Waits until nothing is held any more and the OCS has what the manager says; what is left, in words."""
+    """Waits until nothing is held any more and the OCS has what the manager says; what is left, as text."""
     deadline = time.monotonic() + QUIET_S
     left: list[str] = ["the manager did not answer"]
     while left and time.monotonic() < deadline:

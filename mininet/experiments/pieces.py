@@ -287,9 +287,9 @@ def sync(lab: Lab, name: str, source: Path, folder: Path) -> float:
         if not result.ok:
             raise LabError(f"a sync failed: {'; '.join(row.cause for row in result.receivers)}")
         for receiver in receivers:
-            _, words = receiver.communicate(timeout=BOUND_S)
+            _, text = receiver.communicate(timeout=BOUND_S)
             if receiver.returncode:
-                raise LabError(f"a receiver of a sync failed: {words}")
+                raise LabError(f"a receiver of a sync failed: {text}")
     finally:
         for receiver in receivers:
             receiver.kill()

@@ -212,8 +212,8 @@ def _wait_for_backlog(lab: Lab) -> None:
         time.sleep(0.05)
 
 
-def _program(lab: Lab, server: str, *words: object) -> Entered:
-    argv = [sys.executable, "-m", "rostrum.lab.traffic", *(str(word) for word in words)]
+def _program(lab: Lab, server: str, *fields: object) -> Entered:
+    argv = [sys.executable, "-m", "rostrum.lab.traffic", *(str(word) for word in fields)]
     return lab.popen(server, argv, stdout=subprocess.PIPE, text=True)
 
 

@@ -63,9 +63,9 @@ def command(json_file: Path, **given: Any) -> None:
     for protocol in PROTOCOLS:
         OUT.print(f"{protocol:10} {summary[protocol]:.2f} CPU-s per GiB received (median)")
     OUT.print(f"the digest, which plain does not take: {summary['digest']:.2f} CPU-s per GiB")
-    for name, words in RATIOS.items():
+    for name, text in RATIOS.items():
         found = summary[name]
-        OUT.print(f"{words}: {found['median']:.2f} ({found['least']:.2f} to {found['most']:.2f})")
+        OUT.print(f"{text}: {found['median']:.2f} ({found['least']:.2f} to {found['most']:.2f})")
     OUT.print(f"numbers in {json_file}")
 
 

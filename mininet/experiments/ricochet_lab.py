@@ -205,7 +205,7 @@ def command(quick: bool, output: Path | None, picture: Path | None, loss: str, s
         runs = []
         for share in (float(one) for one in loss.split(",")):
             runs.append(one_lab(loss=share, seed=seed, **given))
-            click.echo(words(runs[-1]))
+            click.echo(text(runs[-1]))
     except (LabError, RostrumError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     if output:
@@ -215,19 +215,19 @@ def command(quick: bool, output: Path | None, picture: Path | None, loss: str, s
         draw_picture(runs, picture)
 
 
-def counts_words(run: Record) -> str:
+def counts_text(run: Record) -> str:
     return (
         f"{run['delivered']} of {run['expected']} delivered, {run['lost']} told as lost, {run['untold']} not told; "
         f"processors {run['processor_idle_share']:.0%} idle"
     )
 
 
-def words(run: Record) -> str:
+def text(run: Record) -> str:
     if "delay_ms" not in run:
-        return f"{run['loss_percent']:g} % loss: nothing was recovered, {counts_words(run)}"
+        return f"{run['loss_percent']:g} % loss: nothing was recovered, {counts_text(run)}"
     delay = run["delay_ms"]
     return (
         f"{run['loss_percent']:g} % loss, {run['groups']} groups on {run['servers']} servers: "
         f"{run['lec_recovery_share']:.1%} recovered by repairs, {run['within_250ms_share']:.1%} within 250 ms, "
-        f"{counts_words(run)}; delay p50 {delay['p50']:.1f}, p90 {delay['p90']:.1f}, p99 {delay['p99']:.1f} ms"
+        f"{counts_text(run)}; delay p50 {delay['p50']:.1f}, p90 {delay['p90']:.1f}, p99 {delay['p99']:.1f} ms"
     )

@@ -256,8 +256,8 @@ def send(sites: Sites, name: str, content: bytes, bound_s: float, kill: str = ""
             "link_seconds": area.link_s(len(content), rtt),
             "copies": payload_of(before[site], after[site]) / len(content),
         }
-    words = "".join(sites.log(one) for one in waited)
-    went_on = max((int(number) for number in re.findall(r"goes on where it was: bytes=(\d+)", words)), default=0)
+    text = "".join(sites.log(one) for one in waited)
+    went_on = max((int(number) for number in re.findall(r"goes on where it was: bytes=(\d+)", text)), default=0)
     return {
         "sites": rows,
         "failed": failed,

@@ -8,7 +8,7 @@
     {"op": "drop-sessions"}                                 cut every connection
     {"op": "log"}                                           the last 1,000 commands: when, from whom, what, verdict
 
-Refusals are {"ok": false, "error": "words"}.
+Refusals are {"ok": false, "error": "text"}.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Control:
 
 def ask(path: Path | str, request: dict[str, Any], timeout_s: float = 5.0) -> dict[str, Any]:
     """Send one request to a control socket and return its reply. Raises OSError, TimeoutError, or ValueError with the
-    emulator's words if it refuses."""
+    emulator's text if it refuses."""
     with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as sock:
         sock.settimeout(timeout_s)
         sock.connect(str(path))

@@ -23,7 +23,7 @@ import grpc
 from finsy.proto import gnmi, gnmi_grpc
 from rostrum.controller.core.model import CrossConnectState, Pair
 from rostrum.controller.southbound.ocs import ocp
-from rostrum.controller.southbound.ocs.ocp import ModelError, Words
+from rostrum.controller.southbound.ocs.ocp import Elements, ModelError
 from rostrum.lab.ocs.engine import EFFECTS, Engine
 from rostrum.lab.ocs.server import COMMAND_CHARACTERS, COMMANDS_MAX, MAX_SESSIONS, LogEntry
 
@@ -46,11 +46,11 @@ STATE = {
     ],
 }
 
-Leaves = dict[Words, Any]
+Leaves = dict[Elements, Any]
 
 
 class Refusal(Exception):
-    """A call is refused: gRPC's code, and why in words."""
+    """A call is refused: gRPC's code, and why as text."""
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
         super().__init__(text)
@@ -198,20 +198,20 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
 
     def _get(self, request: Any) -> Any:
         _check_encoding(request.encoding)
-        prefix = ocp.words_of(request.prefix)
-        paths = [(*prefix, *ocp.words_of(one)) for one in request.path] or [prefix]
+        prefix = ocp.elements_of(request.prefix)
+        paths = [(*prefix, *ocp.elements_of(one)) for one in request.path] or [prefix]
         tree = self.tree(paths)
         answer = gnmi.GetResponse()
-        for words, one in zip(paths, request.path or [gnmi.Path()], strict=True):
-            value = _find(tree, words)
+        for elements, one in zip(paths, request.path or [gnmi.Path()], strict=True):
+            value = _find(tree, elements)
             if value is None:
-                raise Refusal(grpc.StatusCode.NOT_FOUND, f"there is no {ocp.text(words)}")
+                raise Refusal(grpc.StatusCode.NOT_FOUND, f"there is no {ocp.text(elements)}")
             where = gnmi.Path(elem=[*request.prefix.elem, *one.elem])
             update = gnmi.Update(path=where, val=ocp.json_value(value))
             answer.notification.add(timestamp=time.time_ns(), update=[update])
         return answer
 
-    def tree(self, paths: Sequence[Words] = ((),)) -> dict[str, Any]:
+    def tree(self, paths: Sequence[Elements] = ((),)) -> dict[str, Any]:
         """What is at these paths and beside them, as RFC 7951 has it: only the containers, and of the ports only those,
         that one of them may mean. A switch of 4,096 ports is not told whole for one connection."""
         found = self.engine.cross_connects()
@@ -282,19 +282,19 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
 
     def _set(self, request: Any) -> Any:
         self._arbitrate(request)
-        prefix = ocp.words_of(request.prefix)
+        prefix = ocp.elements_of(request.prefix)
         there = {one.pair for one in self.engine.cross_connects()}
         self._names = {pair: name for pair, name in self._names.items() if pair in there}
         before = {self._names.get(pair, ocp.connection_name(pair)): pair for pair in there}
         after: dict[str, Pair | None] = dict(before)
         answer = gnmi.SetResponse(timestamp=time.time_ns())
         for one in request.delete:
-            self._delete(after, (*prefix, *ocp.words_of(one)))
+            self._delete(after, (*prefix, *ocp.elements_of(one)))
             answer.response.add(path=one, op=gnmi.UpdateResult.DELETE)
         wanted: dict[str, dict[str, str]] = {}
         for update in request.replace:
-            words = (*prefix, *ocp.words_of(update.path))
-            if len(words) <= 2:
+            elements = (*prefix, *ocp.elements_of(update.path))
+            if len(elements) <= 2:
                 self._delete(after, ("connections",))
             self._want(wanted, update, prefix)
             answer.response.add(path=update.path, op=gnmi.UpdateResult.REPLACE)
@@ -320,26 +320,26 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
                     )
                 self._elected = number
 
-    def _delete(self, after: dict[str, Pair | None], words: Words) -> None:
-        if words in ((), ("connections",), ("connections", "port-connection")):
+    def _delete(self, after: dict[str, Pair | None], elements: Elements) -> None:
+        if elements in ((), ("connections",), ("connections", "port-connection")):
             after.clear()
-        elif words[:2] == ("connections", "port-connection") and len(words) == 3:
-            after.pop(words[2], None)  # what is not there may be deleted (gNMI 3.4.6)
+        elif elements[:2] == ("connections", "port-connection") and len(elements) == 3:
+            after.pop(elements[2], None)  # what is not there may be deleted (gNMI 3.4.6)
         else:
-            raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{ocp.text(words)} cannot be deleted; connections can")
+            raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{ocp.text(elements)} cannot be deleted; connections can")
 
-    def _want(self, wanted: dict[str, dict[str, str]], update: Any, prefix: Words) -> None:
-        for words, value in ocp.update_leaves(update, prefix):
-            if words[:2] != ("connections", "port-connection") or len(words) < 4:
-                raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{ocp.text(words)} is not to be set")
-            name, rest = words[2], words[3:]
+    def _want(self, wanted: dict[str, dict[str, str]], update: Any, prefix: Elements) -> None:
+        for elements, value in ocp.update_leaves(update, prefix):
+            if elements[:2] != ("connections", "port-connection") or len(elements) < 4:
+                raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{ocp.text(elements)} is not to be set")
+            name, rest = elements[2], elements[3:]
             if rest == ("name",) or (len(rest) == 2 and rest[0] == "config"):
                 config = wanted.setdefault(name, {})
                 if not isinstance(value, str):
-                    raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{ocp.text(words)} is text")
+                    raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{ocp.text(elements)} is text")
                 config[rest[-1]] = value
             else:
-                raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{ocp.text(words)} is not to be set")
+                raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{ocp.text(elements)} is not to be set")
 
     def _pair(self, name: str, config: dict[str, str], old: Pair | None) -> Pair:
         if config.get("name", name) != name:
@@ -402,8 +402,8 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
         _check_encoding(wanted.encoding)
         if len(self._streams) >= MAX_SESSIONS:
             raise Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"all {MAX_SESSIONS} subscriptions are in use")
-        prefix = ocp.words_of(wanted.prefix)
-        paths = [(*prefix, *ocp.words_of(one.path)) for one in wanted.subscription]
+        prefix = ocp.elements_of(wanted.prefix)
+        paths = [(*prefix, *ocp.elements_of(one.path)) for one in wanted.subscription]
         event = self._streams[task] = asyncio.Event()
         told = self._leaves(paths)
         if not wanted.updates_only:
@@ -430,19 +430,25 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
             await asyncio.sleep(GATHER_S)
             event.clear()
             now = self._leaves(paths)
-            news = {words: value for words, value in now.items() if told.get(words) != value and not _is_power(words)}
+            news = {
+                elements: value
+                for elements, value in now.items()
+                if told.get(elements) != value and not _is_power(elements)
+            }
             if news:  # powers come with what changed, not by themselves
-                moved = {words[2] for words in news}
-                news |= {words: value for words, value in now.items() if _is_power(words) and words[2] in moved}
-            gone = sorted({_entry(words) for words in told if words not in now})
+                moved = {elements[2] for elements in news}
+                news |= {
+                    elements: value for elements, value in now.items() if _is_power(elements) and elements[2] in moved
+                }
+            gone = sorted({_entry(elements) for elements in told if elements not in now})
             told = now
             if news or gone:
                 yield _notification(news, gone)
 
-    def _leaves(self, paths: Iterable[Words]) -> Leaves:
+    def _leaves(self, paths: Iterable[Elements]) -> Leaves:
         chosen = list(paths)
         every = dict(ocp.leaves((), self.tree(chosen)))
-        return {words: value for words, value in every.items() if any(_matches(words, one) for one in chosen)}
+        return {elements: value for elements, value in every.items() if any(_matches(elements, one) for one in chosen)}
 
 
 def _check_encoding(encoding: int) -> None:
@@ -463,13 +469,13 @@ def _check_ports(wanted: dict[str, Pair]) -> None:
             raise Refusal(grpc.StatusCode.FAILED_PRECONDITION, text)
 
 
-def _find(tree: Any, words: Words) -> Any:
+def _find(tree: Any, elements: Elements) -> Any:
     """The subtree at a path; of a list without a key, or with *, all its entries."""
     at = tree
-    for number, word in enumerate(words):
+    for number, word in enumerate(elements):
         if isinstance(at, list):
             if word == "*":
-                rest = [(entry, _find(entry, words[number + 1 :])) for entry in at]
+                rest = [(entry, _find(entry, elements[number + 1 :])) for entry in at]
                 return [inner for _, inner in rest if inner is not None]
             at = next((entry for entry in at if entry.get("name") == word), None)
         elif isinstance(at, dict):
@@ -479,31 +485,33 @@ def _find(tree: Any, words: Words) -> Any:
     return at
 
 
-def _may_be(path: Words) -> bool:
+def _may_be(path: Elements) -> bool:
     """Whether it may mean a port."""
     return not path or path[0] in ("*", "components")
 
 
-def _matches(words: Words, wanted: Words) -> bool:
-    return len(words) >= len(wanted) and all(want in ("*", word) for word, want in zip(words, wanted, strict=False))
+def _matches(elements: Elements, wanted: Elements) -> bool:
+    return len(elements) >= len(wanted) and all(
+        want in ("*", word) for word, want in zip(elements, wanted, strict=False)
+    )
 
 
-def _is_power(words: Words) -> bool:
-    return words[-1].endswith("-optical-power")
+def _is_power(elements: Elements) -> bool:
+    return elements[-1].endswith("-optical-power")
 
 
-def _entry(words: Words) -> Words:
+def _entry(elements: Elements) -> Elements:
     """What is deleted when a leaf is gone: its connection, or the leaf."""
-    return words[:3] if words[:2] == ("connections", "port-connection") and len(words) > 3 else words
+    return elements[:3] if elements[:2] == ("connections", "port-connection") and len(elements) > 3 else elements
 
 
 LISTS = ("port-connection", "component", "port-groups", "connection-groups")
 
 
-def _path(words: Words) -> Any:
-    """Words as a gNMI path again."""
+def _path(elements: Elements) -> Any:
+    """Text as a gNMI path again."""
     made = gnmi.Path()
-    inner: Iterator[str] = iter(words)
+    inner: Iterator[str] = iter(elements)
     for word in inner:
         elem = made.elem.add(name=word)
         if word in LISTS and (key := next(inner, None)) is not None:
@@ -511,18 +519,18 @@ def _path(words: Words) -> Any:
     return made
 
 
-def _notification(news: Leaves, gone: Iterable[Words]) -> Any:
+def _notification(news: Leaves, gone: Iterable[Elements]) -> Any:
     answer = gnmi.SubscribeResponse()
     answer.update.timestamp = time.time_ns()
-    for words, value in news.items():
-        answer.update.update.add(path=_path(words), val=ocp.json_value(value))
-    answer.update.delete.extend(_path(words) for words in gone)
+    for elements, value in news.items():
+        answer.update.update.add(path=_path(elements), val=ocp.json_value(value))
+    answer.update.delete.extend(_path(elements) for elements in gone)
     return answer
 
 
 def _shown(path: Any) -> str:
     try:
-        return ocp.text(ocp.words_of(path))
+        return ocp.text(ocp.elements_of(path))
     except ModelError:
         return "?"
 

@@ -217,7 +217,7 @@ class Model:
         return bool(self._dead(pair)) or any(f.output in (None, pair.output) for f in stuck)
 
     def _dead(self, pair: Pair) -> str:
-        """The dead port of a pair in words, or nothing."""
+        """The dead port of a pair as text, or nothing."""
         for fault in self.faults.values():
             if isinstance(fault, DeadPort):
                 port = pair.input if fault.side == "input" else pair.output

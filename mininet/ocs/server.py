@@ -1,6 +1,6 @@
 """The TL1 face of the emulated OCS: TCP sessions, login, and commands handed to the switch's dialect.
 
-Made for programs and for a person with telnet alike: no echo, a `<` prompt, refusals in words. Everything has a bound:
+Made for programs and for a person with telnet alike: no echo, a `<` prompt, refusals as text. Everything has a bound:
 connections, sessions, a command's length, commands in progress, what a slow client may leave unread, and the time a
 connection may stand open without a login.
 """
@@ -47,7 +47,7 @@ Handler = Callable[[Engine, Command], Awaitable[Answer]]
 
 
 class Refusal(Exception):
-    """A command is denied: TL1's four-letter code, and why in words."""
+    """A command is denied: TL1's four-letter code, and why as text."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -68,7 +68,7 @@ class Dialect(Protocol):
 class LogEntry:
     """One command, for who judges what several clients did to the switch. Times are CLOCK_MONOTONIC in ns. `session`: a
     number of its connection, not used again; `peer`: its other end. `verdict`: `done`, `partly` (some pairs) or
-    `refused`, with the words of it in `error`; `pending` before there is an answer; `lost`: the connection went before.
+    `refused`, and `error` says why; `pending` before there is an answer; `lost`: the connection went before.
     """
 
     at_ns: int

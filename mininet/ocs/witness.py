@@ -24,7 +24,7 @@ def crossed(rows: Sequence[Row], before: Crossed = frozenset()) -> Crossed:
 
 
 def wrong_orders(rows: Sequence[Row], before: Crossed = frozenset()) -> list[str]:
-    """In words: fibres that were ordered for somebody while somebody else had them, and orders of a connection after a
+    """As text: fibres that were ordered for somebody while somebody else had them, and orders of a connection after a
     later one had begun to order: of a manager that had been followed by another.
     """
     found: list[str] = []

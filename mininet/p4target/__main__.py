@@ -38,11 +38,11 @@ def main() -> int:
     except (OSError, ValueError, text_format.ParseError) as error:
         print(f"p4target: {error}", file=sys.stderr)
     except Refused as refused:
-        print(f"p4target: {refused.words}", file=sys.stderr)
+        print(f"p4target: {refused.text}", file=sys.stderr)
     return 1
 
 
-def parse(words: list[str]) -> argparse.Namespace:
+def parse(fields: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="p4target",
         description="Runs a P4 program (BMv2 JSON) on network interfaces, controlled by P4Runtime. Slow; for labs and "
@@ -64,7 +64,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--log-level", "-L", choices=LEVELS, default="info")
     parser.add_argument("--log-console", action="store_true", help="accepted; the log is always on stderr")
     parser.add_argument("--thrift-port", type=int, help="accepted; there is no Thrift server")
-    options = parser.parse_args([word for word in words if word != "--"])
+    options = parser.parse_args([word for word in fields if word != "--"])
     numbers = [port for port, _ in options.interface]
     if len(set(numbers)) < len(numbers):
         parser.error("the same port twice")

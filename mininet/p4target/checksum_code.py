@@ -17,7 +17,7 @@ def calculation_source(item: dict[str, Any], translate: Translator, out: Source)
     payload = any(part["type"] == "payload" for part in item["input"])
     conditions = {part.condition for part in inputs}
     if len(conditions) <= 1 and not payload:
-        # A sum of 16-bit words with end-around carry is the remainder modulo 65535. An invalid header's value is 0.
+        # A sum of 16-bit text with end-around carry is the remainder modulo 65535. An invalid header's value is 0.
         width = sum(part.width_bits for part in inputs)
         out.line(f"bits = {_joined(inputs, -width % 16)}")
         return "(0xffff - (bits % 0xffff or (0xffff if bits else 0)))"

@@ -114,7 +114,7 @@ class Interface:
     """One port's socket. `alive`: it was not deleted under us. `drops`: frames that could not be sent, by reason."""
 
     def __init__(self, port: int, name: str) -> None:
-        """Raises OSError in words."""
+        """Raises OSError with a reason."""
         self.port, self.name, self.alive = port, name, True
         self.drops: dict[str, int] = {}
         self.sent = 0

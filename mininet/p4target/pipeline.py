@@ -111,7 +111,7 @@ class Pipeline:
 
 
 def csum16(data: bytes) -> int:
-    """The Internet checksum (RFC 1071). A sum of 16-bit words with end-around carry is a remainder modulo 65535."""
+    """The Internet checksum (RFC 1071). A sum of 16-bit text with end-around carry is a remainder modulo 65535."""
     value = int.from_bytes(data + b"\0" if len(data) % 2 else data, "big")
     return 0xFFFF - (value % 0xFFFF or (0xFFFF if value else 0))
 

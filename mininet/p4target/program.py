@@ -22,7 +22,7 @@ MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
 class ProgramError(Exception):
-    """The JSON is broken, or uses something this target does not have. The words name the construct."""
+    """The JSON is broken, or uses something this target does not have. The text names the construct."""
 
 
 @contextmanager

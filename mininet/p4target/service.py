@@ -102,7 +102,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
                 self._check_writer(request)
                 self._set_pipeline(request)
             except Refused as refused:
-                log.info("pipeline refused: %s", refused.words)
+                log.info("pipeline refused: %s", refused.text)
                 abort(context, refused)
         return p4r.SetForwardingPipelineConfigResponse()
 
@@ -296,7 +296,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
                 error.other.SetInParent()
                 raise unsupported(f"stream messages of kind {kind}")
         except Refused as refused:
-            error.canonical_code, error.message = refused.code, refused.words
+            error.canonical_code, error.message = refused.code, refused.text
             stream.send(p4r.StreamMessageResponse(error=error))
 
     def _packet_out(self, packet: Any) -> None:
@@ -368,23 +368,23 @@ def finish(outgoing: queue.Queue[Any], last: Refused | None) -> None:
 
 
 def abort(context: Any, refused: Refused) -> None:
-    context.abort(STATUS[refused.code], refused.words)
+    context.abort(STATUS[refused.code], refused.text)
 
 
 def abort_batch(context: Any, errors: list[Refused | None], what: str) -> None:
     """UNKNOWN, with a p4.v1.Error for every element of the batch (specification, chapter 10)."""
     first = next(error for error in errors if error is not None)
     count = sum(error is not None for error in errors)
-    words = f"{count} of {len(errors)} {what}s failed; the first: {first.words}"
-    status = rpc_status.Status(code=Code.UNKNOWN, message=words)
+    text = f"{count} of {len(errors)} {what}s failed; the first: {first.text}"
+    status = rpc_status.Status(code=Code.UNKNOWN, message=text)
     for error in errors:
         detail = status.details.add()
         if error is None:
             detail.Pack(p4r.Error(canonical_code=Code.OK))
         else:
-            detail.Pack(p4r.Error(canonical_code=error.code, message=error.words, space="rostrum-p4target"))
+            detail.Pack(p4r.Error(canonical_code=error.code, message=error.text, space="rostrum-p4target"))
     context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
-    context.abort(grpc.StatusCode.UNKNOWN, words)
+    context.abort(grpc.StatusCode.UNKNOWN, text)
 
 
 def serve(service: Service, address: str) -> tuple[grpc.Server, int]:

@@ -1,4 +1,4 @@
-"""Errors as P4Runtime reports them: a canonical code and words a person can act on."""
+"""Errors as P4Runtime reports them: a canonical code and text a person can act on."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ Code = rpc_code.Code
 class Refused(Exception):
     """A request, or one update of it, is not carried out."""
 
-    def __init__(self, code: int, words: str) -> None:
-        super().__init__(words)
-        self.code, self.words = code, words
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code, self.text = code, text
 
 
-def invalid(words: str) -> Refused:
-    return Refused(Code.INVALID_ARGUMENT, words)
+def invalid(text: str) -> Refused:
+    return Refused(Code.INVALID_ARGUMENT, text)
 
 
-def missing(words: str) -> Refused:
-    return Refused(Code.NOT_FOUND, words)
+def missing(text: str) -> Refused:
+    return Refused(Code.NOT_FOUND, text)
 
 
-def exists(words: str) -> Refused:
-    return Refused(Code.ALREADY_EXISTS, words)
+def exists(text: str) -> Refused:
+    return Refused(Code.ALREADY_EXISTS, text)
 
 
-def full(words: str) -> Refused:
-    return Refused(Code.RESOURCE_EXHAUSTED, words)
+def full(text: str) -> Refused:
+    return Refused(Code.RESOURCE_EXHAUSTED, text)
 
 
-def denied(words: str) -> Refused:
-    return Refused(Code.PERMISSION_DENIED, words)
+def denied(text: str) -> Refused:
+    return Refused(Code.PERMISSION_DENIED, text)
 
 
-def beyond(words: str) -> Refused:
-    return Refused(Code.OUT_OF_RANGE, words)
+def beyond(text: str) -> Refused:
+    return Refused(Code.OUT_OF_RANGE, text)
 
 
-def unsupported(words: str) -> Refused:
-    return Refused(Code.UNIMPLEMENTED, words)
+def unsupported(text: str) -> Refused:
+    return Refused(Code.UNIMPLEMENTED, text)
 
 
-def too_early(words: str) -> Refused:
-    return Refused(Code.FAILED_PRECONDITION, words)
+def too_early(text: str) -> Refused:
+    return Refused(Code.FAILED_PRECONDITION, text)
 
 
 def decode(value: bytes, width_bits: int, what: str) -> int:

@@ -24,8 +24,8 @@ Match = tuple[MatchElement, ...]
 class TableError(Exception):
     """An entry cannot be written. `kind`: exists, missing, full, or invalid."""
 
-    def __init__(self, kind: str, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
         self.kind = kind
 
 

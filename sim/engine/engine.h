@@ -64,7 +64,7 @@ void engine_connect(sim_engine *engine, rs_peer peer);
 uint32_t engine_rack(const sim *s, uint32_t node);
 /* Sets sim_error; false. */
 bool sim_fail(sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The engine did what it must never do: the run ends with these words. */
+/* The engine did what it must never do: the run ends with this text. */
 void engine_fail(sim_engine *engine, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Memory, zeroed, counted as the engines'; never NULL from engine_take. */
 void *engine_take(sim *s, size_t bytes);

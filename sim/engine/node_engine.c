@@ -138,7 +138,7 @@ static bool node_work_event(sim_engine *engine, rs_time now) {
         note(e, &event, SIM_NOTE_LINK_SUSPECTED, event.ring);
         break;
     case RS_EV_LINK_WORKS:
-        break; /* the simulator's manager believes the first word */
+        break; /* the simulator's manager believes the first answer */
     case RS_EV_VIEW_USED:
         note(e, &event, SIM_NOTE_VIEW_USED, event.version);
         break;
@@ -350,7 +350,7 @@ bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
 
 uint32_t sim_engine_number(const char *word) {
     for (uint32_t i = 0; i < RS_ENGINES_MOST; i++)
-        if (rs_engine_word(i) && strcmp(rs_engine_word(i), word) == 0)
+        if (rs_engine_name(i) && strcmp(rs_engine_name(i), word) == 0)
             return i;
     return SIM_ERROR;
 }

@@ -1,6 +1,6 @@
 /* Ways of packets to one host: shortest paths, shared among equal ones by a hash of source and destination. A pair's
  * way is found once, when its first packet goes; packets then carry their place on it. When the network changes, all
- * ways are found anew, and what is under way goes on from where it is. */
+ * ways are found again, and what is under way goes on from where it is. */
 #include "engine/state.h"
 
 #include <string.h>

@@ -9,7 +9,7 @@
  * TCP are not modelled.
  *
  * Times are int64 nanoseconds from 0, rates bits per second. Same calls, same seed: same results, bit for bit.
- * Functions that make something return its number, or SIM_ERROR with words in sim_error. This file is also read by
+ * Functions that make something return its number, or SIM_ERROR with the reason in sim_error. This file is also read by
  * Python (cffi): plain declarations only. */
 #ifndef ROSTRUM_SIM_H
 #define ROSTRUM_SIM_H
@@ -184,7 +184,7 @@ bool sim_set_up(sim *s, uint32_t link, bool up);
 /* Group packets do not get through before `until` (a circuit that is being set), nor, with probability `ringing_loss`,
  * before `ringing_until`. */
 bool sim_set_dark(sim *s, uint32_t link, int64_t until, int64_t ringing_until, double ringing_loss);
-/* The server is gone without a word; a host that forwards stops forwarding. */
+/* The server is gone without a message; a host that forwards stops forwarding. */
 bool sim_crash(sim *s, uint32_t host);
 /* The host's process stands still again and again, for `length` after running for `every` ns (means; exponential):
  * what comes meanwhile waits at its socket, and its timers are late. every = 0: never. */
@@ -203,7 +203,7 @@ bool sim_set_route(sim *s, uint32_t from, uint32_t to, const uint32_t *links, ui
 uint32_t sim_add_flow(sim *s, uint32_t from, uint32_t to, int64_t rate_bps, uint32_t packet_bytes, int64_t start,
                       int64_t stop);
 
-/* The number of an engine of objects by its word ("republic", "rdcm"); SIM_ERROR: there is none of that name. */
+/* The number of an engine of objects by its report ("republic", "rdcm"); SIM_ERROR: there is none of that name. */
 uint32_t sim_engine_number(const char *word);
 void sim_set_path(sim *s, uint32_t host, const sim_path_params *params);
 /* The engine's number of the new transfer at the sender. */

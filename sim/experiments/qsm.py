@@ -92,7 +92,7 @@ def nodes_summary(rows: Mapping[str, Row]) -> dict[str, Any]:
 
 def command_of(
     name: str,
-    words: str,
+    text: str,
     points: Callable[[bool], dict[str, Setting]],
     summarize: Callable[[Mapping[str, Row]], dict[str, Any]],
 ) -> click.Command:
@@ -123,7 +123,7 @@ def command_of(
         click.Option(["--json", "json_file"], type=click.Path(dir_okay=False, path_type=Path),
                      default=build_folder() / f"{name}.json", show_default=True, help="Where the figures go."),
     ]  # fmt: skip
-    return click.Command(name, callback=work, params=list(options), help=words)
+    return click.Command(name, callback=work, params=list(options), help=text)
 
 
 commands = {

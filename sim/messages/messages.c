@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define VIA_GIVEN_UP 3
-#define INCARNATION 1u            /* of every host: none is started anew */
+#define INCARNATION 1u            /* of every host: none is restarted */
 #define SECOND_CHANNEL (1u << 24) /* added to the number of a group */
 #define REGION_CHANNEL (1u << 25) /* added to the number of a region */
 #define TELL UINT32_MAX           /* what engine_later is for: to publish, */

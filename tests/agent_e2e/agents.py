@@ -326,7 +326,7 @@ class World:
 
 @contextlib.contextmanager
 def world(net: Network) -> Iterator[World]:
-    """Manager and room for agents on a network; all of it gone afterwards, every log checked for sanitizers' words."""
+    """Manager and room for agents on a network; all of it gone afterwards, every log checked for sanitizers' text."""
     folder = Path(tempfile.mkdtemp(prefix="rostrum-e2e-", dir="/dev/shm"))
     servers = {name: (host.address, 7071) for name, host in net.hosts.items()}
     manager = InsideManager(net.middle, servers, (Network.MANAGER, 0))

@@ -128,9 +128,9 @@ def test_path_of_strangers_is_refused(lab: World) -> None:
     whole, lab.manager._granted = lab.manager._granted, strangers  # type: ignore[method-assign]
     try:
         result = sender.send(1, ALL)
-        words = result.cause
+        text = result.cause
         assert not result.ok
     except RostrumError as error:
-        words = str(error)
-    assert "for none of the receivers it was asked for" in words
+        text = str(error)
+    assert "for none of the receivers it was asked for" in text
     lab.manager.wait_for(lambda calls: any(c.name == "release" for c in calls), "release of the path")

@@ -179,13 +179,13 @@ def test_late_servers_fetch_from_several_holders_and_from_each_other(lab: World)
 def test_a_fetch_from_nobody_says_what_each_said(lab: World) -> None:
     lab.start_all()
     app = lab.app("h3")
-    for holders, words in (
+    for holders, text in (
         (at(lab, "h1", "h2"), "h1: it is not here"),
         ([], "nobody is named"),
         (["h1@1.2.3"], "no IPv4 address"),
         (["h9"], "does not know where h9 is"),
     ):
-        with pytest.raises(RostrumError, match=words):
+        with pytest.raises(RostrumError, match=text):
             app.next(start_fetch(app, 9, holders))
 
 
@@ -477,7 +477,7 @@ def test_a_full_store_says_so_makes_room_as_was_told_and_shows_nothing_half_writ
         assert reader.read(number) == data[number]
 
 
-def test_a_full_disk_ends_a_transfer_with_words_and_leaves_no_object(lab: World, disk: Path) -> None:
+def test_a_full_disk_ends_a_transfer_with_a_reason_and_leaves_no_object(lab: World, disk: Path) -> None:
     folder = disk / "h2"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=0710", "tmpfs", str(folder)], check=True)

@@ -51,8 +51,8 @@ def transfer(lab: World) -> SendResult:
     return result
 
 
-def told(lab: World, words: str) -> list[str]:
-    return [line for line in lab.agents["h1"].log if words in line]
+def told(lab: World, text: str) -> list[str]:
+    return [line for line in lab.agents["h1"].log if text in line]
 
 
 @pytest.mark.parametrize("kind", ["packet", "circuit"])
@@ -105,7 +105,7 @@ def test_options_of_a_send_are_its_protocols(lab: World) -> None:
     sender = lab.app("h1")
     data = content(4_000_000, 2)
     sender.add(1, data)
-    for protocol, options, words in (
+    for protocol, options, text in (
         ("wan", "congestion=cubic", "own, friendly or fixed:RATE"),
         ("wan", "congestion=fixed:0M", "own, friendly or fixed:RATE"),
         ("wan", "coding=proactive:1", "proactive:N (2 to 21)"),
@@ -113,7 +113,7 @@ def test_options_of_a_send_are_its_protocols(lab: World) -> None:
         ("rdcm", "slow=wait", "rdcm takes no options"),
         ("auto", "slow=wait", "name one, such as wan"),
     ):
-        with pytest.raises(RostrumError, match=re.escape(words)):
+        with pytest.raises(RostrumError, match=re.escape(text)):
             sender.send(1, RECEIVERS, protocol=protocol, options=options)
     result = sender.send(1, RECEIVERS, protocol="wan", options="congestion=fixed:40M,coding=repairs,slow=wait")
     assert result.ok and result.rate_bps == 40_000_000, result

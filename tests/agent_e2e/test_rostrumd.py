@@ -298,7 +298,7 @@ def test_ends_in_order_in_the_middle_of_transfers(lab: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "words"),
+    ("option", "value", "text"),
     [
         ("--interface", "nosuch0", "no network interface"),
         ("--address", "10.99.0.1", "cannot send from 10.99.0.1"),
@@ -308,7 +308,7 @@ def test_ends_in_order_in_the_middle_of_transfers(lab: World) -> None:
         ("--mtu", "9999", "9000"),
     ],
 )
-def test_what_it_cannot_use_is_said(lab: World, option: str, value: str, words: str) -> None:
+def test_what_it_cannot_use_is_said(lab: World, option: str, value: str, text: str) -> None:
     host = lab.net.hosts["h1"]
     store = lab.folder / "objects"
     store.mkdir()
@@ -320,7 +320,7 @@ def test_what_it_cannot_use_is_said(lab: World, option: str, value: str, words: 
     command = [*host.namespace.prefix(), str(ROSTRUMD), *(part for pair in options.items() for part in pair)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert words in done.stderr.splitlines()[-1]
+    assert text in done.stderr.splitlines()[-1]
 
 
 def test_second_agent_on_the_same_port_is_refused(lab: World) -> None:

@@ -169,10 +169,10 @@ def test_send_waits_for_a_manager_that_is_away(lab: World) -> None:
     for tag in (asked, meanwhile):
         result, events = sender.finish_send(tag)
         assert result.ok, result
-        words = [event.text for event in events if event.subject == "queued"]
-        assert any("waiting for the manager" in one and lab.endpoint in one for one in words), words
-        assert words[-1].startswith("the manager is there"), words
-        assert any("has not answered for" in one for one in words) == (tag == asked), words
+        fields = [event.text for event in events if event.subject == "queued"]
+        assert any("waiting for the manager" in one and lab.endpoint in one for one in fields), fields
+        assert fields[-1].startswith("the manager is there"), fields
+        assert any("has not answered for" in one for one in fields) == (tag == asked), fields
 
 
 @pytest.mark.parametrize("word", ["failed", "moved"])

@@ -135,7 +135,7 @@ def test_a_relay_without_room_is_passed_over_and_told(lab: World) -> None:
     assert rows["h3"].state == "failed" and "no room at h3" in rows["h3"].cause
 
 
-def test_a_site_without_any_relay_is_an_error_in_words(lab: World) -> None:
+def test_a_site_without_any_relay_is_an_error_with_a_reason(lab: World) -> None:
     for name in EAST:
         lab.agents[name].stop()
     sender = lab.app("h1")

@@ -138,7 +138,7 @@ def called(name: bytes, body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("name", "body", "words"),
+    ("name", "body", "text"),
     [
         (b"goodbye", field(STRING, 1, string(b"x" * 4097)), "text too long"),
         (b"light", field(STRING, 1, string(b"x" * 256)), "text too long"),
@@ -150,15 +150,15 @@ def called(name: bytes, body: bytes) -> bytes:
         (b"moved", field(STRING, 1, string(b"p")) + field(I32, 2, struct.pack(">i", 3)), "out of its enumeration"),
     ],
 )
-def test_bounds_of_the_interface_hold(name: bytes, body: bytes, words: str) -> None:
+def test_bounds_of_the_interface_hold(name: bytes, body: bytes, text: str) -> None:
     program = Echo("agent")
     taken, said = program.ask(called(name, body))
-    assert not taken and words in said.decode()
+    assert not taken and text in said.decode()
     assert program.close() == 0
 
 
 @pytest.mark.parametrize(
-    ("statement", "words"),
+    ("statement", "text"),
     [
         ("struct A { 1: required list<string> names }", "a list needs its bound"),
         ("struct A { 1: required double x }", "the type double is not known"),
@@ -169,10 +169,10 @@ def test_bounds_of_the_interface_hold(name: bytes, body: bytes, words: str) -> N
         ("struct A { 1: required string", "the file ends early"),
     ],
 )
-def test_generator_refuses_what_it_does_not_know(tmp_path: Path, statement: str, words: str) -> None:
+def test_generator_refuses_what_it_does_not_know(tmp_path: Path, statement: str, text: str) -> None:
     source = tmp_path / "x.thrift"
     source.write_text(statement)
     command = [sys.executable, GENERATE, source, tmp_path / "x.h", tmp_path / "x.c"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and words in done.stderr
+    assert done.returncode == 1 and text in done.stderr
     assert not (tmp_path / "x.h").exists()

@@ -35,13 +35,13 @@ def record(case: Case, tool: str, time_s: float = 1.0, *, round: int = 0, **chan
     }
 
 
-def failed(case: Case, tool: str, outcome: str, words: str) -> Record:
+def failed(case: Case, tool: str, outcome: str, text: str) -> Record:
     """A run that came to nothing."""
     return {
         "case": {**asdict(case), "name": case.name},
         "tool": tool,
         "round": 0,
         "outcome": outcome,
-        "words": words,
+        "text": text,
         "facts": {},
     }

@@ -24,7 +24,7 @@ def test_names_say_what_a_case_is() -> None:
 @pytest.mark.parametrize(
     "name", ["", "9000", "9000-off-free-loss1-r8-1M", "100-off-free-loss1-r3-1M", "9000-off-free-loss60-r3-1M"]
 )
-def test_a_wrong_name_is_refused_with_words(name: str) -> None:
+def test_a_wrong_name_is_refused_with_a_reason(name: str) -> None:
     with pytest.raises(ValueError, match=r"no case; write one like|MTU 576 to 9000"):
         cases.parse(name)
 
@@ -46,7 +46,7 @@ def test_goals_are_measured_in_the_plan_where_all_tools_take_part() -> None:
     assert set(compared.tools) >= {*cases.OURS, *cases.MULTICAST, *cases.TCP, *cases.RAW, "http"}
 
 
-def test_words_choose_cases_and_names_choose_tools() -> None:
+def test_patterns_choose_cases_and_names_choose_tools() -> None:
     entries = cases.chosen(
         cases.full(5), only=["9000,free,loss1", "1500,300mbit,loss5"], tools=["uftp", "rostrum"], repeat=2
     )

@@ -37,8 +37,8 @@ def test_cases__have_names_of_their_own_and_the_paper_s_size() -> None:
 def test_command__writes_the_figures_of_each_case(tmp_path: Path) -> None:
     file = tmp_path / "out.json"
     only = [word for name in ("echo", "thrift-40", "rest-40") for word in ("--only", name)]
-    words = ["--quick", "--seconds", "0.3", "--json", str(file), *only]
-    done = CliRunner().invoke(manager, words)
+    text = ["--quick", "--seconds", "0.3", "--json", str(file), *only]
+    done = CliRunner().invoke(manager, text)
     assert done.exit_code == 0, done.output
     report = json.loads(file.read_text())
     for row in report["cases"]:

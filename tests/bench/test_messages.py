@@ -50,7 +50,7 @@ def test_goals_compare_with_the_best_tool_that_lost_nothing() -> None:
         record("flood-loss0", "aeron", 100.0),
         record("flood-loss1", "rostrum", 240.0),
         record("flood-loss1", "aeron", 12.0),
-        {"case": {"name": "flood-loss1"}, "tool": "jgroups", "outcome": "missing", "words": "no Java"},
+        {"case": {"name": "flood-loss1"}, "tool": "jgroups", "outcome": "missing", "text": "no Java"},
     ]
     found = summary.summarize(records)
     assert found["vs_best_tool_flood_loss0"] == 3.0
@@ -84,7 +84,7 @@ def test_every_round_has_every_tool_once() -> None:
 
 
 def test_a_receiver_that_misses_something_is_asked_for_what_it_has(tmp_path: Path) -> None:
-    words = """
+    text = """
 import signal, sys
 signal.signal(signal.SIGTERM, lambda *_: (print('{"received": 7}'), sys.exit()))
 print("ready", flush=True)
@@ -92,12 +92,12 @@ signal.pause()
 """
     log = tmp_path / "log"
     with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-c", words], stdout=output)
+        process = subprocess.Popen([sys.executable, "-c", text], stdout=output)
     try:
         program = Program(None, ["receiver"], log, process)  # type: ignore[arg-type]
-        while "ready" not in program.words():
+        while "ready" not in program.text():
             assert process.poll() is None
-        assert runner._last_words(program) == {"received": 7}
+        assert runner._final_counts(program) == {"received": 7}
     finally:
         process.kill()
         process.wait()

@@ -102,15 +102,15 @@ def test_command__list_shows_and_runs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("fields", "says"),
     [
         (["--tools", "rsync"], "no such tool: rsync"),
         (["--case", "fast"], "no case; write one like"),
         (["--only", "9001"], "no case is left"),
     ],
 )
-def test_command__wrong_words_are_explained(words: list[str], says: str) -> None:
-    done = CliRunner().invoke(bench, ["datapath", "--list", *words])
+def test_command__wrong_arguments_are_explained(fields: list[str], says: str) -> None:
+    done = CliRunner().invoke(bench, ["datapath", "--list", *fields])
     assert done.exit_code == 2 and says in done.output
 
 

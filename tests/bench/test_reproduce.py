@@ -102,7 +102,7 @@ def test_table__has_every_paper_and_says_why_where_nothing_is_judged() -> None:
 def test_table__its_commands_exist_with_these_options() -> None:
     for run in table.load().runs.values():
         for quick in (False, True):
-            first, second, name, *rest = run.words(quick, Path("x.json"))
+            first, second, name, *rest = run.text(quick, Path("x.json"))
             assert second == "run"
             command = _experiment(first, name)
             with command.make_context(name, rest, resilient_parsing=False):
@@ -131,7 +131,7 @@ GOOD = {"id": "a", "paper": "qsm", "where": "Fig. 1", "claim": "c", "run": "r", 
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("[", "while parsing"),
         ("[]", "it has `runs` and `claims`"),
@@ -147,10 +147,10 @@ GOOD = {"id": "a", "paper": "qsm", "where": "Fig. 1", "claim": "c", "run": "r", 
         (json.dumps({"runs": {}, "claims": [{**GOOD, "not_judged": "so"}]}), "it has no run"),
     ],
 )
-def test_table__what_is_wrong_with_it_is_said(tmp_path: Path, text: str, words: str) -> None:
+def test_table__what_is_wrong_with_it_is_said(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "claims.yaml"
     file.write_text(text)
-    with pytest.raises(ClaimsError, match=words):
+    with pytest.raises(ClaimsError, match=message):
         table.load(file)
 
 
@@ -216,7 +216,7 @@ def test_all__goes_on_where_it_was(folders: Path, monkeypatch: pytest.MonkeyPatc
     assert not runner.perform(run, False, False, lambda _: None).kept
 
 
-def test_a_run_that_fails__is_told_with_its_last_words(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fails__is_told_with_the_end_of_its_log(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(folders, monkeypatch, "echo first; echo no such network; exit 3")
     outcome = runner.perform(Run("r", "sim run wan"), True, False, lambda _: None)
     assert outcome.result is None and "3: no such network" in outcome.reason

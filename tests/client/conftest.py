@@ -75,8 +75,8 @@ def start() -> Iterator[Callable[..., Server]]:
     statuses = [(server.close(), server.log.read_text()) for server in running]
     for server in running:
         shutil.rmtree(server.socket.parent, ignore_errors=True)
-    for status, words in statuses:
-        assert status in (0, -9), words
+    for status, text in statuses:
+        assert status in (0, -9), text
 
 
 @pytest.fixture

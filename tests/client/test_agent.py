@@ -370,7 +370,7 @@ def test_status(agent: Agent, server: Server) -> None:
     now = agent.status()
     assert (now.server, now.manager_up, now.manager) == ("h1", True, "10.255.0.1:9090, up")
     assert (now.store, now.store_quota, now.packets_bad, now.clients) == (str(server.store), QUOTA, 2, 1)
-    rows = {row.data_id: (row.whole, row.received, row.size, row.holds) for row in now.objects}
+    rows = {row.data_id: (row.complete, row.received, row.size, row.holds) for row in now.objects}
     assert rows == {3: (True, False, 10, 0), 4: (True, True, 10, 0)}
     assert len({row.digest for row in now.objects}) == 1 and now.as_dict()["objects"][0]["app"] == str(agent.app_id)
 

@@ -120,7 +120,7 @@ def test_whatever_lends_its_memory_can_be_sent(agent: Agent, source: object) -> 
         assert bytes(data) == memoryview(source).tobytes()
 
 
-def test_what_cannot_be_sent_is_refused_in_words(agent: Agent) -> None:
+def test_what_cannot_be_sent_is_refused_with_a_reason(agent: Agent) -> None:
     with pytest.raises(RostrumError, match="ascontiguousarray"):
         agent.add("it", numpy.zeros((4, 4)).T)
     with pytest.raises(RostrumError, match="a dict is no content"):

@@ -59,8 +59,8 @@ def file(tmp_path: Path) -> Path:
 def test_send_shows_what_happened_and_leaves_no_copy(run: Run, file: Path) -> None:
     result = run("send", file, "--to", "h3,h4", "--to", "h5")
     assert result.exit_code == 0
-    for words in ("accepted", "h3", "h4", "h5", "digest right", "every receiver has it"):
-        assert words in result.output
+    for text in ("accepted", "h3", "h4", "h5", "digest right", "every receiver has it"):
+        assert text in result.output
     assert json.loads(run("status", "--json").output)["objects"] == []
 
 
@@ -114,17 +114,17 @@ def test_send_fails_if_a_receiver_does(run: Run, file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "fields",
     [
         ["read", "model.bin", "-o", "-", "--wait", "10ms"],
         ["delete", "model.bin"],
         ["send", __file__, "--data-id", "model.bin", "--to", "h3", "--keep"],
     ],
 )
-def test_errors_call_an_object_as_it_was_typed(run: Run, words: list[str]) -> None:
-    result = run(*words)
-    if words[0] == "send":
-        result = run(*words)  # it is there already
+def test_errors_call_an_object_as_it_was_typed(run: Run, fields: list[str]) -> None:
+    result = run(*fields)
+    if fields[0] == "send":
+        result = run(*fields)  # it is there already
     assert result.exit_code == 1
     assert "model.bin" in result.output and str(names.data_id_of("model.bin")) not in result.output
 
@@ -217,12 +217,12 @@ def test_delete(run: Run, file: Path) -> None:
 def test_status_for_people(run: Run, file: Path) -> None:
     run("send", file, "--to", "h3", "--keep", "--data-id", "7")
     output = run("status").output
-    for words in ("agent of h1", "manager: 10.255.0.1:9090, up", "added here", "100 KiB"):
-        assert words in output
+    for text in ("agent of h1", "manager: 10.255.0.1:9090, up", "added here", "100 KiB"):
+        assert text in output
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (["send", "/nowhere/file", "--to", "h3"], "No such file"),
         (["send", "FILE", "--to", ","], "names no server"),
@@ -238,10 +238,10 @@ def test_status_for_people(run: Run, file: Path) -> None:
         (["no-such-command"], "No such command"),
     ],
 )
-def test_mistakes_get_words_not_tracebacks(run: Run, file: Path, arguments: list[str], words: str) -> None:
+def test_mistakes__are_text_not_tracebacks(run: Run, file: Path, arguments: list[str], text: str) -> None:
     result = run(*[str(file) if word == "FILE" else word for word in arguments])
     assert result.exit_code != 0
-    assert words in result.output
+    assert text in result.output
 
 
 def test_help_teaches(run: Run) -> None:
@@ -397,12 +397,12 @@ def test_data_ids() -> None:
             names.data_id_of(wrong)
 
 
-@pytest.mark.parametrize("words", [[], ["send"], ["status"], ["topology"], ["lab"], ["groups"]], ids=" ".join)
-def test_a_command_does_not_import_what_it_does_not_need(words: list[str]) -> None:
+@pytest.mark.parametrize("fields", [[], ["send"], ["status"], ["topology"], ["lab"], ["groups"]], ids=" ".join)
+def test_a_command_does_not_import_what_it_does_not_need(fields: list[str]) -> None:
     """These libraries take longer than the rest of such a command."""
     slow = {"grpc", "jsonschema", "mininet", "numpy", "fastapi", "pydantic", "pkg_resources"}
     say = f"import atexit, sys; atexit.register(lambda: print(sorted({slow} & set(sys.modules))))"
-    code = f"{say}; from rostrum.client.cli import main; main({[*words, '--help']!r}, prog_name='rostrum')"
+    code = f"{say}; from rostrum.client.cli import main; main({[*fields, '--help']!r}, prog_name='rostrum')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-1] == "[]", done.stdout
     assert "Usage: rostrum" in done.stdout

@@ -64,7 +64,7 @@ def header(kind: int, tag: int = 2) -> bytes:
         [wire.HEADER.pack(wire.MAGIC, 1, wire.ERROR, 0, 0) + b"\x0a\x00" + wire.text("the agent is full")],
     ],
 )
-def test_malformed_answers_end_the_connection_with_words(
+def test_malformed_answers_end_the_connection_with_a_reason(
     impostor: Callable[[list[bytes]], Path], messages: list[bytes]
 ) -> None:
     with Agent(impostor(messages), APP) as agent:
@@ -78,7 +78,7 @@ def test_malformed_answers_end_the_connection_with_words(
 def test_why_an_agent_hung_up_is_heard_though_it_read_nothing(tmp_path: Path) -> None:
     """The kernel tells of the reset before it gives out what was sent before it."""
     path = tmp_path / "impostor"
-    words = wire.HEADER.pack(wire.MAGIC, 1, wire.ERROR, 0, 0) + b"\x0a\x00" + wire.text("the agent is full")
+    text = wire.HEADER.pack(wire.MAGIC, 1, wire.ERROR, 0, 0) + b"\x0a\x00" + wire.text("the agent is full")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -86,7 +86,7 @@ def test_why_an_agent_hung_up_is_heard_though_it_read_nothing(tmp_path: Path) ->
         def serve() -> None:
             client = listener.accept()[0]
             client.recv(10, socket.MSG_PEEK)  # its request is there, and stays
-            client.send(words)
+            client.send(text)
             client.close()
 
         thread = threading.Thread(target=serve)

@@ -56,7 +56,7 @@ def test_a_malformed_frame_ends_the_group(ends: tuple[socket.socket, Group], bad
         group.next(0)
 
 
-def test_any_bytes_end_in_words() -> None:
+def test_any_bytes_end_with_a_reason() -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     draw = random.Random(seed)

@@ -43,7 +43,7 @@ def fds_of(server: Server) -> int:
     return len(os.listdir(f"/proc/{server.process.pid}/fd"))
 
 
-def test_what_is_no_message_ends_the_connection_with_words(server: Server, agent: Agent) -> None:
+def test_what_is_no_message_ends_the_connection_with_a_reason(server: Server, agent: Agent) -> None:
     for garbage in (b"\0", b"GET / HTTP/1.1\r\n", os.urandom(4000), b"\xff" * 65536):
         client = raw(server.socket)
         client.send(garbage)
@@ -86,7 +86,7 @@ def test_random_requests_are_answered_or_refused(server: Server, agent: Agent, r
         client.close()
     wait_until(lambda: agent.status().clients == 1, "end of the clients")
     for row in agent.status().objects:
-        if row.whole:
+        if row.complete:
             agent_of = Agent(server.socket, row.app, process="tidy")
             agent_of.delete(row.data_id)
             agent_of.close()
@@ -154,17 +154,17 @@ def test_too_many_waiting_requests_are_refused(server: Server, agent: Agent) -> 
     calls = [
         agent._connection.start(wire.READ, struct.pack("<QI", 1000 + number, 300), "read")[1] for number in range(80)
     ]
-    words = []
+    fields = []
     for call in calls:
         with pytest.raises(RostrumError) as caught:
             call.result(WAIT_S)
-        words.append(str(caught.value))
-    assert sum("waiting already" in line for line in words) == 16
+        fields.append(str(caught.value))
+    assert sum("waiting already" in line for line in fields) == 16
     with pytest.raises(TimedOut):
         agent.read(5, wait=0.001)
 
 
-def test_too_many_clients_are_turned_away_with_words(server: Server) -> None:
+def test_too_many_clients_are_turned_away_with_a_reason(server: Server) -> None:
     clients = [raw(server.socket) for _ in range(16)]
     for client in clients:
         client.send(wire.request(wire.STATUS, 1))

@@ -1,4 +1,4 @@
-"""Files on a LAN without a manager: what a received object may make of a folder, and words where there is nobody."""
+"""Files on a LAN without a manager: what a received object may make of a folder, and text where there is nobody."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rostrum.client.lan import (
     read_trailer,
     safe_name,
 )
-from rostrum.client.lan_doctor import absent, check_bridges, firewall_words, of_multicast, query_from
+from rostrum.client.lan_doctor import absent, check_bridges, firewall_text, of_multicast, query_from
 from rostrum.client.objects import ReadObject
 from rostrum.client.values import Busy, RostrumError
 
@@ -83,7 +83,7 @@ class FakeAgent:
         self.path, self.held = path, True
 
     def status(self) -> SimpleNamespace:
-        item = SimpleNamespace(app=LAN_APP_ID, whole=True, received=True, data_id=7)
+        item = SimpleNamespace(app=LAN_APP_ID, complete=True, received=True, data_id=7)
         return SimpleNamespace(objects=[item] if self.path.exists() else [])
 
     def read(self, data_id: int, wait: float) -> ReadObject:
@@ -141,13 +141,13 @@ def test_peers__of_the_agents_metrics() -> None:
     (peer,) = _peers_of("# HELP x y\n" + line)
     assert (peer.title, peer.mtu, peer.receives, peer.multicast) == ("lab-a (10.0.0.3)", 9000, True, False)
     assert of_multicast(peer, 9000).level == "note"  # relays do it
-    assert "MTU" in of_multicast(replace(peer, multicast_small=True), 9000).words
+    assert "MTU" in of_multicast(replace(peer, multicast_small=True), 9000).text
 
 
 def test_doctor__tells_a_host_without_receiver_from_a_firewall_and_from_nobody() -> None:
-    words = [absent("10.0.0.9", code).words for code in (0, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ETIMEDOUT)]
-    assert len(set(words)) == 4
-    assert "nothing receives" in words[1] and "firewall" in words[3]
+    fields = [absent("10.0.0.9", code).text for code in (0, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ETIMEDOUT)]
+    assert len(set(fields)) == 4
+    assert "nothing receives" in fields[1] and "firewall" in fields[3]
 
 
 def test_doctor__finds_a_bridge_that_snoops_without_a_querier(tmp_path: Path) -> None:
@@ -170,10 +170,10 @@ def test_doctor__knows_an_igmp_query() -> None:
 
 def test_doctor__reads_why_a_firewall_drops() -> None:
     chain = "table inet filter {{\n chain input {{\n type filter hook {}; policy {};\n tcp dport 22 accept\n{} }}\n}}"
-    assert "no rule accepts" in firewall_words(chain.format("input priority 0", "drop", ""))
-    assert "ends with a rule" in firewall_words(chain.format("input priority 0", "accept", "drop\n"))
-    assert firewall_words(chain.format("input priority 0", "accept", "")) == ""
-    assert firewall_words(chain.format("forward priority 0", "drop", "drop\n")) == ""
+    assert "no rule accepts" in firewall_text(chain.format("input priority 0", "drop", ""))
+    assert "ends with a rule" in firewall_text(chain.format("input priority 0", "accept", "drop\n"))
+    assert firewall_text(chain.format("input priority 0", "accept", "")) == ""
+    assert firewall_text(chain.format("forward priority 0", "drop", "drop\n")) == ""
 
 
 def test_interface__that_is_not_there_is_told_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:

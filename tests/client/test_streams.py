@@ -80,7 +80,7 @@ def test_a_reader_that_goes_away_is_told_to_the_writer(start: Start) -> None:
                 out.write(bytes(10_000))
 
 
-def test_requests_that_are_not_right_are_refused_in_words(start: Start) -> None:
+def test_requests_that_are_not_right_are_refused_with_a_reason(start: Start) -> None:
     with start().agent() as agent:
         connection = agent._connection
         body = wire.send_body(7, ["h3"], wire.SEND_PROTOCOLS["rdcm"], 0, 0)

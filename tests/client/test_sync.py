@@ -326,8 +326,8 @@ def test_nobody_there__is_said(hub: Hub, source: Path) -> None:
     hub.agent("h2")
     result = sync_folder(hub.agent("h1"), source, ["h2", "h9"], wait=0.2)
     assert not result.ok
-    words = {row.name: row.cause for row in result.receivers}
-    assert "--into DIR run there" in words["h2"] and "it does not take the offer" in words["h9"]
+    text = {row.name: row.cause for row in result.receivers}
+    assert "--into DIR run there" in text["h2"] and "it does not take the offer" in text["h9"]
     hub.stores["h2"].clear()
 
 
@@ -344,15 +344,15 @@ EVIL: list[tuple[str, str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "kind", "to", "words"), EVIL)
-def test_hostile_names__are_refused(path: str, kind: str, to: str, words: str) -> None:
+@pytest.mark.parametrize(("path", "kind", "to", "text"), EVIL)
+def test_hostile_names__are_refused(path: str, kind: str, to: str, text: str) -> None:
     rows: list[object] = [
         Entry("dir", "d", 0o755, 1), Entry("way", "l", 0o777, 1, to="dir"),
         Entry(path, kind, 0o6755, 1, 3, to), Entry("good", "f", 0o6755, 1, 3),
     ]  # fmt: skip
     entries, refused = checked(rows)
     assert [entry.path for entry in entries if entry] == ["dir", "way", "good"]
-    assert refused[0][0] == path and words in refused[0][1]
+    assert refused[0][0] == path and text in refused[0][1]
     assert entries[3] is not None and entries[3].mode == 0o755
 
 
@@ -396,8 +396,8 @@ def test_links__that_stay_inside() -> None:
 @pytest.mark.parametrize("kind", ["random", "text", "zeros"])
 def test_chunks__find_their_places_again_after_an_insertion(kind: str) -> None:
     rng = random.Random(5)
-    words = [rng.randbytes(rng.randrange(2, 9)).hex() for _ in range(500)]
-    data = {"random": rng.randbytes(4 << 20), "text": " ".join(rng.choices(words, k=300_000)).encode(),
+    text = [rng.randbytes(rng.randrange(2, 9)).hex() for _ in range(500)]
+    data = {"random": rng.randbytes(4 << 20), "text": " ".join(rng.choices(text, k=300_000)).encode(),
             "zeros": bytes(4 << 20)}[kind]  # fmt: skip
     ends = boundary(boundary_for(data[: trees.SAMPLE]))
     old = list(cut(data, ends))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-PATIENCE_S = 40.0
+TIMEOUT_S = 40.0
 WIDTH, HEIGHT = 1200, 760
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server")
 PICTURES = os.environ.get("ROSTRUM_PICTURES")  # a folder that gets the pictures of docs
@@ -47,14 +47,14 @@ class Browser:
         )
 
     def until(self, holds: Callable[[], Any], what: str) -> Any:
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while not (found := holds()):
-            assert time.monotonic() < end, f"not within {PATIENCE_S:g} s: {what}; the page says:\n{self.text()}"
+            assert time.monotonic() < end, f"not within {TIMEOUT_S:g} s: {what}; the page says:\n{self.text()}"
             time.sleep(0.05)
         return found
 
-    def sees(self, words: str, selector: str = "body") -> None:
-        self.until(lambda: words in self.text(selector), f"{words!r} at {selector}")
+    def sees(self, text: str, selector: str = "body") -> None:
+        self.until(lambda: text in self.text(selector), f"{text!r} at {selector}")
 
     def picture(self, name: str) -> None:
         if PICTURES:

@@ -51,8 +51,8 @@ def measure(graph: Graph, seed: int) -> dict[str, float]:
 
 def main() -> None:
     for graph in (bcube(8, 3), fat_tree(24)):
-        words = ", ".join(f"{name} {ms:.2f} ms" for name, ms in measure(graph, 1).items())
-        print(f"{graph.name}, {RECEIVERS} receivers: {words}")
+        text = ", ".join(f"{name} {ms:.2f} ms" for name, ms in measure(graph, 1).items())
+        print(f"{graph.name}, {RECEIVERS} receivers: {text}")
 
 
 if __name__ == "__main__":

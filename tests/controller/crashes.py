@@ -108,7 +108,7 @@ class MortalTimeline(Timeline):
         return actions
 
     def _heard(self, action: act.Action) -> None:
-        """What agents make of the manager's words."""
+        """What agents make of the manager's text."""
         if isinstance(action, act.Respond) and action.response.decision is not Decision.QUEUED:
             response = action.response
             request = self.unanswered.pop((action.server, response.request_id), None)

@@ -33,7 +33,7 @@ from rostrum.topologies.model import Ocs, Topology
 from tests.controller.network import Network
 from tests.controller.timeline import hybrid
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 
 class FakeFabric:
@@ -192,7 +192,7 @@ class FakeAgent:
 
     async def expect(self, method: str, matches: Callable[[Any], bool] = lambda _: True) -> Any:
         """The first call of that name that matches, whether heard already or to come."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while True:
                 for name, args in self.heard:
                     if name == method and matches(args):
@@ -202,7 +202,7 @@ class FakeAgent:
                 await self._news.wait()
 
     async def until_closed(self) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await asyncio.wait((self._listener,))
 
     async def close(self) -> None:
@@ -274,11 +274,11 @@ class Running:
         return self.ocs[ocs.name]
 
 
-async def until(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
+async def until(condition: Callable[[], object], what: str, timeout_s: float = TIMEOUT_S) -> None:
     """Waits for a condition, not for a time."""
-    deadline = asyncio.get_running_loop().time() + patience_s
+    deadline = asyncio.get_running_loop().time() + timeout_s
     while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"not within {patience_s:g} s: {what}"
+        assert asyncio.get_running_loop().time() < deadline, f"not within {timeout_s:g} s: {what}"
         await asyncio.sleep(0.002)
 
 

@@ -59,7 +59,7 @@ def test_program__starts_and_ends_orderly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "text"),
     [
         (["--topology", "nowhere"], "nowhere"),
         (
@@ -72,9 +72,9 @@ def test_program__starts_and_ends_orderly(tmp_path: Path) -> None:
         (["--topology", "hybrid-4x2", "--paths-per-server", "0"], "--paths-per-server"),
     ],
 )
-def test_program__wrong_options_say_what_to_do(tmp_path: Path, options: list[str], words: str) -> None:
+def test_program__wrong_options_say_what_to_do(tmp_path: Path, options: list[str], text: str) -> None:
     result = CliRunner().invoke(main, [*options, "--run", str(tmp_path)])
-    assert result.exit_code != 0 and words in result.output
+    assert result.exit_code != 0 and text in result.output
 
 
 def test_program__an_address_in_use(tmp_path: Path) -> None:

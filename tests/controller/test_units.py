@@ -40,8 +40,8 @@ def one(settings: Unit, key: str) -> str:
 
 def command(settings: Unit) -> tuple[str, dict[str, str]]:
     """The program, and each option with its (first) value."""
-    program_, *words = shlex.split(one(settings, "ExecStart"))
-    return program_, {word: after for word, after in zip(words, [*words[1:], ""], strict=True) if word[:2] == "--"}
+    program_, *fields = shlex.split(one(settings, "ExecStart"))
+    return program_, {word: after for word, after in zip(fields, [*fields[1:], ""], strict=True) if word[:2] == "--"}
 
 
 def kept(settings: Unit) -> list[Path]:
@@ -141,8 +141,8 @@ class Machine:
             (self.root / str(folder).lstrip("/")).mkdir(parents=True, exist_ok=True)
         _, options = command(self.settings)
         others = [pair for pair in options.items() if pair[0] not in ("--run", "--topology")]
-        words = [self.place(word) for pair in others for word in pair]
-        return program(Path(self.place(options["--run"])), *words, topology=self.place(options["--topology"]))
+        fields = [self.place(word) for pair in others for word in pair]
+        return program(Path(self.place(options["--run"])), *fields, topology=self.place(options["--topology"]))
 
     def stop(self, manager: Program) -> None:
         assert manager.stop() == 0

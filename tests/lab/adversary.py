@@ -55,7 +55,7 @@ class Done:
     sent: int = 0
     bytes: int = 0
     heard: int = 0
-    words: list[str] = dataclasses.field(default_factory=list)
+    text: list[str] = dataclasses.field(default_factory=list)
 
 
 def number(address: str) -> int:
@@ -460,15 +460,15 @@ def attack_thrift(plan: Plan) -> Done:
             link.sendall(sent)
             link.settimeout(0.2)
             done.sent, done.bytes = done.sent + 1, done.bytes + len(sent)
-            words = link.recv(1 << 16)
-            done.heard += len(words)
-            if b"welcome" in words:
-                done.words.append(f"welcomed as {[*plan.others][turn % len(plan.others)]}")
+            answer = link.recv(1 << 16)
+            done.heard += len(answer)
+            if b"welcome" in answer:
+                done.text.append(f"welcomed as {[*plan.others][turn % len(plan.others)]}")
     rest = dataclasses.replace(plan, seconds=plan.seconds / 2)
     more = talk(
         rest, greet("h2-not", 1) if not plan.me_name else greet(plan.me_name, 2**63 - 1), about_others, 9090, 400
     )
-    return Done(done.sent + more.sent, done.bytes + more.bytes, done.heard + more.heard, sorted(set(done.words)))
+    return Done(done.sent + more.sent, done.bytes + more.bytes, done.heard + more.heard, sorted(set(done.text)))
 
 
 def attack_rest(plan: Plan) -> Done:
@@ -572,7 +572,7 @@ def attack_application(plan: Plan) -> Done:
             done.sent += 1
             try:
                 link.connect(plan.path)
-                done.words.append("connected")
+                done.text.append("connected")
             except PermissionError:
                 done.heard += 1
     return done
@@ -593,7 +593,7 @@ def seen(plan: Plan) -> Done:
             inner = packet[28:]
             if len(inner) >= 16 and inner[:3] == b"\x53\x52\x02":
                 nonces.add(struct.unpack_from("<Q", inner, 8)[0])
-    return Done(words=[str(one) for one in sorted(nonces)])
+    return Done(text=[str(one) for one in sorted(nonces)])
 
 
 DOORS: dict[str, Callable[[Plan], Done]] = {

@@ -107,11 +107,11 @@ def round_of(kind: str, target: str, port: int, rng: random.Random) -> bool:
         link.settimeout(2.0)
         link.connect((target, port) if kind == "tcp" else target)
         known = TCP.get(port, JSON_LINES) if kind != "packet" else SEQPACKET
-        words = rng.choice([*known, lambda rng: rng.randbytes(rng.randrange(5000)), lambda rng: b""])(rng)
+        text = rng.choice([*known, lambda rng: rng.randbytes(rng.randrange(5000)), lambda rng: b""])(rng)
         with contextlib.suppress(OSError):
             for _ in range(rng.choice([1, 3])):
-                if words:
-                    link.sendall(words)
+                if text:
+                    link.sendall(text)
             if rng.randrange(3) == 0:
                 link.shutdown(socket.SHUT_WR)
             link.settimeout(BOUND_S)

@@ -38,7 +38,7 @@ def under_way(
     protocol: str = "auto",
 ) -> tuple[SendHandle, int, Found]:
     """A new object on its way from this agent, caught when `seen` gives something: the send, its number and that. Sent
-    anew if it was there too soon.
+    again if it was there too soon.
     """
     for _ in range(6):
         number = next(_ids)

@@ -77,8 +77,8 @@ def slower(lab: Lab, interface: str, rate: str, usual: str = "1gbit") -> Iterato
     """A switch port's rate, for a while: one that a busy machine's programs can fill, too."""
 
     def change(to: str) -> None:
-        words = f"tc class change dev {interface} parent 1: classid 1:1 htb rate {to} ceil {to} burst 250k cburst 250k"
-        lab.execute("manager", [*words.split(), "quantum", "60000", "overhead", str(WIRE_OVERHEAD_BYTES)])
+        fields = f"tc class change dev {interface} parent 1: classid 1:1 htb rate {to} ceil {to} burst 250k cburst 250k"
+        lab.execute("manager", [*fields.split(), "quantum", "60000", "overhead", str(WIRE_OVERHEAD_BYTES)])
 
     change(rate)
     try:

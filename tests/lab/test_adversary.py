@@ -93,7 +93,7 @@ def outcome(door: str, running: Entered, bound_s: float = 10 * ALL_S + 30) -> di
     output, _ = running.communicate(timeout=bound_s)
     assert running.returncode == 0, (door, output[-2000:])
     told = dict(json.loads(output))
-    assert told["sent"] > 0 or told["words"], f"{door}: nothing was sent: {told}"
+    assert told["sent"] > 0 or told["text"], f"{door}: nothing was sent: {told}"
     return told
 
 
@@ -101,8 +101,8 @@ def resident_kb(lab: Lab) -> dict[str, int]:
     """Of each program: memory of its own (objects are in the store, whose quota bounds them)."""
     pids = {name: row["pid"] for name, row in lab.status()["programs"].items()}
     look = 'for p in "$@"; do sed -n "s/RssAnon:[^0-9]*\\([0-9]*\\).*/\\1/p" /proc/$p/status; done'
-    words = lab.execute("manager", ["sh", "-c", look, "-", *map(str, pids.values())]).split()
-    return dict(zip(pids, map(int, words), strict=True))
+    fields = lab.execute("manager", ["sh", "-c", look, "-", *map(str, pids.values())]).split()
+    return dict(zip(pids, map(int, fields), strict=True))
 
 
 def nic_bytes(lab: Lab, server: str) -> tuple[int, int]:
@@ -166,10 +166,10 @@ class Log:
         self._file = lab.run / "manager.log"
         self._at = self._file.stat().st_size
 
-    def lines(self, *words: str) -> list[str]:
+    def lines(self, *fields: str) -> list[str]:
         with self._file.open() as file:
             file.seek(self._at)
-            return [line for line in file if any(word in line for word in words)]
+            return [line for line in file if any(word in line for word in fields)]
 
 
 def nobody_is_missed(lab: Lab, log: Log) -> None:
@@ -212,7 +212,7 @@ def test_door_of_the_manager(lab: Lab, plan: Plan, door: str) -> None:
     with Latency(lab) as latency:
         told = outcome(door, attack(lab, door, replace(plan, target=str(lab.topology.manager.address))))
     print(door, told, before, latency.medians())
-    assert all(words.endswith(f" {ATTACKER}") for words in told["words"]), told["words"]  # welcomed as itself at most
+    assert all(text.endswith(f" {ATTACKER}") for text in told["text"]), told["text"]  # welcomed as itself at most
     in_time(before, latency)
     grown = {name: kb - memory[name] for name, kb in resident_kb(lab).items()}
     print(door, grown)
@@ -223,7 +223,7 @@ def test_door_of_the_manager(lab: Lab, plan: Plan, door: str) -> None:
 def test_application_socket_of_another_user(lab: Lab, plan: Plan) -> None:
     """It is not even let in. (The agent's own users and root are.)"""
     told = outcome("application", attack(lab, "application", replace(plan, path=str(lab.agent_socket(ATTACKER)))))
-    assert told["heard"] == told["sent"] and not told["words"]
+    assert told["heard"] == told["sent"] and not told["text"]
 
 
 class Workload:
@@ -322,7 +322,7 @@ def beside(lab: Lab, plan: Plan, doors: list[str], least: int = 2) -> None:
     with Workload(lab, plan.seed) as work, Latency(lab) as latency:
         until(lambda: work.transfers >= 1 and work.published > 20 and work.sent > 20, "all to be under way")
         eye = attack(lab, "seen", replace(plan, nic=nic(lab, ATTACKED)), where=ATTACKED)
-        nonces = [int(one) for one in outcome("seen", eye)["words"]]
+        nonces = [int(one) for one in outcome("seen", eye)["text"]]
         held = lab.rest.get("/v1/paths")["paths"]
         group = lab.rest.get(f"/v1/groups/{GROUP}")
         known = replace(

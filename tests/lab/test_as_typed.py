@@ -55,7 +55,7 @@ def typed(lab: Lab, commands: Path, tmp_path: Path) -> Callable[..., str]:
 
 
 def came_or_told(shown: str, *expected: str) -> None:
-    """These messages in order; for each that a plain group lost, word of it."""
+    """These messages in order; for each that a plain group lost, report of it."""
     lines = shown.splitlines()
     came = [line for line in lines if line in expected]
     told = sum(int(count) for line in lines for count in re.findall(r"^lost: (\d+) ", line))

@@ -29,9 +29,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(where: Path, *more: str) -> str:
     """The bench as people call it, in a process of its own: it ends with its namespaces."""
-    words = ["datapath", "--case", CLEAN, "--case", LOSSY, "--tools", "rostrum,raw-udp,tcp-cubic", "--repeat", "1"]
+    fields = ["datapath", "--case", CLEAN, "--case", LOSSY, "--tools", "rostrum,raw-udp,tcp-cubic", "--repeat", "1"]
     program = "from rostrum.bench.commands import bench; bench()"
-    argv = [sys.executable, "-c", program, *words, "--folder", str(where), *more]
+    argv = [sys.executable, "-c", program, *fields, "--folder", str(where), *more]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -53,7 +53,7 @@ def test_every_copy_is_checked_and_its_cost_known(folder: Path) -> None:
 
 def test_what_a_tool_cannot_do_is_told(folder: Path) -> None:
     record = runs(folder)[LOSSY, "raw-udp"]
-    assert record["outcome"] == "missing" and "repairs nothing" in record["words"]
+    assert record["outcome"] == "missing" and "repairs nothing" in record["text"]
 
 
 def test_loss_and_limit_are_real(folder: Path) -> None:
@@ -84,5 +84,5 @@ def test_a_tool_that_hangs_is_ended_and_written_down(tmp_path: Path) -> None:
     with PrivateNamespace(log=tmp_path / "switches") as inside:
         said = inside.run([sys.executable, str(HANGING), str(tmp_path)]).stdout
     record, left = json.loads(said)
-    assert record["outcome"] == "timeout" and "sleep on h1" in record["words"], record
+    assert record["outcome"] == "timeout" and "sleep on h1" in record["text"], record
     assert left == [], "processes of the tool are left"

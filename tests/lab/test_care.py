@@ -58,12 +58,12 @@ def healthy(lab: Lab) -> bool:
     return bool(ask(lab, "GET", "/v1/doctor")["healthy"])
 
 
-def vsctl(lab: Lab, *words: str) -> str:
-    return lab.execute("manager", ["ovs-vsctl", *words])
+def vsctl(lab: Lab, *fields: str) -> str:
+    return lab.execute("manager", ["ovs-vsctl", *fields])
 
 
-def ofctl(lab: Lab, *words: str) -> str:
-    return lab.execute("manager", ["ovs-ofctl", "-O", "OpenFlow13", *words])
+def ofctl(lab: Lab, *fields: str) -> str:
+    return lab.execute("manager", ["ovs-ofctl", "-O", "OpenFlow13", *fields])
 
 
 def links(lab: Lab) -> dict[tuple[str, int], Any]:
@@ -120,8 +120,8 @@ def test_discovery__sees_the_cabling_and_names_two_fibres_that_were_swapped(lab:
         try:
             ask(lab, "GET", f"/v1/paths/{path['id']}", params={"wait": "active"})
             until(lambda: ("cabling", "tor3 port 50") in findings(lab), "the swap to be named", 30)
-            words = links(lab)["tor3", 50]["words"]
-            assert words == "tor3 port 50 expected ocs:3, sees ocs:2"
+            text = links(lab)["tor3", 50]["text"]
+            assert text == "tor3 port 50 expected ocs:3, sees ocs:2"
         finally:
             ask(lab, "DELETE", f"/v1/paths/{path['id']}")
     finally:
@@ -216,26 +216,26 @@ def test_commands__say_it_to_people_and_by_their_exit_status(lab: Lab) -> None:
     until(lambda: healthy(lab), "the lab to be healthy", 30)
     where = ["--manager", str(lab.run / "manager.sock")]
 
-    def run(command: click.Command, *words: str) -> tuple[int, str]:
-        done = CliRunner().invoke(command, [*words, *where])
+    def run(command: click.Command, *fields: str) -> tuple[int, str]:
+        done = CliRunner().invoke(command, [*fields, *where])
         return done.exit_code, done.output
 
     assert run(diagnostics.doctor) == (0, "healthy: nothing was found that has to be mended\n")
-    status, words = run(diagnostics.preflight, "h1", "h3", "h5")
-    assert status == 0 and "h3: works: packets of 9000 bytes get through" in words
+    status, fields = run(diagnostics.preflight, "h1", "h3", "h5")
+    assert status == 0 and "h3: works: packets of 9000 bytes get through" in fields
     lab.execute("h5", ["ip", "link", "set", "h5-eth0", "mtu", "1500"])
     try:
-        status, words = run(diagnostics.doctor)
-        assert status == 2 and "error  h5's h5-eth0 has an MTU of 1500, the topology says 9000" in words
-        assert "ip link set h5-eth0 mtu 9000 on h5" in words
-        status, words = run(diagnostics.doctor, "--json")
-        assert status == 2 and json.loads(words)["findings"][0]["check"] == "mtu"
-        status, words = run(diagnostics.preflight, "h1", "h3", "h5")
-        assert status == 1 and "h5: does not work" in words and "h3: works" in words
+        status, fields = run(diagnostics.doctor)
+        assert status == 2 and "error  h5's h5-eth0 has an MTU of 1500, the topology says 9000" in fields
+        assert "ip link set h5-eth0 mtu 9000 on h5" in fields
+        status, fields = run(diagnostics.doctor, "--json")
+        assert status == 2 and json.loads(fields)["findings"][0]["check"] == "mtu"
+        status, fields = run(diagnostics.preflight, "h1", "h3", "h5")
+        assert status == 1 and "h5: does not work" in fields and "h3: works" in fields
     finally:
         lab.execute("h5", ["ip", "link", "set", "h5-eth0", "mtu", "9000"])
     path = ask(lab, "POST", "/v1/paths", json={"sender": "h1", "receivers": ["h3"]})
-    status, words = run(paths, "why", path["id"])
-    assert status == 0 and words.startswith(f"{path['id']} is ")
+    status, fields = run(paths, "why", path["id"])
+    assert status == 0 and fields.startswith(f"{path['id']} is ")
     ask(lab, "DELETE", f"/v1/paths/{path['id']}")
     assert CliRunner().invoke(diagnostics.doctor, ["--manager", str(lab.run / "nobody.sock")]).exit_code == 3

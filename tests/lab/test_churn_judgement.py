@@ -59,7 +59,7 @@ def test_p4_switch_that_was_away_excuses_its_racks_if_it_was_long() -> None:
     assert verdicts(failed("h3"), Disruption("kill-switch", "tor2", 12.0, 13.0)) == [None]
 
 
-def test_wrong_bytes_and_failures_without_words_are_never_excused() -> None:
+def test_wrong_bytes_and_failures_without_a_reason_are_never_excused() -> None:
     killed = Disruption("kill-agent", "h3", 12.0, 13.0)
     assert verdicts(failed("h3", never_excused=True), killed) == [None]
     assert verdicts(failed("h3", cause=""), killed) == [None]
@@ -75,7 +75,7 @@ def heard(*numbers: int, losses: tuple[tuple[float, str], ...] = ()) -> list[Fai
     return group.silent_losses()
 
 
-def test_messages_that_are_lost_without_a_word_are_found() -> None:
+def test_messages_that_are_lost_unreported_are_found() -> None:
     assert not heard(0, 1, 2)
     assert [one.cause for one in heard()] == ["3 of 3 messages did not come, and nobody said so"]
     assert [one.cause for one in heard(0, 2)] == ["1 of 3 messages did not come, and nobody said so"]

@@ -134,7 +134,7 @@ def test_experiments_are_listed_and_explained() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (["--receivers", "7"], "1 to 6 servers"),
         (["--sender", "h9"], "no server h9"),
@@ -143,11 +143,11 @@ def test_experiments_are_listed_and_explained() -> None:
         (["--topology", "nowhere"], "cannot be read"),
     ],
 )
-def test_demo_refuses_what_makes_no_sense(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_demo_refuses_what_makes_no_sense(arguments: list[str], text: str, tmp_path: Path) -> None:
     file = tmp_path / "demo.json"
     command = [*RUN, "run", "demo", "--name", NAME, "--json", str(file), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode in (1, 2) and words in done.stderr, done.stderr
+    assert done.returncode in (1, 2) and text in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and not file.exists()
 
 

@@ -117,15 +117,15 @@ def test_fat_tree__a_link_that_passes_nothing_is_avoided_and_used_again_without_
 def test_fat_tree__a_drained_link_is_avoided_until_it_is_put_back(fat_tree: Lab, seed: int) -> None:
     socket = str(fat_tree.run / "manager.sock")
 
-    def links_command(*words: str) -> tuple[int, str]:
-        done = CliRunner().invoke(link_commands.links, [*words, "--manager", socket])
+    def links_command(*fields: str) -> tuple[int, str]:
+        done = CliRunner().invoke(link_commands.links, [*fields, "--manager", socket])
         return done.exit_code, done.output
 
     drained = "drained  agg0-0-edge0-0: new cable\n"
-    status, words = links_command("drain", "edge0-0", "agg0-0", "--reason", "new cable")
-    assert status == 0 and drained in words  # links that failed in other tests may be there too
-    status, words = links_command("drain", "edge0-0", "agg0-1")
-    assert status == 1 and "a rack would be cut off" in words
+    status, fields = links_command("drain", "edge0-0", "agg0-0", "--reason", "new cable")
+    assert status == 0 and drained in fields  # links that failed in other tests may be there too
+    status, fields = links_command("drain", "edge0-0", "agg0-1")
+    assert status == 1 and "a rack would be cut off" in fields
     receivers, data = ["h1-0-0", "h3-1-1"], data_of(1_000_000, seed)
     result = send(fat_tree, "h0-0-0", receivers, data)
     check(fat_tree, result, receivers, data)
@@ -133,8 +133,8 @@ def test_fat_tree__a_drained_link_is_avoided_until_it_is_put_back(fat_tree: Lab,
     path = fat_tree.rest.get(f"/v1/paths/{result.response_id}")
     assert "agg0-0" not in {rule["switch"] for rule in path["rules"]}
     assert drained in links_command("out")[1]
-    status, words = links_command("undrain", "edge0-0", "agg0-0")
-    assert status == 0 and "drained" not in words
+    status, fields = links_command("undrain", "edge0-0", "agg0-0")
+    assert status == 0 and "drained" not in fields
     assert "agg0-0:" in links_command("list")[1]
 
 

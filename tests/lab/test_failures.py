@@ -150,10 +150,10 @@ def test_manager_gone_and_back(lab: Lab, seed: int) -> None:
     try:
         refused = send(lab, "h3", ["h1"], data, wait=1.0)
         assert not refused.ok
-        words = refused.cause
+        text = refused.cause
     except RostrumError as error:
-        words = str(error)
-    assert "manager" in words, words
+        text = str(error)
+    assert "manager" in text, text
     lab.start_program("manager")
     until(lambda: ready(lab), "the manager to be back")
     check(lab, send(lab, "h3", ["h1"], data), ["h1"], data)
@@ -225,8 +225,8 @@ def test_no_light_moves_the_transfer_to_the_packet_network(lab: Lab, seed: int) 
     check(lab, result, ["h1", "h5", "h6"], data)
     path = released(lab, result.response_id)
     assert path["kind"] == "packet"
-    words = (path["reason"] + path["cause"] + " ".join(path["notes"])).lower()
-    assert "light" in words and "h5" in words, path
+    text = (path["reason"] + path["cause"] + " ".join(path["notes"])).lower()
+    assert "light" in text and "h5" in text, path
 
 
 def test_no_light_at_the_smaller_part_is_made_up_for_by_unicast(lab: Lab, seed: int) -> None:
@@ -284,8 +284,8 @@ def test_switch_without_its_manager_forwards_on_and_takes_nothing_new(lab: Lab, 
 
 def control(lab: Lab, switch: str, target: str) -> None:
     """Names the controller that a switch looks for."""
-    words = ["set-controller", switch, target, "--", "set", "controller", switch, "max_backoff=1000"]
-    lab.execute("manager", ["ovs-vsctl", *words])
+    fields = ["set-controller", switch, target, "--", "set", "controller", switch, "max_backoff=1000"]
+    lab.execute("manager", ["ovs-vsctl", *fields])
 
 
 def test_receiver_without_an_agent_is_told_by_name(lab: Lab, seed: int) -> None:
@@ -300,10 +300,10 @@ def test_unknown_receiver_is_refused_by_name(lab: Lab) -> None:
     with Agent(lab.agent_socket("h1")) as agent:
         agent.add(900, b"x")
         try:
-            words = agent.send(900, ["h77"]).wait(20).cause
+            text = agent.send(900, ["h77"]).wait(20).cause
         except RostrumError as error:
-            words = str(error)
-    assert "h77" in words
+            text = str(error)
+    assert "h77" in text
 
 
 def test_restarted_agent_serves_again(lab: Lab, seed: int) -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.lab
 
 def test_two_intervals_once(tmp_path: Path) -> None:
     json_file, png_file = tmp_path / "fig8.json", tmp_path / "fig8.png"
-    options = ["--intervals", "700us,7ms", "--repeats", "2", "--size", "4M", "--seed", "5", "--patience", "0"]
+    options = ["--intervals", "700us,7ms", "--repeats", "2", "--size", "4M", "--seed", "5", "--wait-quiet", "0"]
     files = ["--name", "t-fig8", "--no-defaults", "--json", str(json_file), "--png", str(png_file)]
     done = CliRunner().invoke(command, [*options, *files])
     assert done.exit_code == 0, done.output
@@ -24,7 +24,7 @@ def test_two_intervals_once(tmp_path: Path) -> None:
     ]  # fmt: skip
     runs = [dict(zip(report["columns"], row, strict=True)) for row in report["runs"]]
     # Each configuration: two circuits that had to be made, and the second one used again.
-    assert len(runs) + len(report["aside"]) == 12 and not report["failed"]
+    assert len(runs) + len(report["excluded"]) == 12 and not report["failed"]
     for run in runs:
         assert len(run["lost"]) == len(run["light_ms"]) == 3
         assert 0 < run["attempt_ms"] < run["total_ms"] and run["extra_ms"] < run["total_ms"]
@@ -34,7 +34,7 @@ def test_two_intervals_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "text"),
     [
         (["--intervals", "70"], "no duration"),
         (["--intervals", "20s"], "1us to 10s"),
@@ -44,6 +44,6 @@ def test_two_intervals_once(tmp_path: Path) -> None:
         (["--receivers", "7", "--name", "t-fig8-bad"], "1 to 6 servers"),
     ],
 )
-def test_wrong_options_are_refused_with_words(options: list[str], words: str) -> None:
+def test_wrong_options_are_refused_with_a_reason(options: list[str], text: str) -> None:
     done = CliRunner().invoke(command, [*options, "--repeats", "1"])
-    assert done.exit_code != 0 and words in done.output, done.output
+    assert done.exit_code != 0 and text in done.output, done.output

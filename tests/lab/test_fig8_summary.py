@@ -139,7 +139,7 @@ def test_rows_are_in_the_order_of_the_columns() -> None:
     assert (row["configuration"], row["lost"], row["attempt_ms"]) == (3, [1, 2], 1.235)
 
 
-def test_intervals_in_words() -> None:
+def test_intervals_with_a_reason() -> None:
     assert [interval_text(one) for one in (70e-6, 7e-4, 1.4e-3, 0.07, None)] == [
         "70 us",
         "700 us",
@@ -162,7 +162,7 @@ def test_an_earlier_result_is_shown_and_drawn_again(tmp_path: Path) -> None:
     parameters = {"size": "16 MiB", "receivers": 3, "reconfiguration": "fixed:60ms", "ringing": "1ms:0.5", "seed": 4}
     report = {
         "manifest": {"commit": "f" * 40, "parameters": parameters}, "configurations": found, "columns": columns(),
-        "shape": shape(found, 60), "aside": [], "failed": 0, "busy": 0, "runs": [as_row(run) for run in runs],
+        "shape": shape(found, 60), "excluded": [], "failed": 0, "busy": 0, "runs": [as_row(run) for run in runs],
     }  # fmt: skip
     (tmp_path / "old.json").write_text(text(report))
     assert read_rows(report) == Rows(configurations, runs)
@@ -213,7 +213,7 @@ def test_account_of_a_transfer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "reused", "words"),
+    ("changes", "reused", "text"),
     [
         ({"ok": False}, False, "h3: lost"),
         ({"path": "packet", "reason": "no splitter"}, False, "packet path: no splitter"),
@@ -221,10 +221,10 @@ def test_account_of_a_transfer() -> None:
         ({}, True, "not kept"),
     ],
 )
-def test_what_cannot_be_counted_is_said(changes: dict[str, Any], reused: bool, words: str) -> None:
+def test_what_cannot_be_counted_is_said(changes: dict[str, Any], reused: bool, text: str) -> None:
     topology = load(builtin_file("hybrid-4x2"))
     row = fig8.account(topology, result(**changes), None, Run(2, 0, reused, "h1", 0.0))
-    assert isinstance(row, dict) and words in row["why"] and row["ok"] == changes.get("ok", True)
+    assert isinstance(row, dict) and text in row["why"] and row["ok"] == changes.get("ok", True)
 
 
 def test_rounds_make_all_repeats() -> None:

@@ -38,8 +38,8 @@ def lab() -> Iterator[Lab]:
 def agents_are_well(lab: Lab) -> Iterator[None]:
     yield
     for name, program in lab.status()["programs"].items():
-        words = Path(program["log"]).read_text(errors="replace")
-        assert not SANITIZERS.search(words), f"{name}: see {program['log']}"
+        text = Path(program["log"]).read_text(errors="replace")
+        assert not SANITIZERS.search(text), f"{name}: see {program['log']}"
 
 
 def agent(lab: Lab, server: str) -> Agent:
@@ -169,12 +169,12 @@ def test_a_member_that_dies_is_out_and_the_others_go_on(lab: Lab) -> None:
             until(lambda: row(three, "mortal").members == 2)
             traffic.more(50)
             lab.start_program("h5")
-            with _joined_again(lab, "h5", "mortal") as (_, again), Taken(again) as anew:
+            with _joined_again(lab, "h5", "mortal") as (_, again), Taken(again) as heard:
                 until(lambda: row(three, "mortal").members == 3)
-                until(lambda: anew.numbers)
+                until(lambda: heard.numbers)
                 traffic.more(100)
                 count = traffic.end()
-                until(lambda: anew.numbers[-1] == count - 1)
+                until(lambda: heard.numbers[-1] == count - 1)
             one_part.expect(0, count)
             other_part.expect(0, count)
 

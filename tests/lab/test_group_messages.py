@@ -185,7 +185,7 @@ def test_what_the_manager_refuses_is_said_at_the_join(lab: Lab) -> None:
             one.join("no spaces")
 
 
-def test_a_deleted_group_ends_with_words(lab: Lab) -> None:
+def test_a_deleted_group_ends_with_a_reason(lab: Lab) -> None:
     with agent(lab, "h2") as two, two.join("short-lived") as receiver:
         lab.rest.call("DELETE", "/v1/groups/short-lived?force=true")
         with pytest.raises(RostrumError, match="deleted"):
@@ -209,17 +209,17 @@ def test_a_slow_program_is_told_what_it_lost(lab: Lab) -> None:
 def test_the_commands(lab: Lab) -> None:
     command = [sys.executable, "-m", "rostrum.client.cli"]
     where = ["--lab", "t-messages"]
-    words_of_h3 = ["sub", "words", "--protocol", "ricochet", "--server", "h3", "--count", "3", "--wait", "60s"]
+    text_of_h3 = ["sub", "words", "--protocol", "ricochet", "--server", "h3", "--count", "3", "--wait", "60s"]
     listening = subprocess.Popen(
-        [*command, *words_of_h3, *where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, *text_of_h3, *where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert listening.stderr and "is in words" in listening.stderr.readline()
     subprocess.run([*command, "pub", "words", "one", "two", "--server", "h1", *where], check=True, timeout=BOUND_S)
     shown = subprocess.run([*command, "status", "--server", "h3", *where], capture_output=True, text=True, check=True)
     assert "words" in shown.stdout
     subprocess.run([*command, "pub", "words", "--server", "h2", *where], input=b"three\n", check=True, timeout=BOUND_S)
-    words, _ = listening.communicate(timeout=BOUND_S)
-    assert sorted(words.split()) == ["one", "three", "two"]
+    text, _ = listening.communicate(timeout=BOUND_S)
+    assert sorted(text.split()) == ["one", "three", "two"]
     assert listening.returncode == 0
 
 
@@ -264,12 +264,12 @@ def test_an_agent_that_restarts_is_in_no_group_and_may_join_again(lab: Lab) -> N
             while True:
                 try:
                     three = agent(lab, "h3")
-                    anew = three.join("again")
+                    again = three.join("again")
                     break
                 except RostrumError:
                     assert time.monotonic() < deadline
                     time.sleep(0.1)
-            with three, anew:
+            with three, again:
                 until(lambda: version(one, "again") == version(three, "again"))
                 out.publish(b"after")
-                assert take(anew, 1)[0] == [b"after"]
+                assert take(again, 1)[0] == [b"after"]

@@ -64,8 +64,8 @@ def usage(lab: Lab) -> dict[str, tuple[int, int]]:
     look = (
         'for p in "$@"; do ls /proc/$p/fd | wc -l; sed -n "s/VmRSS:[^0-9]*\\([0-9]*\\).*/\\1/p" /proc/$p/status; done'
     )
-    words = lab.execute("manager", ["sh", "-c", look, "-", *map(str, pids.values())]).split()
-    return {name: (int(words[2 * n]), int(words[2 * n + 1])) for n, name in enumerate(pids)}
+    fields = lab.execute("manager", ["sh", "-c", look, "-", *map(str, pids.values())]).split()
+    return {name: (int(fields[2 * n]), int(fields[2 * n + 1])) for n, name in enumerate(pids)}
 
 
 def throw_garbage(lab: Lab, group: str, seed: int) -> None:
@@ -201,7 +201,7 @@ def test_killed_client_does_not_take_its_transfer_along(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "words"),
+    ("to", "text"),
     [
         (["h99"], "h99 not in topology"),
         (["h3", "h1"], "h1 is the sender"),
@@ -212,10 +212,10 @@ def test_killed_client_does_not_take_its_transfer_along(lab: Lab) -> None:
         (["h3\n"], "not a server's name"),
     ],
 )
-def test_senseless_receivers_are_refused_with_words(lab: Lab, to: list[str], words: str) -> None:
+def test_senseless_receivers_are_refused_with_a_reason(lab: Lab, to: list[str], text: str) -> None:
     with Agent(lab.agent_socket("h1")) as agent:
         agent.add(1, b"something")
-        with pytest.raises(RostrumError, match=words):
+        with pytest.raises(RostrumError, match=text):
             agent.send(1, to).wait(60)
         for size in (2**40, 2**63, 2**64 - 1):
             with pytest.raises(RostrumError, match=str(size)):

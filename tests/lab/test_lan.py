@@ -1,4 +1,4 @@
-"""A plain LAN without a manager: `rostrum lab run lan`, small; garbage at the door; the doctor's words."""
+"""A plain LAN without a manager: `rostrum lab run lan`, small; garbage at the door; the doctor's text."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def test_lan__garbage_is_no_amplifier_and_the_doctor_says_what_hinders() -> None
                 assert doctor.returncode == 1 and not report["ok"]
                 level = {one["subject"]: one["level"] for one in report["findings"]}
                 assert level["10.0.0.77"] == "problem", report
-                assert [one for one in report["findings"] if "multicast gets there" in one["words"]], report
-                assert [one for one in report["findings"] if "from server to server" in one["words"]], report
+                assert [one for one in report["findings"] if "multicast gets there" in one["text"]], report
+                assert [one for one in report["findings"] if "from server to server" in one["text"]], report
                 # what the doctor sent is no file; the next one is
                 sender = lan.start(0, [*experiment.rostrum_command(), "send", str(file), "--wait-for", "2"])
                 for one in [sender, *running]:

@@ -90,7 +90,7 @@ def test_one_that_fetches_later_gets_pieces_from_those_that_have_it_and_a_liar_i
     until(lambda: holders_of(lab, "another.bin") == ["h1", "h5", "h7"], "three holders")
 
 
-def test_nobody_has_it_is_said_in_words(lab: Lab) -> None:
+def test_nobody_has_it_is_said_with_a_reason(lab: Lab) -> None:
     with Agent(lab.agent_socket("h2")) as agent, pytest.raises(RostrumError, match="no agent that is connected holds"):
         agent.fetch("no such thing", wait=20)
 

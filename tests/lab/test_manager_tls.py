@@ -1,5 +1,5 @@
 """Agents and manager by TLS, with certificates made as docs/care.md says: objects arrive, managers die and come back,
-and who shows a wrong certificate is refused with words at both ends until it is mended.
+and who shows a wrong certificate is refused with a reason at both ends until it is mended.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def everyone(lab: Lab) -> bool:
     return connected(lab) == set(lab.topology.servers)
 
 
-def logged(lab: Lab, who: str, words: str) -> bool:
+def logged(lab: Lab, who: str, text: str) -> bool:
     file = lab.run / "manager.log" if who == "manager" else lab.run / who / "agent.log"
-    return words in file.read_text()
+    return text in file.read_text()
 
 
 def put(source: Path, name: str, target: Path, as_name: str = "") -> None:
@@ -111,8 +111,8 @@ def test_certificate_of_another_ca_is_refused_until_it_is_mended(
 ) -> None:
     with shown_instead(strangers, "h4", certificates, tmp_path):
         restart(lab, "h4")
-        until(lambda: logged(lab, "h4", "h4.pem: no CA that it knows has signed it"), "words of the agent")
-        until(lambda: logged(lab, "manager", 'cause="its certificate is refused: '), "words of the manager")
+        until(lambda: logged(lab, "h4", "h4.pem: no CA that it knows has signed it"), "text of the agent")
+        until(lambda: logged(lab, "manager", 'cause="its certificate is refused: '), "text of the manager")
         assert connected(lab) == set(lab.topology.servers) - {"h4"}
         with Agent(lab.agent_socket("h4")) as agent:
             status = agent.status()
@@ -121,11 +121,11 @@ def test_certificate_of_another_ca_is_refused_until_it_is_mended(
 
 
 def test_agent_cannot_take_the_place_of_another_server(lab: Lab, certificates: Path, tmp_path: Path) -> None:
-    words = "the agent calls itself h5, and its certificate is for h3 (agent)"
+    text = "the agent calls itself h5, and its certificate is for h3 (agent)"
     with shown_instead(certificates, "h3", certificates, tmp_path, as_name="h5"):
         restart(lab, "h5")
         for who in ("h5", "manager"):
-            until(lambda who=who: logged(lab, who, words), f"words of {who}")  # type: ignore[misc]
+            until(lambda who=who: logged(lab, who, text), f"text of {who}")  # type: ignore[misc]
         assert connected(lab) == set(lab.topology.servers) - {"h5"}
     until(lambda: everyone(lab), "the agent with its own certificate, without a restart")
 
@@ -134,10 +134,10 @@ def test_operators_and_switches_cannot_take_the_place_of_an_agent(lab: Lab, cert
     for number, (name, role) in enumerate((("admin", "operator"), ("tor1", "switch"))):
         aside = tmp_path / str(number)
         aside.mkdir()
-        words = f"the agent calls itself h6, and its certificate is for {name} ({role})"
+        text = f"the agent calls itself h6, and its certificate is for {name} ({role})"
         with shown_instead(certificates, name, certificates, aside, as_name="h6"):
             restart(lab, "h6")
-            until(lambda words=words: logged(lab, "manager", words), "words of the manager")  # type: ignore[misc]
+            until(lambda text=text: logged(lab, "manager", text), "text of the manager")  # type: ignore[misc]
             assert connected(lab) == set(lab.topology.servers) - {"h6"}
         until(lambda: everyone(lab), "the agent with its own certificate, without a restart")
 
@@ -149,7 +149,7 @@ def test_agents_leave_a_manager_that_shows_a_wrong_certificate(
         restart(lab, "manager")
         for server in lab.topology.servers:
             until(lambda server=server: logged(lab, server, "is not signed by the CA in"), server)  # type: ignore[misc]
-        words = "it refuses this manager's certificate or TLS (unknown ca)"
-        until(lambda: logged(lab, "manager", words), "words of the manager")
+        text = "it refuses this manager's certificate or TLS (unknown ca)"
+        until(lambda: logged(lab, "manager", text), "text of the manager")
         assert not connected(lab)
     until(lambda: everyone(lab), "all agents, without a restart of the manager")

@@ -287,7 +287,7 @@ def test_faults__bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "words"),
+    ("request_", "text"),
     [
         ({}, "no fault of kind"),
         ({"kind": "dead-port", "port": 33}, "1 ... 32"),
@@ -303,10 +303,10 @@ def test_faults__bounded() -> None:
         ({"kind": "slow", "seconds": 61}, "from 0 to 60"),
     ],
 )
-def test_fault_requests__refused_in_words(request_: dict[str, object], words: str) -> None:
+def test_fault_requests__refused_with_a_reason(request_: dict[str, object], text: str) -> None:
     with pytest.raises(FaultError) as refused:
         parse(request_, OCS)
-    assert words in str(refused.value)
+    assert text in str(refused.value)
 
 
 def test_dead_port_by_default_is_the_input() -> None:

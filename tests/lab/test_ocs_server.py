@@ -106,7 +106,7 @@ async def test_telnet__ends_lines_in_every_way_it_may(make: Dial) -> None:
         assert f"M  {number} COMPLD" in await telnet.say(b"RTRV-HDR:::%d;" % number + end)
 
 
-async def test_without_login__nothing_but_words(make: Dial) -> None:
+async def test_without_login__nothing_but_refusals(make: Dial) -> None:
     _, dial = await make()
     telnet = await dial(login=False)
     assert "PLNA\r\n   /* log in first" in await telnet.say("RTRV-CRS-FIBER::ALL:9;")
@@ -188,7 +188,7 @@ async def test_polatis__patches_and_powers(make: Dial) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("command", "text"),
     [
         ("ENT-CRS-FIBER::10001:1;", "1 inputs and 0 outputs"),
         ("ENT-CRS-FIBER::10001&10002,20001:1;", "2 inputs and 1 outputs"),
@@ -206,12 +206,12 @@ async def test_polatis__patches_and_powers(make: Dial) -> None:
         (b"A" * 100_000 + b";", "longer than 16384"),
     ],
 )
-async def test_mistakes__cost_words_not_the_session(make: Dial, command: str | bytes, words: str) -> None:
+async def test_mistakes__end_the_command_not_the_session(make: Dial, command: str | bytes, text: str) -> None:
     server, dial = await make()
     telnet = await dial()
     answer = await telnet.say(command)
     assert "DENY" in answer
-    assert words in answer
+    assert text in answer
     assert "M  7 COMPLD" in await telnet.say("RTRV-HDR:::7;")
     assert not server.engine.cross_connects()
 
@@ -306,7 +306,7 @@ async def test_control__faults_timing_state(make: Dial, tmp_path: Path) -> None:
     await telnet.rest()
 
 
-async def test_control__mistakes_are_answered_in_words(make: Dial, tmp_path: Path) -> None:
+async def test_control__mistakes_are_answered_with_a_reason(make: Dial, tmp_path: Path) -> None:
     await make()
     reader, writer = await asyncio.open_unix_connection(tmp_path / "ocs-ocs.ctl")
     mistakes = [
@@ -399,7 +399,7 @@ def test_program__serves_until_told_to_stop(program: Callable[..., subprocess.Po
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (("--topology", "/nowhere.yaml"), "/nowhere.yaml"),
         (("--topology", str(TOPOLOGY), "--ocs", "other"), "there are: ocs"),
@@ -411,10 +411,10 @@ def test_program__serves_until_told_to_stop(program: Callable[..., subprocess.Po
     ],
 )
 def test_program__mistakes_end_it_with_one_line(
-    program: Callable[..., subprocess.Popen[str]], arguments: tuple[str, ...], words: str
+    program: Callable[..., subprocess.Popen[str]], arguments: tuple[str, ...], text: str
 ) -> None:
     process = program(*arguments)
     _, errors = process.communicate(timeout=BOUND_S)
     assert process.returncode == 1
-    assert words in errors
+    assert text in errors
     assert "Traceback" not in errors

@@ -1,4 +1,4 @@
-"""Message groups as people use them: commands with pauses between them, agents and programs started anew in between."""
+"""Message groups as people use them: commands with pauses between them, agents and programs restarted in between."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def rostrum(*words: str) -> list[str]:
-    return [sys.executable, "-m", "rostrum.client.cli", *words, "--lab", LAB]
+def rostrum(*fields: str) -> list[str]:
+    return [sys.executable, "-m", "rostrum.client.cli", *fields, "--lab", LAB]
 
 
 class Subscriber:
@@ -101,12 +101,12 @@ def test_pub_again_to_a_plain_group_comes_in_order(lab: Lab) -> None:
 
 
 def test_pub_again_from_an_agent_that_was_started_anew(lab: Lab) -> None:
-    one = Subscriber("anew", "h3", 3, "--protocol", "ricochet", "--order", "fifo")
-    publish("anew", "h1", "one")
+    one = Subscriber("again", "h3", 3, "--protocol", "ricochet", "--order", "fifo")
+    publish("again", "h1", "one")
     restart(lab, "h1")
-    publish("anew", "h1", "two")
+    publish("again", "h1", "two")
     restart(lab, "h1")
-    publish("anew", "h1", "three")
+    publish("again", "h1", "three")
     messages, told = one.messages()
     assert messages == ["one", "two", "three"]
     assert "lost" in told or not told  # a restart is told as such

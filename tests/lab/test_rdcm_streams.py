@@ -292,7 +292,7 @@ def test_a_writer_and_a_reader_that_start_again_at_once_have_a_stream_again(lab:
     assert again.end().has(b"again")
 
 
-def test_without_a_program_that_reads_a_receiver_fails_in_words(lab: Lab) -> None:
+def test_without_a_program_that_reads_a_receiver_fails_with_a_reason(lab: Lab) -> None:
     name, readers = begin(lab, ["h3"])
     with Agent(lab.agent_socket("h1")) as agent, agent.stream_send(name, ["h3", "h5"]) as out:
         out.write(b"x")

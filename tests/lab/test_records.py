@@ -66,7 +66,7 @@ def test_topo__its_numbers_are_kept() -> None:
     assert is_topo(Topo()) and not is_topo({"links": []})
 
 
-def test_topo__with_delay_is_refused_in_words() -> None:
+def test_topo__with_delay_is_refused_with_a_reason() -> None:
     with pytest.raises(LabError, match="the link of h1 and s1 has delay"):
         from_mininet(Topo(delay="5ms"))
 

@@ -119,7 +119,7 @@ def test_rules_are_gone_after_release(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "words"),
+    ("wanted", "text"),
     [
         ({"sender": "h99", "receivers": ["h1"]}, "h99"),
         ({"sender": "h1", "receivers": ["h1"]}, "h1"),
@@ -128,6 +128,6 @@ def test_rules_are_gone_after_release(lab: Lab) -> None:
         ({"sender": "h1"}, "receivers"),
     ],
 )
-def test_bad_requests_are_refused_with_words(lab: Lab, wanted: dict[str, Any], words: str) -> None:
+def test_bad_requests_are_refused_with_a_reason(lab: Lab, wanted: dict[str, Any], text: str) -> None:
     status, problem = lab.rest.call("POST", "/v1/paths", wanted)
-    assert status == 422 and words in problem["detail"], problem
+    assert status == 422 and text in problem["detail"], problem

@@ -68,9 +68,9 @@ def test_parts_and_quanta(lab: Lab, seed: int) -> None:
     assert result.sessions == 6
     kinds = {path["kind"] for path in parts(lab, result.response_id)}
     assert kinds == {"circuit"}
-    words = [event.text for event in told if event.subject == "accepted"]
-    assert sum("to 4 of 6 receivers" in one for one in words) == 3
-    assert sum("to 2 of 6 receivers" in one for one in words) == 3
+    fields = [event.text for event in told if event.subject == "accepted"]
+    assert sum("to 4 of 6 receivers" in one for one in fields) == 3
+    assert sum("to 2 of 6 receivers" in one for one in fields) == 3
     assert [event.bytes for event in told] == sorted(event.bytes for event in told)
     forget(lab, EVERYONE, result.data_id)
 

@@ -62,17 +62,17 @@ class Standalone:
         self.running[number] = self._start(number)
         experiment.until(lambda: self._listens(number) and self.known(number) >= 3, 30, "the agent's start")
 
-    def rostrum(self, number: int, *words: str, root: bool = False) -> subprocess.CompletedProcess[str]:
+    def rostrum(self, number: int, *fields: str, root: bool = False) -> subprocess.CompletedProcess[str]:
         """A command on that host, as a user without rights, or as root."""
         place = self.lan.place(number)
         who = ["0", "0"] if root else [str(experiment.USER)] * 2
         user = ["setpriv", f"--reuid={who[0]}", f"--regid={who[1]}", "--clear-groups", "--"]
         argv = ["ip", "netns", "exec", self.lan.hosts[number], *user, "env", f"HOME={place}", f"TMPDIR={place}"]
-        argv += [*experiment.rostrum_command(), *words]
+        argv += [*experiment.rostrum_command(), *fields]
         pipe = subprocess.PIPE
         with self.lan.namespace.popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as program:
             out, err = program.communicate(timeout=60)
-        return subprocess.CompletedProcess(words, program.returncode, out, err)
+        return subprocess.CompletedProcess(fields, program.returncode, out, err)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_send_and_doctor__the_own_agent_is_no_receiver(standalone: Standalone, t
     assert receivers == {standalone.lan.address(number) for number in (1, 2, 3)}
     done = standalone.rostrum(0, "doctor", "--lan", "--json")
     assert done.returncode == 0, done
-    assert not [one for one in json.loads(done.stdout)["findings"] if "handed on" in one["words"]], done
+    assert not [one for one in json.loads(done.stdout)["findings"] if "handed on" in one["text"]], done
     done = standalone.rostrum(0, "send", str(file), "--to", standalone.lan.address(0), "--wait-for", "1")
     assert done.returncode != 0 and "is this host" in done.stderr, done
 
@@ -169,8 +169,8 @@ def test_groups__where_multicast_is_blocked_copies_go_by_unicast(standalone: Sta
 
 
 def bridge(standalone: Standalone, **options: int) -> None:
-    words = [str(word) for option in options.items() for word in option]
-    standalone.lan.namespace.run(["ip", "link", "set", "br0", "type", "bridge", *words])
+    fields = [str(word) for option in options.items() for word in option]
+    standalone.lan.namespace.run(["ip", "link", "set", "br0", "type", "bridge", *fields])
 
 
 def doctor(standalone: Standalone) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def test_igmp_snooping__with_a_querier_multicast_gets_through_and_without_one_th
         assert found["IGMP querier"]["level"] == "ok", found
         standalone.restart(0)  # what it found out before holds for a minute
         multicast = {subject: one for subject, one in found.items() if any(name in subject for name in everybody)}
-        assert len(multicast) == 3 and all("multicast gets there" in one["words"] for one in multicast.values()), found
+        assert len(multicast) == 3 and all("multicast gets there" in one["text"] for one in multicast.values()), found
         with contextlib.ExitStack() as stack:
             agents = [stack.enter_context(standalone.agent(number)) for number in range(3)]
             result = agents[0].send("snooped", ["h1", "h2"], source=DATA).wait(60)
@@ -206,8 +206,8 @@ def test_igmp_snooping__with_a_querier_multicast_gets_through_and_without_one_th
         bridge(standalone, mcast_querier=0, mcast_snooping=0)
         bridge(standalone, mcast_snooping=1)
         found = doctor(standalone)
-        assert found["IGMP querier"]["level"] == "note" and "forget" in found["IGMP querier"]["words"], found
-        assert [one for one in found.values() if "from server to server" in one["words"]], found
+        assert found["IGMP querier"]["level"] == "note" and "forget" in found["IGMP querier"]["text"], found
+        assert [one for one in found.values() if "from server to server" in one["text"]], found
     finally:
         bridge(standalone, mcast_snooping=0, mcast_querier=0)
         standalone.lan.multicast(range(4), through=True)
@@ -237,7 +237,7 @@ def test_multicast_routing__a_host_behind_a_router_gets_objects_and_messages(sta
     standalone.restart(0)  # what it found out before holds for a minute
     run = lan.namespace.run
     place.mkdir(mode=0o777)
-    for words in (
+    for fields in (
         "netns add router", "netns add far",
         "link add port9 type veth peer name near netns router", "link set port9 master br0 up",
         "-n router link add out type veth peer name eth0 netns far",
@@ -247,7 +247,7 @@ def test_multicast_routing__a_host_behind_a_router_gets_objects_and_messages(sta
         "-n far route add default via 10.1.0.1 dev eth0",
         *(f"-n {host} route add 10.1.0.0/24 via 10.0.0.100" for host in lan.hosts),
     ):  # fmt: skip
-        run(["ip", *words.split()])
+        run(["ip", *fields.split()])
     for name in ("ip_forward", "conf/all/rp_filter", "conf/near/rp_filter", "conf/out/rp_filter"):
         run(["ip", "netns", "exec", "router", "sh", "-c",
              f"echo {int(name == 'ip_forward')} > /proc/sys/net/ipv4/{name}"])  # fmt: skip

@@ -22,8 +22,8 @@ from pathlib import Path
 from rostrum.bench.wan.probe import inside, probe
 from rostrum.lab.emulator import Emulator, Port
 
-def sh(words):
-    subprocess.run(words.split(), check=True)
+def sh(text):
+    subprocess.run(text.split(), check=True)
 
 for number, name in enumerate("ab", 1):
     sh(f"ip netns add {name}")
@@ -53,9 +53,9 @@ def burst(count, size, ecn=0, gap=0.0):
     into.settimeout(1.0)
     try:
         while True:
-            data, words, _, _ = into.recvmsg(2048, 64)
+            data, ancillary, _, _ = into.recvmsg(2048, 64)
             came.append(struct.unpack_from("!I", data)[0])
-            marked += any(value[0] & 3 == 3 for _, _, value in words)
+            marked += any(value[0] & 3 == 3 for _, _, value in ancillary)
     except TimeoutError:
         pass
     into.close(), out.close()
@@ -121,10 +121,10 @@ def test_emulator__that_cannot_start_says_why(tmp_path: Path) -> None:
 
 def test_study__ours_and_tcp_over_a_lossy_area(tmp_path: Path) -> None:
     file = tmp_path / "wan.json"
-    words = ["lab", "run", "wan", "--rtt", "20", "--loss", "1", "--burst", "1", "--tools", "rostrum,tcp-cubic"]
-    words += ["--receivers", "2", "--rate", "50", "--seconds", "2", "--seed", "5", "--json", str(file)]
+    fields = ["lab", "run", "wan", "--rtt", "20", "--loss", "1", "--burst", "1", "--tools", "rostrum,tcp-cubic"]
+    fields += ["--receivers", "2", "--rate", "50", "--seconds", "2", "--seed", "5", "--json", str(file)]
     program = "from rostrum.client.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=200)
+    done = subprocess.run([sys.executable, "-c", program, *fields], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(file.read_text())
     ours = next(row for row in report["runs"] if row["tool"] == "rostrum")

@@ -25,14 +25,14 @@ class Refused(Exception):
 
 
 def said(error: Any, updates: Sequence[Any]) -> str:
-    words = [f"{error.code().name}: {error.details()}"]
+    fields = [f"{error.code().name}: {error.details()}"]
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
             for update, packed in zip(updates, rpc_status.Status.FromString(value).details, strict=False):
                 one = p4r.Error()
                 if packed.Unpack(one) and one.canonical_code:
-                    words.append(f"{one.canonical_code} {one.message} (code {one.code}): {update}")
-    return "\n".join(words)
+                    fields.append(f"{one.canonical_code} {one.message} (code {one.code}): {update}")
+    return "\n".join(fields)
 
 
 class Control:

@@ -1,4 +1,4 @@
-"""Frames for the P4 vectors, built field by field; and read back into words when a vector fails."""
+"""Frames for the P4 vectors, built field by field; and read back as text when a vector fails."""
 
 from __future__ import annotations
 
@@ -155,20 +155,20 @@ def remark(frame: bytes, *, dscp: int | None = None, pcp: int | None = None) -> 
 
 def describe(frame: bytes) -> str:
     """What a frame is, in a line."""
-    words, at = [f"{len(frame)} bytes"], 14
+    fields, at = [f"{len(frame)} bytes"], 14
     ethertype = int.from_bytes(frame[12:14], "big")
     if ethertype == VLAN and len(frame) >= 18:
-        words.append(f"802.1Q priority {frame[14] >> 5} VLAN {int.from_bytes(frame[14:16], 'big') & 0xFFF}")
+        fields.append(f"802.1Q priority {frame[14] >> 5} VLAN {int.from_bytes(frame[14:16], 'big') & 0xFFF}")
         ethertype, at = int.from_bytes(frame[16:18], "big"), 18
     if ethertype == IPV4 and len(frame) >= at + 20:
         head = frame[at : at + 20]
         right = "" if checksum(head) == 0 or head[0] & 15 != 5 else " (checksum wrong)"
-        words.append(
+        fields.append(
             f"{IPv4Address(head[12:16])} -> {IPv4Address(head[16:20])} DSCP {head[1] >> 2} ECN {head[1] & 3}{right}"
         )
     else:
-        words.append(f"ethertype {ethertype:#06x}")
+        fields.append(f"ethertype {ethertype:#06x}")
     if frame[at + 28 : at + 30] == b"\x53\x52" and len(frame) >= at + 76:
         session, sn = struct.unpack_from("<I", frame, at + 32)[0], struct.unpack_from("<Q", frame, at + 60)[0]
-        words.append(f"session {session & 0xFFFFFF} engine {session >> 24} sn {sn}")
-    return ", ".join(words)
+        fields.append(f"session {session & 0xFFFFFF} engine {session >> 24} sn {sn}")
+    return ", ".join(fields)

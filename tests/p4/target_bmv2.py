@@ -137,7 +137,7 @@ def running() -> Iterator[Bmv2]:
 
 
 def compare(name: str, seed: int) -> dict[str, Any]:
-    """What BMv2 makes of a program's frames, and how the reference target differs: `differences`, in words."""
+    """What BMv2 makes of a program's frames, and how the reference target differs: `differences`, as text."""
     differences: list[str] = []
     with running() as bmv2:
         client = bmv2.client

@@ -27,10 +27,10 @@ SetAction = p4r.SetForwardingPipelineConfigRequest.Action
 
 
 class Failed(Exception):
-    """An RPC's error: its code, its words, and the details of a batch as (code, words)."""
+    """An RPC's error: its code, its text, and the details of a batch as (code, text)."""
 
     def __init__(self, error: grpc.RpcError) -> None:
-        self.code, self.words = error.code().name, error.details()
+        self.code, self.text = error.code().name, error.details()
         self.details: list[tuple[int, str]] = []
         for key, value in error.trailing_metadata() or ():
             if key == "grpc-status-details-bin":
@@ -38,7 +38,7 @@ class Failed(Exception):
                     one = p4r.Error()
                     assert packed.Unpack(one)
                     self.details.append((one.canonical_code, one.message))
-        super().__init__(f"{self.code}: {self.words} {self.details or ''}")
+        super().__init__(f"{self.code}: {self.text} {self.details or ''}")
 
 
 class Session:

@@ -58,8 +58,8 @@ def set_up(client: Client) -> None:
 def cpu_s(process: int) -> tuple[float, float]:
     """User and system time."""
     with open(f"/proc/{process}/stat") as file:
-        words = file.read().rpartition(")")[2].split()
-    return int(words[11]) / TICKS_PER_S, int(words[12]) / TICKS_PER_S
+        fields = file.read().rpartition(")")[2].split()
+    return int(fields[11]) / TICKS_PER_S, int(fields[12]) / TICKS_PER_S
 
 
 def run(wire: Wire, process: int, frame: bytes, ports: tuple[int, ...]) -> tuple[float, float]:

@@ -87,9 +87,9 @@ def arithmetic(rng: random.Random) -> bytes:
 
 def lookups(rng: random.Random) -> bytes:
     head = bytes((rng.choice((0, 1, 2, 3, 0x13)), rng.randrange(4)))
-    words = rng.choice((0, 1, 0x1234, 0xFF00)).to_bytes(2, "big")
-    words += rng.choice((0x0A000001, 0x0A000100, 0x0A010000, 0, 0xFFFFFFFF)).to_bytes(4, "big")
-    return head + words + b"\0\0" + bytes((rng.randrange(4),)) + rng.randbytes(10)
+    fields = rng.choice((0, 1, 0x1234, 0xFF00)).to_bytes(2, "big")
+    fields += rng.choice((0x0A000001, 0x0A000100, 0x0A010000, 0, 0xFFFFFFFF)).to_bytes(4, "big")
+    return head + fields + b"\0\0" + bytes((rng.randrange(4),)) + rng.randbytes(10)
 
 
 def updates(name: str, seed: int) -> list[Update]:

@@ -91,7 +91,7 @@ def test_compiler_makes_the_same_again_without_a_warning(tmp_path: Path, manifes
         assert P4Schema(tmp_path / "tor.p4info.txtpb").p4info == P4Schema(BUILD / "tor.p4info.txtpb").p4info
 
 
-def test_a_missing_compiler_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_said_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(compiling.CompileError, match=r"is not installed .*stay as they are"):
         compiling.compile_all(tmp_path / "out")

@@ -109,7 +109,7 @@ def test_random_frames(bench: Bench, rng: random.Random) -> None:
 
 
 def compare(port: int, got: list[bytes], expected: list[bytes]) -> None:
-    """Which frame differs first, in words and bytes."""
+    """Which frame differs first, as text and bytes."""
     for place, (one, other) in enumerate(zip(got, expected, strict=False)):
         told = f"frame {place} of port {port}: {frames.describe(one)} instead of {frames.describe(other)}"
         assert one.hex() == other.hex(), told

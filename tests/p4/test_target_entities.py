@@ -1,4 +1,4 @@
-"""P4Runtime of the reference target: entities written, refused in words, and read back as they were written."""
+"""P4Runtime of the reference target: entities written, refused as text, and read back as they were written."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def entry(table: int, *match: Any, **more: Any) -> Any:
 
 
 def refused(target: Target, kind: int, message: Any) -> tuple[int, str]:
-    """Code and words of one update's error."""
+    """Code and text of one update's error."""
     with pytest.raises(Failed) as caught:
         target.write((kind, message))
     assert caught.value.code == "UNKNOWN", caught.value
@@ -165,11 +165,13 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "message", "code", "words"), WRONG)
-def test_wrong_entries__are_refused_in_words(target: Target, kind: int, message: Any, code: int, words: str) -> None:
+@pytest.mark.parametrize(("kind", "message", "code", "text"), WRONG)
+def test_wrong_entries__are_refused_with_a_reason(
+    target: Target, kind: int, message: Any, code: int, text: str
+) -> None:
     found = refused(target, kind, message)
     assert found[0] == code
-    assert words in found[1]
+    assert text in found[1]
 
 
 def test_batch__goes_on_after_an_error_and_tells_each(target: Target) -> None:

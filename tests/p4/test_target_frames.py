@@ -278,12 +278,12 @@ def test_pushing_a_program_while_frames_flow__loses_none(shared: Served) -> None
 
 
 def command(*options: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "rostrum.lab.p4target", *options]
-    return subprocess.run(words, capture_output=True, text=True, timeout=BOUND_S, check=False, **more)
+    text = [sys.executable, "-m", "rostrum.lab.p4target", *options]
+    return subprocess.run(text, capture_output=True, text=True, timeout=BOUND_S, check=False, **more)
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "text"),
     [
         (("-i", "1@nosuch0"), "p4target: port 1: there is no interface nosuch0"),
         (("-i", "1"), "'1' is not PORT@INTERFACE"),
@@ -295,8 +295,8 @@ def command(*options: str, **more: Any) -> subprocess.CompletedProcess[str]:
         (("--priority-queues", "0"), "at least one queue"),
     ],
 )
-def test_mistakes__are_told_in_words(
-    options: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_mistakes__are_told_with_a_reason(
+    options: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["p4target", *options])
     monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)  # this process is not the target's
@@ -305,7 +305,7 @@ def test_mistakes__are_told_in_words(
     except SystemExit as end:
         status = end.code
     assert status in (1, 2)
-    assert words in capsys.readouterr().err
+    assert text in capsys.readouterr().err
 
 
 def test_address_in_use__is_told() -> None:

@@ -90,7 +90,7 @@ def test_cache__is_emptied_when_entries_change_and_never_grows_beyond_its_bound(
     assert len(table.find) <= CACHE_ENTRIES_MAX
 
 
-def test_entries__are_refused_with_words() -> None:
+def test_entries__are_refused_with_a_reason() -> None:
     table = forwarding("exact", size=1).switch().pipeline.table("t")
     table.add([1], 1, [3])
     with pytest.raises(TableError, match="has this entry already") as exists:

@@ -55,7 +55,7 @@ def loop(built: Builder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "words"),
+    ("edit", "text"),
     [
         (change(header_unions=[{"name": "u"}]), "header unions are not supported"),
         (change(header_stacks=[{"name": "s"}]), "header_stacks: not supported"),
@@ -87,10 +87,10 @@ def loop(built: Builder) -> None:
         (lambda built: built.root["actions"][0].update(runtime_data=[{"name": "p", "bitwidth": "9"}]), "bitwidth"),
     ],
 )  # fmt: skip
-def test_unsupported_or_broken__is_named(edit: Callable[[Builder], None], words: str) -> None:
+def test_unsupported_or_broken__is_named(edit: Callable[[Builder], None], text: str) -> None:
     built = small()
     edit(built)
-    assert words in refused(built)
+    assert text in refused(built)
 
 
 def test_files(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ WRONG = st.sampled_from([None, True, -1, 1 << 70, "", "x", [], {}, [[]], {"type"
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(PLACES), WRONG, st.binary(max_size=12))
 def test_any_damage__is_a_program_error_or_harmless(place: tuple[Any, ...], wrong: Any, frame: bytes) -> None:
-    """One value anywhere replaced: the program is refused in words, or it runs."""
+    """One value anywhere replaced: the program is refused with a reason, or it runs."""
     root = json.loads(json.dumps(ROOT))
     parent = root
     for key in place[:-1]:

@@ -22,21 +22,21 @@ pytestmark = [pytest.mark.apps, pytest.mark.timeout(900)]
 TREE = Path(__file__).parents[2]
 SERVERS = ("h1", "h3", "h5")
 INSTALLED = ("rostrum-agent", "rostrum-client", "rostrum-manager", "librostrum-dev")
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
-def run(*words: object, **options: Any) -> str:
+def run(*fields: object, **options: Any) -> str:
     done = subprocess.run(
-        [str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+        [str(word) for word in fields], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
     )
-    assert done.returncode == 0, f"{shlex.join(map(str, words))}\n{done.stdout}"
+    assert done.returncode == 0, f"{shlex.join(map(str, fields))}\n{done.stdout}"
     return done.stdout
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + TIMEOUT_S
     while not holds():
-        assert time.monotonic() < end, f"not in {PATIENCE_S} s: {what}"
+        assert time.monotonic() < end, f"not in {TIMEOUT_S} s: {what}"
         time.sleep(0.1)
 
 
@@ -70,8 +70,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def inside(root: Path, *words: object) -> str:
-    return run("chroot", root, *words, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"})
+def inside(root: Path, *fields: object) -> str:
+    return run("chroot", root, *fields, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"})
 
 
 def install(root: Path, *files: Path) -> None:
@@ -119,9 +119,9 @@ class Place:
         """`script` makes the place as root, `line` runs there as the unit's user, until __exit__."""
         user = "setpriv --reuid rostrum --regid rostrum --init-groups --inh-caps +net_admin --ambient-caps +net_admin"
         shell = f"{script}\nexec chroot {self.root} /usr/bin/env -i PATH=/usr/bin:/bin {user} sh -c {shlex.quote(line)}"
-        words = ["ip", "netns", "exec", f"{self.tag}-{name}", "unshare", "--mount", "sh", "-ec", shell]
+        text = ["ip", "netns", "exec", f"{self.tag}-{name}", "unshare", "--mount", "sh", "-ec", shell]
         with (self.root.parent / f"{name}.log").open("ab") as log:
-            program = subprocess.Popen(words, stdout=log, stderr=log)
+            program = subprocess.Popen(text, stdout=log, stderr=log)
         self.programs.append(program)
         return program
 
@@ -130,7 +130,7 @@ class Place:
             with contextlib.suppress(ProcessLookupError):
                 program.send_signal(signal.SIGTERM)
         for program in self.programs:
-            program.wait(PATIENCE_S)
+            program.wait(TIMEOUT_S)
         self.programs.clear()
 
     def __exit__(self, *_: object) -> None:
@@ -158,7 +158,7 @@ def start_all(place: Place) -> httpx.Client:
         line = f"set -a; . /etc/rostrum/agent.conf; exec {command_line(root, 'rostrumd.service')}"
         place.start(name, f"{folders}; {conf}", line)
     transport = httpx.HTTPTransport(uds=str(root / "run/rostrum-manager/manager.sock"))
-    return httpx.Client(transport=transport, base_url="http://manager", timeout=PATIENCE_S)
+    return httpx.Client(transport=transport, base_url="http://manager", timeout=TIMEOUT_S)
 
 
 def connected(rest: httpx.Client) -> set[str]:

@@ -139,7 +139,7 @@ def test_same_seed__same_run_to_the_bit(seed: int) -> None:
         assert runs[0] == runs[1]
 
 
-def test_wrong_calls__are_errors_in_words() -> None:
+def test_wrong_calls__are_errors_with_a_reason() -> None:
     net = Network()
     host = net.server()
     with pytest.raises(SimError, match="no host with a baseline"):

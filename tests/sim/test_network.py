@@ -266,7 +266,7 @@ def test_fabric__of_a_family_delivers_once_over_each_link(family: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "text"),
     [
         (lambda net: net.link(0, 0), "no link can be from node 0 to node 0"),
         (lambda net: net.link(0, 9), "no such node"),
@@ -286,11 +286,11 @@ def test_fabric__of_a_family_delivers_once_over_each_link(family: str) -> None:
         (lambda net: net.link_stats(77), "there is no link 77"),
     ],
 )  # fmt: skip
-def test_wrong_calls__are_errors_in_words(call, words: str) -> None:  # type: ignore[no-untyped-def]
+def test_wrong_calls__are_errors_with_a_reason(call, text: str) -> None:  # type: ignore[no-untyped-def]
     net = Network()
     switch, host = net.switch(), net.host(HOST)
     net.link(switch, host)
-    with pytest.raises(SimError, match=words):
+    with pytest.raises(SimError, match=text):
         call(net)
 
 

@@ -127,7 +127,7 @@ def test_trace__is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "text"),
     [
         ('{"at_ms": 1, "sender": "h1", "receivers": ["h1"], "bytes": 1}', "without the sender"),
         ('{"at_ms": 1, "sender": "h1", "receivers": ["x9"], "bytes": 1}', "x9: no such server in topology hybrid-4x2"),
@@ -137,17 +137,17 @@ def test_trace__is_read_as_it_was_written(tmp_path: Path) -> None:
         ("", "has no requests"),
     ],
 )
-def test_trace__that_is_wrong_is_told_by_line(tmp_path: Path, line: str, words: str) -> None:
+def test_trace__that_is_wrong_is_told_by_line(tmp_path: Path, line: str, text: str) -> None:
     file = tmp_path / "trace.jsonl"
     file.write_text(f"\n{line}\n")
-    with pytest.raises(BadTrace, match=words) as error:
+    with pytest.raises(BadTrace, match=text) as error:
         workload.read(file, HYBRID)
     assert '"at_ms": 12.5' in str(error.value)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(
     st.sampled_from(["at_ms", "sender", "receivers", "bytes"]), x)))  # fmt: skip
-def test_trace__garbage_is_an_error_in_words(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+def test_trace__garbage_is_an_error_with_a_reason(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
     file = tmp_path_factory.mktemp("trace") / "trace.jsonl"
     file.write_text(json.dumps(value) + "\n")
     with pytest.raises(BadTrace):
@@ -178,7 +178,7 @@ def test_command__unknown_names_are_told() -> None:
 
 def test_broadcast__writes_the_figures_of_each_case(tmp_path: Path) -> None:
     file = tmp_path / "b.json"
-    words = [
+    text = [
         "run",
         "broadcast",
         "-n",
@@ -194,7 +194,7 @@ def test_broadcast__writes_the_figures_of_each_case(tmp_path: Path) -> None:
         "--json",
         str(file),
     ]
-    done = CliRunner().invoke(sim, words)
+    done = CliRunner().invoke(sim, text)
     assert done.exit_code == 0, done.output
     report = json.loads(file.read_text())
     assert {(row["receivers"], row["loss_percent"]) for row in report["runs"]} == {(3, 0), (3, 1), (25, 0), (25, 1)}
@@ -204,8 +204,8 @@ def test_broadcast__writes_the_figures_of_each_case(tmp_path: Path) -> None:
 
 def test_broadcast__many_receivers_cost_the_sender_little(tmp_path: Path) -> None:
     file = tmp_path / "b.json"
-    words = ["run", "broadcast", "-n", "200", "--loss", "0", "--loss", "0.1", "--size", "32M", "--json"]
-    done = CliRunner().invoke(sim, [*words, str(file)])
+    fields = ["run", "broadcast", "-n", "200", "--loss", "0", "--loss", "0.1", "--size", "32M", "--json"]
+    done = CliRunner().invoke(sim, [*fields, str(file)])
     assert done.exit_code == 0, done.output
     rows = {(row["receivers"], row["loss_percent"]): row for row in json.loads(file.read_text())["runs"]}
     assert rows[200, 0]["over_ideal"] < 1.25 and rows[200, 0.1]["over_ideal"] < 1.5
@@ -218,8 +218,8 @@ def test_broadcast__many_receivers_cost_the_sender_little(tmp_path: Path) -> Non
 @pytest.mark.parametrize("where", ["core", "all"])
 def test_broadcast__core_links_lose(where: str, tmp_path: Path) -> None:
     file = tmp_path / "b.json"
-    words = ["run", "broadcast", "-n", "60", "--loss", "0.1", "--loss-on", where, "--size", "16M", "--json", str(file)]
-    done = CliRunner().invoke(sim, words)
+    text = ["run", "broadcast", "-n", "60", "--loss", "0.1", "--loss-on", where, "--size", "16M", "--json", str(file)]
+    done = CliRunner().invoke(sim, text)
     assert done.exit_code == 0, done.output
     report = json.loads(file.read_text())
     assert report["manifest"]["parameters"]["loss_on"] == where and report["runs"][0]["over_ideal"] > 1

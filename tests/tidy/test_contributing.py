@@ -53,8 +53,8 @@ def run(folder: Path, *command: str) -> str:
     return done.stdout
 
 
-def rostrum(folder: Path, *words: str) -> str:
-    return run(folder, sys.executable, "-c", "from rostrum.client.cli import main; main()", *words)
+def rostrum(folder: Path, *fields: str) -> str:
+    return run(folder, sys.executable, "-c", "from rostrum.client.cli import main; main()", *fields)
 
 
 def test_contributing__a_scheduler_serves_a_trace(copy: Path) -> None:

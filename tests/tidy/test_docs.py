@@ -81,7 +81,7 @@ def test_files__exist() -> None:
 
 
 def commands_of(page: str) -> list[list[str]]:
-    """Lines of code blocks that begin with `rostrum` or `rostrum-manager`, as words; without what a shell adds."""
+    """Lines of code blocks that begin with `rostrum` or `rostrum-manager`, as fields; without what a shell adds."""
     found = []
     for block in re.findall(r"^```sh\n(.*?)^```", text(page), re.MULTILINE | re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
@@ -91,10 +91,10 @@ def commands_of(page: str) -> list[list[str]]:
     return found
 
 
-def options_of(words: list[str]) -> tuple[click.Command, list[str]]:
-    """The command that words lead to, and the options that follow. Raises KeyError for one that is not there."""
-    command: click.Command = rostrum if words[0] == "rostrum" else rostrum_manager
-    rest = words[1:]
+def options_of(fields: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that fields lead to, and the options that follow. Raises KeyError for one that is not there."""
+    command: click.Command = rostrum if fields[0] == "rostrum" else rostrum_manager
+    rest = fields[1:]
     context = click.Context(command)
     while isinstance(command, click.Group) and rest:
         if rest[0].startswith("-"):
@@ -108,11 +108,11 @@ def options_of(words: list[str]) -> tuple[click.Command, list[str]]:
         from rostrum.lab import experiments as lab
         from rostrum.sim import experiments as sim
 
-        return (sim if words[1] == "sim" else lab).commands()[rest[0]], rest[1:]
+        return (sim if fields[1] == "sim" else lab).commands()[rest[0]], rest[1:]
     return command, [word for word in rest if word.startswith("--")]
 
 
-COMMANDS = [(page, words) for page in PAGES for words in commands_of(page)]
+COMMANDS = [(page, fields) for page in PAGES for fields in commands_of(page)]
 
 
 def test_commands__are_found() -> None:
@@ -121,11 +121,11 @@ def test_commands__are_found() -> None:
 
 def test_commands__and_their_options_exist() -> None:
     wrong = []
-    for page, words in COMMANDS:
+    for page, fields in COMMANDS:
         try:
-            command, given = options_of(words)
+            command, given = options_of(fields)
         except KeyError as error:
-            wrong.append(f"{page}: {shlex.join(words)}: there is no {error}")
+            wrong.append(f"{page}: {shlex.join(fields)}: there is no {error}")
             continue
         known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
         for word in given:
@@ -133,7 +133,7 @@ def test_commands__and_their_options_exist() -> None:
             if name == "--":
                 break
             if name.startswith("--") and name not in known:
-                wrong.append(f"{page}: {shlex.join(words)}: {name} is not an option of {command.name}")
+                wrong.append(f"{page}: {shlex.join(fields)}: {name} is not an option of {command.name}")
     assert not wrong, complaint("commands in documents that would be refused:", wrong)
 
 
@@ -220,8 +220,8 @@ def test_form__prose_has_100_columns_and_cells_200_characters() -> None:
     for page in sorted({*PAGES, "CHANGELOG.md"}):
         for number, line in prose(page):
             if len(line) > COLUMNS and " " in line.strip()[2:]:
-                words = max(line.split(), key=len)
-                if len(words) < COLUMNS - 10:  # one that cannot be cut, such as a link, may stand out
+                longest = max(line.split(), key=len)
+                if len(longest) < COLUMNS - 10:  # one that cannot be cut, such as a link, may stand out
                     offenders.append(f"{page}:{number}: {len(line)} columns")
         for number, line in enumerate(text(page).splitlines(), 1):
             if line.startswith("|") and any(len(cell.strip()) > CELL for cell in re.split(r"(?<!\\)\|", line)):

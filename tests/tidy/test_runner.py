@@ -91,7 +91,7 @@ exit $(cat "$(dirname "$0")/status")
 """
 
 
-def test_fuzz__numbers_are_read_from_libfuzzers_words(runner: Any) -> None:
+def test_fuzz__numbers_are_read_from_libfuzzers_output(runner: Any) -> None:
     assert runner.fuzz_numbers(LIBFUZZER) == (5000, 12, 17)
     assert runner.fuzz_numbers("Segmentation fault") == (0, 0, 0)
 

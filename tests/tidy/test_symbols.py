@@ -71,9 +71,9 @@ def test_core_has_no_state_of_its_own(built: None) -> None:
     """No writable data: two nodes in one process share nothing."""
     [archive] = [str(path) for path in (BUILD / "agent" / "core").glob("*.a")]
     lines = [[word.strip() for word in line.split("|")] for line in run("nm", "-f", "sysv", archive).splitlines()]
-    symbols = [words for words in lines if len(words) == 7 and words[2] in tuple("dDbBsSC")]
+    symbols = [fields for fields in lines if len(fields) == 7 and fields[2] in tuple("dDbBsSC")]
     # Constants that hold addresses, such as tables of functions, are made read-only when the program is loaded.
-    writable = [words[0] for words in symbols if not words[6].startswith(".data.rel.ro")]
+    writable = [fields[0] for fields in symbols if not fields[6].startswith(".data.rel.ro")]
     assert not writable, complaint("writable globals in the core:", writable)
 
 

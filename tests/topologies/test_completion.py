@@ -47,7 +47,7 @@ def test_whole_file__stays_as_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_any_part_left_out__is_filled_in_or_named(seed: int) -> None:
-    """Whatever is taken out of a whole file, or put in its place: a topology, or words."""
+    """Whatever is taken out of a whole file, or put in its place: a topology, or text."""
     draw = random.Random(seed)
     for _ in range(12):
         value = copy.deepcopy(yaml.safe_load((FOLDER / "hybrid-4x2.yaml").read_text()))

@@ -58,7 +58,7 @@ def test_kinds__switches_on_servers_stay_openflow(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"server": "h9-9"}, "no server is called h9-9"),
         ({"server": "h0-1"}, "servers at its ports are h0-0; link it to h0-1 alone"),
@@ -67,12 +67,12 @@ def test_kinds__switches_on_servers_stay_openflow(kind: str) -> None:
         ({"server": ""}, "not usable as a name"),
     ],
 )
-def test_switch_on_a_server__that_does_not_fit_is_told(change: dict[str, object], words: str) -> None:
+def test_switch_on_a_server__that_does_not_fit_is_told(change: dict[str, object], message: str) -> None:
     value = yaml.safe_load(fabric(bcube(2, 1)))
     value["switches"]["b0-0"].update(change)
     with pytest.raises(TopologyError) as error:
         load_text(yaml.safe_dump(value))
-    assert words in str(error.value)
+    assert message in str(error.value)
 
 
 def test_switch_on_a_server__a_core_switch_and_a_second_one_are_told() -> None:
@@ -83,8 +83,8 @@ def test_switch_on_a_server__a_core_switch_and_a_second_one_are_told() -> None:
     assert "no server is at its ports" in str(error.value) and "h0-0 has the switch" in str(error.value)
 
 
-def test_garbage__in_a_fabrics_file_gives_words_or_loads(seed: int) -> None:
-    """A line taken out, doubled or changed: never anything but a topology or words."""
+def test_garbage__in_a_fabrics_file_gives_an_error_or_loads(seed: int) -> None:
+    """A line taken out, doubled or changed: never anything but a topology or text."""
     rng = random.Random(seed)
     lines = fabric(bcube(2, 1)).splitlines()
     for _ in range(60):
@@ -115,7 +115,7 @@ def test_generate__prints_what_check_takes(arguments: list[str], tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (["fat-tree", "3"], "k is even"),
         (["fat-tree", "4", "--rate", "fast"], "not a rate"),
@@ -125,9 +125,9 @@ def test_generate__prints_what_check_takes(arguments: list[str], tmp_path: Path)
         (["vl2", "4", "4", "--per-rack", "251"], "racks of 250 servers"),
     ],
 )
-def test_generate__refuses_with_words(arguments: list[str], words: str) -> None:
+def test_generate__refuses_with_a_reason(arguments: list[str], text: str) -> None:
     done = CliRunner().invoke(main, ["generate", *arguments])
-    assert done.exit_code == 1 and words in done.output
+    assert done.exit_code == 1 and text in done.output
 
 
 def test_options__mtu_and_name() -> None:

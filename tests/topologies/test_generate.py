@@ -35,7 +35,7 @@ def test_whatever_it_generates_loads(racks, servers, splitters, fanout, spare, d
 
 
 @pytest.mark.parametrize(
-    ("size", "words"),
+    ("size", "text"),
     [
         (Hybrid(racks=0), "0 racks"),
         (Hybrid(servers=999), "999 servers"),
@@ -43,8 +43,8 @@ def test_whatever_it_generates_loads(racks, servers, splitters, fanout, spare, d
         (Hybrid(fanout=1), "fan-out of 2"),
     ],
 )
-def test_what_does_not_fit_is_said(size: Hybrid, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_what_does_not_fit_is_said(size: Hybrid, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
         hybrid(size)
 
 
@@ -71,7 +71,7 @@ def test_command__switches_of_a_kind(kind: str, p4: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (["hybrid", "--rate", "1X"], "--rate: '1X' is not a rate; write bit/s as a number with k, M, G or T"),
         (["hybrid", "--rate", "1G}"], "--rate: '1G}' is not a rate"),
@@ -92,8 +92,8 @@ def test_command__switches_of_a_kind(kind: str, p4: int) -> None:
         (["bcube", "4", "1", "--name", "no"], "name: "),
     ],
 )
-def test_command__what_no_manager_could_load_is_refused_and_not_written(arguments: list[str], words: str) -> None:
+def test_command__what_no_manager_could_load_is_refused_and_not_written(arguments: list[str], text: str) -> None:
     done = CliRunner().invoke(main, ["generate", *arguments])
     assert done.exit_code != 0 and not done.stdout, done.output
-    assert words in done.stderr
+    assert text in done.stderr
     assert done.stderr.count("\n") <= 4  # one mistake is told once, not for each link

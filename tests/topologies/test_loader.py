@@ -21,7 +21,7 @@ VALUE = yaml.safe_load(TEXT)
 
 
 def wrong(change) -> str:
-    """The loader's words on the shipped topology after `change` was done to it."""
+    """The loader's text on the shipped topology after `change` was done to it."""
     value = copy.deepcopy(VALUE)
     change(value)
     with pytest.raises(TopologyError) as caught:
@@ -124,7 +124,7 @@ def test_rate_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (put("links", 0, "b", "tor1:2"), "links[1].b: tor1:2 is already used by links[0].b"),
         (put("links", 0, "a", "h9"), "links[0].a: no node is called h9; known are core, h1"),
@@ -209,8 +209,8 @@ def test_rate_refused(text: str) -> None:
         (put("servers", []), "is not a mapping"),
     ],
 )
-def test_contradiction_is_told_with_place_and_remedy(change, words: str) -> None:
-    assert words in wrong(change)
+def test_contradiction_is_told_with_place_and_remedy(change, message: str) -> None:
+    assert message in wrong(change)
 
 
 def test_all_problems_are_told_at_once_with_their_lines() -> None:
@@ -220,19 +220,19 @@ def test_all_problems_are_told_at_once_with_their_lines() -> None:
         load_text(text, "f")
     lines = text.splitlines()
     found = {(problem.line, problem.text.split(";")[0]) for problem in caught.value.problems}
-    for line_has, words in [
+    for line_has, message in [
         ("rate: fast", "'fast' is not a rate"),
         ("a: h2,", "tor1:2 is already used by links[0].b"),
         ("h5: {address", "10.0.3.9 is outside the management network 10.255.0.0/16"),
         ("s2: {fanout", "output fibre 5 of ocs is already used by splitter s1"),
     ]:
         number = next(n for n, line in enumerate(lines, 1) if line_has in line)
-        assert (number, words) in found
+        assert (number, message) in found
     assert len(found) == 4
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "the file is empty"),
         ("# only a comment\n", "the file is empty"),
@@ -250,22 +250,22 @@ def test_all_problems_are_told_at_once_with_their_lines() -> None:
         ("\x00", "not valid YAML"),
     ],
 )
-def test_text_that_is_no_topology(text: str, words: str) -> None:
+def test_text_that_is_no_topology(text: str, message: str) -> None:
     with pytest.raises(TopologyError, match=r"^f: ") as caught:
         load_text(text, "f")
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(random.Random(1).randbytes(1000))
     (tmp_path / "huge").write_bytes(b"#" * (5 << 20))
-    for name, words in [
+    for name, text in [
         ("none", "No such file"),
         ("binary", "not UTF-8"),
         ("huge", "larger than 4 MiB"),
         ("", "directory"),
     ]:
-        with pytest.raises(TopologyError, match=words):
+        with pytest.raises(TopologyError, match=text):
             load(tmp_path / name)
     with pytest.raises(TopologyError, match=r"built in are .*hybrid-4x2"):
         load("no-such-builtin")

@@ -40,7 +40,7 @@ def test_plain__one_network_and_a_manager_on_a_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "text"),
     [
         ("southbound: none", "dpid: 1", "overlaps the data network"),
         ("southbound: none", "southbound: none, dpid: 1", "has no meaning with southbound: none"),
@@ -51,10 +51,10 @@ def test_plain__one_network_and_a_manager_on_a_server(tmp_path: Path) -> None:
         ("239.192.0.0/16", "225.0.0.16/28", "Ethernet addresses of 224.0.0.x"),
     ],
 )
-def test_plain__what_does_not_fit_is_told(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_plain__what_does_not_fit_is_told(tmp_path: Path, old: str, new: str, text: str) -> None:
     file = tmp_path / "plain.yaml"
     file.write_text(PLAIN.replace(old, new))
-    with pytest.raises(TopologyError, match=words):
+    with pytest.raises(TopologyError, match=text):
         load(str(file))
 
 

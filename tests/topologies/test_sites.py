@@ -1,4 +1,4 @@
-"""Sites in a topology file: what it describes, and all that can be wrong with it in words."""
+"""Sites in a topology file: what it describes, and all that can be wrong with it as text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_sites_need_no_link_between_them_and_check_shows_them(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "text"),
     [
         ("east: relays: [west-1]", "west-1 is no server of site east"),
         ("east: outside: {west-1: 192.0.2.7}", "west-1 is no server of site east"),
@@ -43,14 +43,14 @@ def test_sites_need_no_link_between_them_and_check_shows_them(tmp_path: Path) ->
         ("east: relay: east-1", "unknown key 'relay'; did you mean relays?"),
     ],
 )
-def test_what_is_wrong_with_sites_is_said(more: str, words: str) -> None:
+def test_what_is_wrong_with_sites_is_said(more: str, text: str) -> None:
     with pytest.raises(TopologyError) as error:
         three_sites.topology(more)
-    assert words in str(error.value)
+    assert text in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "text"),
     [
         ("[east-1, east-2, east-3]", "[east-1, east-2]", "east-3 in no site; where there are sites, every server"),
         ("[east-1, east-2, east-3]", "[east-1, east-2, east-3, west-1]", "west-1 is in site east already"),
@@ -58,7 +58,7 @@ def test_what_is_wrong_with_sites_is_said(more: str, words: str) -> None:
         ("[east-1, east-2, east-3]", "[east-1, east-2], }\n  more: {servers: [east-3]", "a rack is in one site"),
     ],
 )
-def test_every_server_is_in_one_site(old: str, new: str, words: str) -> None:
+def test_every_server_is_in_one_site(old: str, new: str, text: str) -> None:
     with pytest.raises(TopologyError) as error:
         load_text(three_sites.text().replace(old, new))
-    assert words in str(error.value)
+    assert text in str(error.value)

@@ -1,4 +1,4 @@
-"""Quantities as people write them: one meaning everywhere, and words for what has none."""
+"""Quantities as people write them: one meaning everywhere, and text for what has none."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def test_options_say_what_is_wrong() -> None:
 
     assert command.main([], standalone_mode=False) == (60.0, 1 << 20)
     assert command.main(["--wait", "1.5", "--size", "3K"], standalone_mode=False) == (1.5, 3072)
-    for arguments, words in (
+    for arguments, text in (
         (["--wait", "0"], "less than 0.001 s"),
         (["--wait", "soon"], "no duration"),
         (["--size", "0"], "less than 1"),
         (["--size", "lots"], "not a size"),
     ):
-        with pytest.raises(click.BadParameter, match=words):
+        with pytest.raises(click.BadParameter, match=text):
             command.main(arguments, standalone_mode=False)

@@ -64,8 +64,8 @@ class SendHandle:
         try:
             answer = self._call.result(timeout)
         except TimedOut:
-            words = f"{self._call.what} is not over after {timeout:g} s; it goes on: wait again, or cancel it"
-            raise TimedOut(words) from None
+            text = f"{self._call.what} is not over after {timeout:g} s; it goes on: wait again, or cancel it"
+            raise TimedOut(text) from None
         except RostrumError:
             if self._file is not None:  # if it did not become the object
                 with contextlib.suppress(RostrumError):
@@ -319,7 +319,7 @@ class Agent:
 
         Raises:
             NotFound, Busy: it is not here (whole), without waiting.
-            TimedOut: it did not come in time; the words say how far it is.
+            TimedOut: it did not come in time; the text says how far it is.
         """
         number = self._connection.names.number(data_id)
         body = struct.pack("<QI", number, milliseconds(wait))
@@ -413,7 +413,7 @@ class Agent:
             options: Of the protocol, such as "r=4,c=2"; what is not named is as the group has it, or as usual.
 
         Raises:
-            RostrumError: DENIED in words, UNAVAILABLE with neither a manager (one that is away is waited for for 60 s)
+            RostrumError: DENIED with a reason, UNAVAILABLE with neither a manager (one that is away has 60 s)
                 nor `standalone: true`, TIMEOUT, LIMIT.
         """
         return self._join(group, True, protocol, order, options)
@@ -483,9 +483,9 @@ def milliseconds(seconds: float | None) -> int:
 
 
 def with_receivers(result: SendResult, rows: list[Any], names: ObjectNames) -> SendResult:
-    """The result with its receivers, and with the objects' names in their words."""
-    told = tuple(dataclasses.replace(row, cause=names.words(row.cause)) for row in rows)
-    return dataclasses.replace(result, receivers=told, cause=names.words(result.cause))
+    """The result with its receivers, and with the objects' names in their text."""
+    told = tuple(dataclasses.replace(row, cause=names.text(row.cause)) for row in rows)
+    return dataclasses.replace(result, receivers=told, cause=names.text(result.cause))
 
 
 def with_progress(

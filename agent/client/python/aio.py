@@ -44,7 +44,7 @@ from .connection import EVENTS_MAX, connect
 from .groups import Message
 from .names import ObjectNames, agent_socket, app_id_of, is_number, servers_of
 from .objects import Buffer, CreatedFile, ReadObject, Source, content, flat
-from .streams import LAST_WORDS_BOUND_S, READ_BYTES, pair
+from .streams import FINAL_MESSAGE_BOUND_S, READ_BYTES, pair
 from .values import Code, Event, RostrumError, SendResult, Status, TimedOut, Unavailable, error_of
 
 __all__ = ["Agent", "Group", "SendHandle", "StreamReader", "StreamWriter", "Subscription"]
@@ -52,13 +52,13 @@ Result = TypeVar("Result")
 TURN = 64  # messages taken before others of the loop have theirs
 
 
-async def _within(awaited: Awaitable[Result], timeout: float | None, words: str) -> Result:
-    """Its result. Raises TimedOut with the words."""
+async def _within(awaited: Awaitable[Result], timeout: float | None, text: str) -> Result:
+    """Its result. Raises TimedOut with the text."""
     try:
         async with asyncio.timeout(timeout):
             return await awaited
     except TimeoutError:
-        raise TimedOut(words) from None
+        raise TimedOut(text) from None
 
 
 async def _ready(fd: int, *, to_write: bool = False) -> None:
@@ -84,8 +84,8 @@ class _Call:
         self.news = asyncio.Event()
 
     async def result(self, timeout: float | None) -> wire.Answer:
-        words = f"{self.what}: no answer of the agent within {timeout} s"
-        return await _within(asyncio.shield(self.answer), timeout, words)
+        text = f"{self.what}: no answer of the agent within {timeout} s"
+        return await _within(asyncio.shield(self.answer), timeout, text)
 
     async def next_event(self) -> Event | None:
         """None: there will be no more."""
@@ -224,8 +224,8 @@ class _Connection:
             elif answer.type in wire.UNFINISHED:
                 call.rows.extend(answer.value)
             elif answer.type == wire.ERROR:
-                code, words = answer.value
-                call.answer.set_exception(error_of(code, self.names.words(words)))
+                code, text = answer.value
+                call.answer.set_exception(error_of(code, self.names.text(text)))
             else:
                 answer.fds, kept = fds, True
                 call.answer.set_result(answer)
@@ -259,9 +259,9 @@ class SendHandle:
         Raises:
             RostrumError: it could not be started at all, or TimedOut (it goes on; wait again or cancel it).
         """
-        words = f"{self._call.what} is not over after {timeout} s; it goes on: wait again, or cancel it"
+        text = f"{self._call.what} is not over after {timeout} s; it goes on: wait again, or cancel it"
         try:
-            answer = await _within(asyncio.shield(self._call.answer), timeout, words)
+            answer = await _within(asyncio.shield(self._call.answer), timeout, text)
         except TimedOut:
             raise
         except RostrumError:
@@ -585,7 +585,7 @@ class StreamWriter:
         try:
             await asyncio.get_running_loop().sock_sendall(self._socket, view)
         except OSError as error:
-            result = await self.wait(LAST_WORDS_BOUND_S)  # raises what the agent says
+            result = await self.wait(FINAL_MESSAGE_BOUND_S)  # raises what the agent says
             raise RostrumError(f"{self._call.what}: {result.cause or error.strerror}", Code.FAILED) from error
         self.bytes_written += len(view)
 
@@ -637,7 +637,7 @@ class StreamReader:
         data = await asyncio.get_running_loop().sock_recv(self._socket, size)
         self.bytes_read += len(data)
         if not data:
-            whole = (await self._call.result(LAST_WORDS_BOUND_S)).value
+            whole = (await self._call.result(FINAL_MESSAGE_BOUND_S)).value
             if whole != self.bytes_read:
                 raise Unavailable(f"{self._call.what}: {self.bytes_read} of {whole} bytes came")
             self._ended = True
@@ -689,9 +689,9 @@ class Group:
         return count
 
     async def _flush(self) -> None:
-        words = f"the agent had no room for {groups.SEND_BOUND_S:g} s: the network or receivers take no more"
+        text = f"the agent had no room for {groups.SEND_BOUND_S:g} s: the network or receivers take no more"
         while not self._group.flush_some():
-            await _within(_ready(self._group.fileno(), to_write=True), groups.SEND_BOUND_S, words)
+            await _within(_ready(self._group.fileno(), to_write=True), groups.SEND_BOUND_S, text)
 
     async def next(self, timeout: float | None = None) -> Message:
         """The next message, or word of losses. Raises as Group.next."""

@@ -27,7 +27,7 @@ CANCEL_BOUND_S = 10.0
 TYPED = "rostrum.client.names"  # of the context: name by number
 
 
-def _words_for_errors(function: Callable[..., Any]) -> Callable[..., Any]:
+def _errors_as_text(function: Callable[..., Any]) -> Callable[..., Any]:
     """The agent's errors become one message and exit status 1."""
 
     @wraps(function)
@@ -47,11 +47,11 @@ def number_of(name: str) -> int:
     return number
 
 
-def as_typed(words: str) -> str:
-    """The agent's words, with the objects' names instead of application and number."""
+def as_typed(text: str) -> str:
+    """The agent's text, with the objects' names instead of application and number."""
     for number, name in click.get_current_context().meta.get(TYPED, {}).items():
-        words = re.sub(rf"(?<![\w/])(?:[0-9a-f-]+/)?{number}(?!\w)", name.replace("\\", r"\\"), words)
-    return words
+        text = re.sub(rf"(?<![\w/])(?:[0-9a-f-]+/)?{number}(?!\w)", name.replace("\\", r"\\"), text)
+    return text
 
 
 def which_agent(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,7 +61,7 @@ def which_agent(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--server", help="A server of a running lab: its agent is asked.")
     @click.option("--lab", help="The lab that server is in. Default: the only one, or the one called lab.")
     @click.option("--app", help="Application id (a UUID) if not the command's own.")
-    @_words_for_errors
+    @_errors_as_text
     @wraps(function)
     def wrapped(socket_path: Path | None, server: str | None, lab: str | None, app: str | None, **kwargs: Any) -> Any:
         if socket_path and (server or lab):
@@ -456,8 +456,8 @@ def delete(connect: Connect, data_ids: tuple[str, ...], as_json: bool) -> None:
         print(json.dumps({"server": agent.server, "ok": not failed, "deleted": deleted, "failed": failed}, indent=1))
     for name in () if as_json else deleted:
         click.echo(f"{name} deleted")
-    for name, words in () if as_json else failed.items():
-        click.echo(f"{name}: {words}", err=True)
+    for name, text in () if as_json else failed.items():
+        click.echo(f"{name}: {text}", err=True)
     if failed:
         sys.exit(1)
 

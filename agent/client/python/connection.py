@@ -16,7 +16,7 @@ from . import wire
 from .names import ObjectNames
 from .values import Code, Event, RostrumError, TimedOut, Unavailable, error_of
 
-LAST_WORDS_BOUND_S = 1.0
+FINAL_MESSAGE_BOUND_S = 1.0
 EVENTS_MAX = 4096  # kept for one call until somebody takes them; the oldest go first
 
 
@@ -28,9 +28,9 @@ class Call:
         lock: threading.Lock,
         what: str,
         on_event: Callable[[Event], None] | None,
-        words: Callable[[str], str] = str,
+        text: Callable[[str], str] = str,
     ) -> None:
-        self.what, self._words = what, words
+        self.what, self._text = what, text
         self.on_event = on_event
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
         self.rows: list[Any] = []
@@ -43,7 +43,7 @@ class Call:
         """The final answer; under the lock."""
         if answer.type == wire.ERROR:
             code, text = answer.value
-            self.error = error_of(code, self._words(text))
+            self.error = error_of(code, self._text(text))
         else:
             self.answer = answer
 
@@ -94,8 +94,8 @@ def connect(path: Path) -> socket.socket:
         sock.connect(address)
     except OSError as error:
         sock.close()
-        words = error.strerror or str(error)
-        raise Unavailable(f"no agent answers at {path} (is rostrumd running there?): {words}") from error
+        text = error.strerror or str(error)
+        raise Unavailable(f"no agent answers at {path} (is rostrumd running there?): {text}") from error
     finally:
         if folder >= 0:
             os.close(folder)
@@ -129,7 +129,7 @@ class _Caller:
             self._closed = True
             self._waiting.notify()
         if self._thread and threading.current_thread() is not self._thread:
-            self._thread.join(LAST_WORDS_BOUND_S)
+            self._thread.join(FINAL_MESSAGE_BOUND_S)
 
     def _run(self) -> None:
         while True:
@@ -179,7 +179,7 @@ class Connection:
                 raise self._closed
             self._next_tag += 1
             tag = self._next_tag
-            call = Call(self._lock, what, on_event, self.names.words)
+            call = Call(self._lock, what, on_event, self.names.text)
             self._calls[tag] = call
         try:
             message = wire.request(kind, tag, body)
@@ -195,7 +195,7 @@ class Connection:
             self.forget(tag)
             # The agent may have said why before it hung up.
             if threading.current_thread() is not self._thread:
-                self._thread.join(LAST_WORDS_BOUND_S)
+                self._thread.join(FINAL_MESSAGE_BOUND_S)
             with self._lock:
                 raise self._closed or Unavailable(f"{what}: {error.strerror or error}") from error
         return tag, call
@@ -209,7 +209,7 @@ class Connection:
         """Sends a request and waits for its final answer.
 
         Raises:
-            RostrumError: whatever went wrong, in words.
+            RostrumError: whatever went wrong, as text.
         """
         return self.collect(kind, body, what, timeout, fd)[0]
 

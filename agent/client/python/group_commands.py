@@ -192,8 +192,8 @@ def _messages(
                            err=True)  # fmt: skip
                 gone, give_up = error, time.monotonic() + bound
             if time.monotonic() >= give_up:
-                words = f"{gone}, and is not back: start it (systemctl start rostrumd), and subscribe again"
-                raise Unavailable(words) from error
+                text = f"{gone}, and is not back: start it (systemctl start rostrumd), and subscribe again"
+                raise Unavailable(text) from error
             time.sleep(AGENT_LOOK_S)
 
 

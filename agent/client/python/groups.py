@@ -39,7 +39,7 @@ REASONS = (
     "lost in the network, and too much came after it",
     "this subscriber was too slow",
     "parts of a large message were lost",
-    "its sender was started anew",
+    "its sender was restarted",
 )
 
 
@@ -102,8 +102,8 @@ class Group:
         """Puts one message to those that a flush sends; whether that is due."""
         view = flat(data)
         if len(view) > self.message_bytes:
-            words = f"{len(view)} bytes are too long; {self.name} takes {self.message_bytes}"
-            raise RostrumError(words, Code.INVALID)
+            text = f"{len(view)} bytes are too long; {self.name} takes {self.message_bytes}"
+            raise RostrumError(text, Code.INVALID)
         self._out += _HEAD.pack(len(view), _PUBLISH, 0, 0)
         self._out += view
         return len(self._out) >= _KEPT
@@ -139,7 +139,7 @@ class Group:
 
         Raises:
             TimedOut: none came within `timeout` seconds (None: waits as long as it takes).
-            RostrumError: there will be no more; the words say why.
+            RostrumError: there will be no more; the text says why.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while (message := self.poll()) is None:
@@ -150,7 +150,7 @@ class Group:
     def poll(self) -> Message | None:
         """The next message if it is here already. Raises RostrumError: there will be no more."""
         while True:
-            while (message := self._take()) is None and not self._ended and self._whole():
+            while (message := self._take()) is None and not self._ended and self._has_frame():
                 pass
             if message is not None:
                 return message
@@ -169,13 +169,13 @@ class Group:
                     return
                 raise
 
-    def _whole(self) -> bool:
+    def _has_frame(self) -> bool:
         left = len(self._in) - self._at
         return left >= _HEAD.size and left >= _HEAD.size + _HEAD.unpack_from(self._in, self._at)[0]
 
     def _take(self) -> Message | None:
         """One frame; None if there is none whole, or it is no message."""
-        if not self._whole():
+        if not self._has_frame():
             return None
         length, kind, flags, _ = _HEAD.unpack_from(self._in, self._at)
         start = self._at + _HEAD.size
@@ -195,9 +195,9 @@ class Group:
             if kind == _SENDER:
                 self._senders[struct.unpack_from("<I", body)[0]] = body[4:].decode("utf-8", "replace")
             elif kind == _END:
-                code, words = struct.unpack_from("<H", body)[0], body[2:].decode("utf-8", "replace")
+                code, text = struct.unpack_from("<H", body)[0], body[2:].decode("utf-8", "replace")
                 # TIMEOUT would look as if messages could still come.
-                self._ended = error_of(Code.UNAVAILABLE if code in (0, Code.TIMEOUT) else code, words)
+                self._ended = error_of(Code.UNAVAILABLE if code in (0, Code.TIMEOUT) else code, text)
             else:
                 raise struct.error
         except struct.error:

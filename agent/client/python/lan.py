@@ -95,7 +95,7 @@ def nic_for(targets: list[str], interface: str | None = None) -> Nic:
     """The interface by which packets to these addresses leave, or to anybody.
 
     Raises:
-        RostrumError: there is none; the words list those there are.
+        RostrumError: there is none; the text lists those there are.
     """
     found = interfaces()
     names = ", ".join(f"{nic.name} ({nic.address})" for nic in found) or "none has an IPv4 address"
@@ -151,7 +151,7 @@ class PrivateAgent:
     """rostrumd for as long as one command runs, as its user, without a manager.
 
     Raises (on entry):
-        RostrumError: it did not start; the words are the last of its log.
+        RostrumError: it did not start; the text is the last of its log.
     """
 
     def __init__(
@@ -195,10 +195,10 @@ class PrivateAgent:
         deadline = time.monotonic() + START_BOUND_S
         while not self.socket.exists() or not self._metrics.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RostrumError(f"the private agent did not start: {self._last_words()}", Code.UNAVAILABLE)
+                raise RostrumError(f"the private agent did not start: {self._log_tail()}", Code.UNAVAILABLE)
             time.sleep(0.005)
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         lines = (self._folder / "log").read_text(errors="replace").splitlines()
         errors = [line for line in lines if " error " in line.lower()] or lines
         return errors[-1].split(" ", 2)[-1] if errors else "it said nothing"
@@ -238,9 +238,9 @@ def _is_memory(folder: Path) -> bool:
     """Whether a folder is on a tmpfs."""
     device = os.stat(folder).st_dev
     with contextlib.suppress(OSError):
-        for words in map(str.split, Path("/proc/self/mountinfo").read_text().splitlines()):
-            if words[2] == f"{os.major(device)}:{os.minor(device)}":
-                return words[words.index("-") + 1] == "tmpfs"
+        for fields in map(str.split, Path("/proc/self/mountinfo").read_text().splitlines()):
+            if fields[2] == f"{os.major(device)}:{os.minor(device)}":
+                return fields[fields.index("-") + 1] == "tmpfs"
     return False
 
 
@@ -283,7 +283,7 @@ def find_receivers(
     """Those named, or else `count` at least of those that receive.
 
     Raises:
-        RostrumError: they were not there in time; the words say who is missing.
+        RostrumError: they were not there in time; the text says who is missing.
     """
     if private.nic.address in names:
         raise RostrumError(f"{private.nic.address} is this host: name others", Code.INVALID)
@@ -487,7 +487,7 @@ class Receiver:
 
 
 def _is_file(item: StoredObject) -> bool:
-    return item.app == LAN_APP_ID and item.whole and item.received
+    return item.app == LAN_APP_ID and item.complete and item.received
 
 
 def _umask() -> int:

@@ -16,7 +16,7 @@ import click
 from rostrum.topologies.units import Duration, rate_text, size_text
 
 from . import report
-from .commands import JSON, _ended_like_ctrl_c, _watch, _words_for_errors
+from .commands import JSON, _ended_like_ctrl_c, _errors_as_text, _watch
 from .lan import (
     PORTS,
     Peer,
@@ -37,8 +37,8 @@ WAIT_FOR_S = 120.0
 LOOK_S = 0.02
 
 
-def _say(words: str) -> None:
-    click.echo(words, err=True)
+def _say(text: str) -> None:
+    click.echo(text, err=True)
 
 
 @click.command()
@@ -48,7 +48,7 @@ def _say(words: str) -> None:
 @click.option("--interface", help="Network interface, or its address. Default: by the routing table.")
 @click.option("--overwrite", is_flag=True, help="Replace files of the same name. Default: name.1, name.2, ...")
 @JSON
-@_words_for_errors
+@_errors_as_text
 def receive(
     folder: Path, count: int | None, timeout: float | None, interface: str | None, overwrite: bool, as_json: bool
 ) -> None:
@@ -125,7 +125,7 @@ def send_on_lan(
     **options: Any,
 ) -> None:
     """What `rostrum send` does without an agent."""
-    said = (lambda words: None) if as_json else _say
+    said = (lambda text: None) if as_json else _say
     names = resolve(names)
     bound = wait or (WAIT_FOR_S if wait_for else FIND_S)
     nic = nic_for(names, interface)

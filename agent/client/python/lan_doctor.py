@@ -19,7 +19,7 @@ import click
 from rostrum.topologies.units import Duration
 
 from .agent import SendHandle
-from .commands import JSON, _words_for_errors
+from .commands import JSON, _errors_as_text
 from .lan import PORTS, TRIAL, Nic, Peer, PrivateAgent, Trailer, mtu_of, nic_for, resolve, send_file
 from .values import RostrumError, SendResult
 
@@ -37,7 +37,7 @@ class Finding:
 
     level: str
     subject: str
-    words: str
+    text: str
     remedy: str = ""
 
 
@@ -123,7 +123,7 @@ def check_querier(nic: Nic, bound_s: float = QUERIER_S) -> list[Finding]:
     ]  # fmt: skip
 
 
-def firewall_words(ruleset: str) -> str:
+def firewall_text(ruleset: str) -> str:
     """Why a ruleset of nft may drop what comes in; empty: nothing speaks for it."""
     hook = False
     for line in (line.strip() for line in ruleset.splitlines()):
@@ -142,10 +142,10 @@ def check_firewall() -> list[Finding]:
     done = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, timeout=10, check=False)
     if done.returncode:
         return [Finding("note", "firewall", "only root may read its rules: run this as root to have them looked at")]
-    words = firewall_words(done.stdout)
-    if not words or all(port in done.stdout for port in ("7070", "7071", "7072")):
+    text = firewall_text(done.stdout)
+    if not text or all(port in done.stdout for port in ("7070", "7071", "7072")):
         return []
-    return [Finding("problem", "firewall", f"of this host: {words}, and none names rostrum's ports", f"let in {PORTS}")]
+    return [Finding("problem", "firewall", f"of this host: {text}, and none names rostrum's ports", f"let in {PORTS}")]
 
 
 # ---------------------------------------------------------------------------------------------------- other hosts
@@ -198,8 +198,8 @@ def check_mtu(nic: Nic, peers: list[Peer]) -> list[Finding]:
     other = sorted({peer.mtu for peer in peers} - {own})
     if not other:
         return []
-    words = f"{own} bytes here, {', '.join(map(str, other))} at others: packets go by the smallest"
-    return [Finding("note", "MTU", words, "set the same MTU everywhere")]
+    text = f"{own} bytes here, {', '.join(map(str, other))} at others: packets go by the smallest"
+    return [Finding("note", "MTU", text, "set the same MTU everywhere")]
 
 
 def _look_for(private: PrivateAgent, names: list[str], wait: float) -> tuple[list[Peer], list[str]]:
@@ -272,7 +272,7 @@ def examine(names: list[str], interface: str | None, wait: float) -> list[Findin
 @click.option("--interface", help="Network interface, or its address. Default: by the routing table.")
 @click.option("--wait", default="3s", show_default=True, type=Duration(bare="s"), help="How long to look for others.")
 @JSON
-@_words_for_errors
+@_errors_as_text
 def doctor(lan: bool, receivers: tuple[str, ...], interface: str | None, wait: float, as_json: bool) -> None:
     """What hinders `rostrum send` on this LAN: firewalls, IGMP queriers, MTU, and what to do.
 
@@ -288,7 +288,7 @@ def doctor(lan: bool, receivers: tuple[str, ...], interface: str | None, wait: f
     if as_json:
         print(json.dumps({"ok": ok, "findings": [asdict(finding) for finding in found]}, indent=1))
     for finding in () if as_json else found:
-        click.echo(f"{finding.level:7} {finding.subject}: {finding.words}")
+        click.echo(f"{finding.level:7} {finding.subject}: {finding.text}")
         if finding.remedy:
             click.echo(f"        {finding.remedy}")
     if not ok:

@@ -19,7 +19,7 @@ COMMAND_APP_ID = uuid5(NAMESPACE_URL, "rostrum:command")
 
 SYSTEM_SOCKET = Path("/run/rostrum/agent.sock")
 DEFAULT_LAB = "lab"  # what `rostrum lab up` calls it
-NAMED_MAX = 16  # servers in an error's words
+NAMED_MAX = 16  # servers in an error's text
 DATA_ID_MAX = 2**64 - 1
 NAMES_MAX = 4096
 _NUMBER = re.compile(r"(?<![\w/])(?:[0-9a-f-]{36}/)?(\d{1,20})(?!\w)")
@@ -40,7 +40,7 @@ def agent_socket(server: str | None = None, lab: str | None = None) -> Path:
     With neither: $ROSTRUM_SOCKET, else the system's agent, else the only lab server there is.
 
     Raises:
-        RostrumError: it cannot be told which one; the words list the choices.
+        RostrumError: it cannot be told which one; the text lists the choices.
     """
     if server is None and lab is None:
         given = os.environ.get("ROSTRUM_SOCKET")
@@ -159,6 +159,6 @@ class ObjectNames:
     def name(self, number: int) -> str:
         return self._names.get(number, str(number))
 
-    def words(self, text: str) -> str:
-        """The agent's words, with names instead of application and number."""
+    def text(self, text: str) -> str:
+        """The agent's text, with names instead of application and number."""
         return _NUMBER.sub(lambda found: self._names.get(int(found[1]), found[0]), text) if self._names else text

@@ -40,15 +40,15 @@ def flat(data: Buffer) -> memoryview:
     """
     view = memoryview(data)
     if not view.c_contiguous:
-        words = "the array is not one piece of memory in C order: send numpy.ascontiguousarray(array)"
-        raise RostrumError(words, Code.INVALID)
+        text = "the array is not one piece of memory in C order: send numpy.ascontiguousarray(array)"
+        raise RostrumError(text, Code.INVALID)
     if not view.nbytes:
         return memoryview(b"")
     try:
         return view.cast("B")
     except (ValueError, TypeError) as error:  # such as of half precision: formats that memoryview does not know
-        words = f"bytes of the format {view.format!r} are asked for otherwise: send array.view('u1')"
-        raise RostrumError(words, Code.INVALID) from error
+        text = f"bytes of the format {view.format!r} are asked for otherwise: send array.view('u1')"
+        raise RostrumError(text, Code.INVALID) from error
 
 
 class CreatedFile:
@@ -230,9 +230,9 @@ def content(source: Any) -> Iterator[tuple[int, Callable[[CreatedFile], None]]]:
     except TypeError:
         if not hasattr(source, "read"):
             kind = type(source).__name__
-            words = f"a {kind} is no content: bytes, an array, a path, a file or a descriptor is"
+            text = f"a {kind} is no content: bytes, an array, a path, a file or a descriptor is"
             raise RostrumError(
-                words + (" (of a tensor: tensor.numpy())" if kind == "Tensor" else ""), Code.INVALID
+                text + (" (of a tensor: tensor.numpy())" if kind == "Tensor" else ""), Code.INVALID
             ) from None
     else:
         yield len(view), lambda created: created.write(view)

@@ -55,9 +55,9 @@ def follow(events: Iterable[Event], console: Console = ERR, phases: bool = True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("requested", total=None, note="")
         for event in events:
-            words = _event_words(event) if phases else ""
-            if words:
-                progress.console.print(words, markup=False, soft_wrap=True)
+            text = _event_text(event) if phases else ""
+            if text:
+                progress.console.print(text, markup=False, soft_wrap=True)
             if event.kind == "phase":
                 progress.update(task, description=event.subject)
             if event.size:
@@ -66,7 +66,7 @@ def follow(events: Iterable[Event], console: Console = ERR, phases: bool = True)
                 progress.update(task, total=event.size, completed=min(event.bytes, event.size), note=note)
 
 
-def _event_words(event: Event) -> str:
+def _event_text(event: Event) -> str:
     tail = f": {event.text}" if event.text else ""
     if event.kind == "phase":
         return f"{event.subject}{tail}"
@@ -77,13 +77,13 @@ def _event_words(event: Event) -> str:
 
 
 def timeline(result: SendResult) -> list[tuple[float, str]]:
-    """What happened, in order: (ms since the request, words)."""
-    rows = [(ms_after(result, getattr(result, field)), words) for field, words in _TIMES[:-1]]
+    """What happened, in order: (ms since the request, text)."""
+    rows = [(ms_after(result, getattr(result, field)), text) for field, text in _TIMES[:-1]]
     for one in result.receivers:
         rows.append((ms_after(result, one.first_light_ns), f"first light at {one.name} (fragment {one.initial_sn})"))
         rows.append((ms_after(result, one.complete_ns), f"{one.name} has everything"))
     rows.append((ms_after(result, result.done_ns), "done"))
-    return sorted(((at, words) for at, words in rows if at is not None), key=lambda row: row[0])
+    return sorted(((at, text) for at, text in rows if at is not None), key=lambda row: row[0])
 
 
 def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
@@ -92,8 +92,8 @@ def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
         "ms", "", box=None, title=f"{name} ({size_text(result.size)})", title_justify="left", show_header=False
     )
     table.columns[0].justify = "right"
-    for at, words in timeline(result):
-        table.add_row(f"{at:.2f} ms", words)
+    for at, text in timeline(result):
+        table.add_row(f"{at:.2f} ms", text)
     console.print(table)
     receivers = Table("receiver", "result", "first fragment", "patched", "done after")
     for one in result.receivers:
@@ -117,13 +117,13 @@ def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
 
 
 def _receiver_cells(result: SendResult, one: Receiver) -> tuple[str, str, str, str]:
-    words = f"{one.state}: {one.cause}" if one.cause else one.state
+    fields = f"{one.state}: {one.cause}" if one.cause else one.state
     if one.digest_ok:
-        words = "had it" if one.had_it else "digest right"
-        words += f" ({one.cause})" if one.cause else ""
+        fields = "had it" if one.had_it else "digest right"
+        fields += f" ({one.cause})" if one.cause else ""
     after = ms_after(result, one.complete_ns)
     first = "-" if one.initial_sn is None else str(one.initial_sn)
-    return words, first, str(one.patched_fragments), "-" if after is None else f"{after:.2f} ms"
+    return fields, first, str(one.patched_fragments), "-" if after is None else f"{after:.2f} ms"
 
 
 def print_status(now: Status, console: Console = OUT) -> None:
@@ -168,8 +168,8 @@ def _transfers_table(now: Status) -> Table:
         counts += f", {row.receivers_failed} failed" if row.receivers_failed else ""
         rate = rate_text(row.rate_bps) if row.rate_bps else "-"
         path = f"{row.path}, {row.protocol}" if row.sending else row.protocol
-        words = _overlay_words(row)
-        table.add_row(f"{row.data_id} {who}", _application(row.app), row.phase, path, done, rate, counts, words)
+        text = _overlay_text(row)
+        table.add_row(f"{row.data_id} {who}", _application(row.app), row.phase, path, done, rate, counts, text)
     return table
 
 
@@ -189,7 +189,7 @@ def _groups_table(now: Status) -> Table:
     return table
 
 
-def _overlay_words(row: Transfer) -> str:
+def _overlay_text(row: Transfer) -> str:
     """What concerns RDCM; nothing for others."""
     if row.protocol != "rdcm":
         return "-"
@@ -205,7 +205,7 @@ def _objects_table(now: Status) -> Table:
     table = Table("object", "application", "state", "size", "used by", title="objects")
     table.columns[0].no_wrap = True
     for item in now.objects:
-        state = ("received" if item.received else "added here") if item.whole else "not whole yet"
+        state = ("received" if item.received else "added here") if item.complete else "not whole yet"
         state += ", pinned" if item.pinned else ", goes to make room" if item.goes else ""
         used = f"{item.holds} transfer(s)" if item.holds else "-"
         table.add_row(str(item.data_id), _application(item.app), state, size_text(item.size), used)

@@ -25,7 +25,7 @@ from .objects import Buffer, flat
 from .values import Code, Event, RostrumError, SendResult, Unavailable
 
 ANSWER_BOUND_S = 60.0
-LAST_WORDS_BOUND_S = 10.0  # between the end of a stream's bytes and the agent's word on it
+FINAL_MESSAGE_BOUND_S = 10.0  # between the end of a stream's bytes and the agent's report on it
 SOCKET_BYTES = 512 << 10
 READ_BYTES = 256 << 10
 
@@ -77,7 +77,7 @@ class StreamWriter:
         """Writes all of `data`. Waits while the slowest receiver, or the path, holds the stream back.
 
         Raises:
-            RostrumError: it failed; the words say why.
+            RostrumError: it failed; the text says why.
         """
         view = flat(data)
         try:
@@ -125,7 +125,7 @@ class StreamWriter:
     def _failure(self, error: OSError) -> RostrumError:
         """Why the agent takes no more."""
         try:
-            result = self.wait(LAST_WORDS_BOUND_S)
+            result = self.wait(FINAL_MESSAGE_BOUND_S)
         except RostrumError as known:
             return known
         return RostrumError(f"{self._call.what}: {result.cause or error.strerror}", Code.FAILED)
@@ -154,7 +154,7 @@ class StreamReader:
         """Up to `size` bytes, as soon as there are some; nothing at the end, which is whole then.
 
         Raises:
-            RostrumError: there will be no more, and that is not all; the words say why.
+            RostrumError: there will be no more, and that is not all; the text says why.
         """
         if self._ended:
             return b""
@@ -166,7 +166,7 @@ class StreamReader:
         return data
 
     def _check_end(self, call: Call) -> None:
-        answer = call.result(LAST_WORDS_BOUND_S)
+        answer = call.result(FINAL_MESSAGE_BOUND_S)
         if answer.value != self.bytes_read:
             raise Unavailable(f"{self._call.what}: {self.bytes_read} of {answer.value} bytes came")
 

@@ -444,7 +444,7 @@ def sync_folder(
     checksum: bool = False,
     whole: bool = False,
     wait: float = ANSWER_WAIT_S,
-    report: Report = lambda words: None,
+    report: Report = lambda text: None,
     watch: Watch | None = None,
 ) -> SyncResult:
     """Makes the folders of that name on other servers like this one; there `take_folder` runs.
@@ -472,7 +472,7 @@ def sync_folder(
 
 
 class _Abandoned(Exception):
-    """Its sender is gone, or began anew."""
+    """Its sender is gone, or started over."""
 
 
 @dataclass
@@ -527,7 +527,7 @@ class _Receiver:
             time.sleep(0.1)
 
     def hear(self, what: str, wait: float) -> ReadObject:
-        """An object of this run. Its sender may begin anew instead, or be gone.
+        """An object of this run. Its sender may start over instead, or be gone.
 
         Raises:
             _Abandoned: so it is.
@@ -575,10 +575,10 @@ class _Receiver:
 
     def run(self, report: Report) -> None:
         self.compare()
-        words = {"would": self.would()} if self.dry_run else {}
+        fields = {"would": self.would()} if self.dry_run else {}
         wanted = self.want | self.changed
         self.say("answer", want=sorted(self.want), changed=sorted(self.changed), new=len(self.absent & wanted),
-                 delete=len(self.extra), refused=self.refused, **words)  # fmt: skip
+                 delete=len(self.extra), refused=self.refused, **fields)  # fmt: skip
         if self.dry_run:
             return
         self.tree.begin(self.token)
@@ -764,7 +764,7 @@ def take_folder(
     *,
     once: bool = True,
     wait: float | None = None,
-    report: Report = lambda words: None,
+    report: Report = lambda text: None,
 ) -> None:
     """Makes the folder `into` like the one that another server's `sync_folder` offers by that name.
 

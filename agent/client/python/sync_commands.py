@@ -59,9 +59,9 @@ def sync(
     if bool(names) == bool(into):
         raise click.UsageError("say --to SERVERS here, or --into FOLDER on a receiver")
 
-    def tell(words: str) -> None:
+    def tell(text: str) -> None:
         if into or not as_json:
-            click.echo(words, err=True)
+            click.echo(text, err=True)
 
     with connect() as agent:
         if into:
@@ -94,7 +94,7 @@ def _print(result: SyncResult, dry_run: bool) -> None:
             click.echo(f"{row.name}: {len(row.would) - NAMED_MOST} more (--json names all)")
         for path, why in row.refused[:NAMED_MOST]:
             click.echo(f"{row.name} refused {path}: {why}")
-        words = f"{row.new} new, {row.changed} changed, {row.deleted} deleted, lacked {size_text(row.received)}"
-        click.echo(f"{row.name}: {words}" if row.ok else f"{row.name} failed: {row.cause}")
+        text = f"{row.new} new, {row.changed} changed, {row.deleted} deleted, lacked {size_text(row.received)}"
+        click.echo(f"{row.name}: {text}" if row.ok else f"{row.name} failed: {row.cause}")
     did = "would send at most" if dry_run else f"sent {size_text(result.sent)} of"
     click.echo(f"{did} {size_text(result.size)} in {result.files} files; {result.took_s:.2f} s")

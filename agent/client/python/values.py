@@ -1,4 +1,4 @@
-"""What the agent tells: results, events, status; and errors in its words.
+"""What the agent tells: results, events, status; and errors by its names.
 
 Times are wall clock, ns since the epoch, 0 = has not happened.
 """
@@ -31,12 +31,12 @@ class Code(IntEnum):
 
 
 class RostrumError(Exception):
-    """A request failed; the message is the agent's words."""
+    """A request failed; the message is the agent's text."""
 
     code: Code = Code.FAILED
 
-    def __init__(self, words: str, code: Code | None = None) -> None:
-        super().__init__(words)
+    def __init__(self, text: str, code: Code | None = None) -> None:
+        super().__init__(text)
         if code is not None:
             self.code = code
 
@@ -92,8 +92,8 @@ class TransferFailed(RostrumError):
 
     code = Code.FAILED
 
-    def __init__(self, words: str, result: SendResult) -> None:
-        super().__init__(words)
+    def __init__(self, text: str, result: SendResult) -> None:
+        super().__init__(text)
         self.result = result
 
 
@@ -102,10 +102,10 @@ _BY_CODE: dict[int, type[RostrumError]] = {
 }
 
 
-def error_of(code: int, words: str) -> RostrumError:
+def error_of(code: int, text: str) -> RostrumError:
     """The exception for an error of the agent."""
     known = Code(code) if code in Code._value2member_map_ else Code.FAILED
-    return _BY_CODE.get(code, RostrumError)(words, known)
+    return _BY_CODE.get(code, RostrumError)(text, known)
 
 
 RECEIVER_STATES = ("waiting", "receiving", "done", "failed", "left")
@@ -133,7 +133,7 @@ class Receiver:
     first_light_ns: int
     complete_ns: int
     cause: str
-    had_it: bool = False  # the object was there before; the agent's word, no guess
+    had_it: bool = False  # the object was there before; the agent's report, no guess
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,7 +252,7 @@ class StoredObject:
 
     app: UUID
     data_id: int
-    whole: bool
+    complete: bool
     received: bool  # by a transfer; otherwise an application here wrote it
     holds: int  # transfers using it
     size: int

@@ -16,7 +16,7 @@ typedef struct {
     double start;   /* probability that a run of losses starts at a fragment */
     uint32_t run;   /* its fragments */
     bool begun;     /* of `object`, what follows has been seen */
-    uint64_t nonce; /* one at a time: another one begins anew */
+    uint64_t nonce; /* one at a time: another one starts over */
     uint64_t next;  /* above all sn so far */
     uint64_t lost;
 } rs_loss_pattern;

@@ -1,4 +1,4 @@
-/* Words the core speaks with its caller: ids, time, addresses, packets, payload references.
+/* Types the core shares with its caller: ids, time, addresses, packets, payload references.
  *
  * Everything is opaque or handed in: time is int64 nanoseconds of the caller's clock, peers and groups are small
  * integers the caller maps to addresses, payload is a reference into an object and is never copied in the core. */
@@ -144,7 +144,7 @@ typedef struct {
     void *context;
 } rs_allocator;
 
-/* Results of the core's calls; negative = error. rs_strerror gives words. */
+/* Results of the core's calls; negative = error. rs_strerror gives the text. */
 typedef enum {
     RS_OK = 0,
     RS_ERR_MEMORY = -1,  /* allocation failed; nothing changed */

@@ -217,7 +217,7 @@ static void put_open(cursor *c, const rs_message *m) {
 }
 
 /* Ring, sizes and kind are checked here once, so that nobody behind the decoder divides by zero or overflows. An engine
- * or a path kind that is not known is refused in words by who knows the peer. */
+ * or a path kind that is not known is refused with a reason by who knows the peer. */
 static bool open_is_sane(const rs_message *m) {
     uint64_t fragments = m->open.size / (m->open.fragment_size ? m->open.fragment_size : 1);
     if (m->open.fragment_size == 0 || m->open.fragment_size > RS_FRAGMENT_MAX)

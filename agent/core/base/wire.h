@@ -37,7 +37,7 @@
  * gap. */
 #define RS_WIRE_OVERHEAD (20 + 8 + 18 + 20)
 
-/* RS_DATA_LIMIT: `aux` holds a word of the engine's (RDCM: up to which sn the sender may go now). RS_DATA_REPORT:
+/* RS_DATA_LIMIT: `aux` holds a report of the engine's (RDCM: up to which sn the sender may go now). RS_DATA_REPORT:
  * whoever sees the packet says RATE at once. RS_DATA_REPAIR: the header is an rs_repair_header, and with it only:
  * RS_DATA_MARK, say what is missing (PTCH_MAP); RS_DATA_DONE, all data packets of the session were sent before. */
 enum {
@@ -57,7 +57,7 @@ typedef struct {
     uint32_t session; /* below RS_SESSIONS_MAX */
     uint64_t nonce;   /* of the transfer, as in its OPEN: of another opening's packets none is taken */
     uint64_t sn;
-    uint64_t aux; /* object size with RS_DATA_FIRST, the engine's word with RS_DATA_LIMIT, else 0 */
+    uint64_t aux; /* object size with RS_DATA_FIRST, the engine's report with RS_DATA_LIMIT, else 0 */
 } rs_data_header;
 
 /* A repair: the XOR of fragments, of which each of those it is for misses one. */

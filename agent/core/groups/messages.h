@@ -29,7 +29,7 @@ typedef uint32_t rs_message_group; /* a group of subscribers, the same number ev
 
 #define RS_MESSAGES_MAGIC 0x5247        /* first two bytes, little endian, of every datagram of group messages */
 #define RS_MESSAGES_CHANNELS_MOST 4096u /* of a group beside its first one */
-#define RS_MESSAGES_WORDS 256u          /* bytes of a refusal in words */
+#define RS_MESSAGES_TEXT 256u           /* bytes of a refusal as text */
 #define RS_MESSAGES_PACKET_LEAST 256
 #define RS_MESSAGES_PACKET_MOST 65000
 
@@ -51,7 +51,7 @@ typedef struct {
 /* Zero in any field means its default, given in brackets. */
 typedef struct {
     rs_peer self;
-    /* Another one each time a node with this `self` is made anew, so that its new messages are not taken for old ones:
+    /* Another one each time a node with this `self` is made again, so that its new messages are not taken for old ones:
      * rs_messages_incarnation of what views tell of it. */
     uint32_t incarnation;
     uint64_t seed;
@@ -152,7 +152,7 @@ typedef enum {
     RS_LOST_WINDOW,
     RS_LOST_SLOW,     /* it came, but the subscriber did not take it in time (`deliveries` or receive_bytes) */
     RS_LOST_ASSEMBLY, /* a message of which other packets came: not whole in time, or too large for this node */
-    RS_LOST_RESTART   /* its sender's agent was started anew; `count` 0: how many is not known */
+    RS_LOST_RESTART   /* its sender's agent was restarted; `count` 0: how many is not known */
 } rs_messages_reason;
 
 typedef struct {
@@ -198,7 +198,7 @@ typedef struct {
     uint64_t claims;     /* sequence numbers so far off that they were not believed before they were confirmed */
     uint64_t discovered; /* packets found missing */
     uint64_t recovered_repair, recovered_retransmit, recovered_data; /* of these; the last: they were only late */
-    uint64_t asked;         /* packets asked for, each time anew; naks_sent: the datagrams, of many packets each */
+    uint64_t asked;         /* packets asked for, each time again; naks_sent: the datagrams, of many packets each */
     uint64_t naks_repeated; /* packets asked for again before the answer can have come: not given twice */
     uint64_t queries_sent, queries_received; /* for how far a publisher is that is not heard */
     uint64_t naks_sent, naks_received, retransmits_sent, heartbeats_sent, heartbeats_received;
@@ -216,7 +216,7 @@ void rs_messages_free(rs_messages *node);
 
 /* RS_ERR_PROTOCOL: no engine of that name here; RS_ERR_STATE: the version is not newer; RS_ERR_INVALID: an option is
  * none of the engine's or out of its range, or a member is named twice; RS_ERR_LIMIT: max_groups, or a bound of the
- * engine; RS_ERR_MEMORY. rs_messages_refusal says it in words. After an error the group is as it was. */
+ * engine; RS_ERR_MEMORY. rs_messages_refusal says it as text. After an error the group is as it was. */
 rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages_view *view);
 /* The same of a region. RS_ERR_INVALID: its engine has none. */
 rs_status rs_messages_set_region(rs_messages *node, rs_time now, const rs_messages_region *view);
@@ -227,7 +227,7 @@ rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_gro
 /* The group is no more of this node's business: what waits to be delivered of it is dropped. If it is published to
  * again later, its packets' numbers go on where they were. RS_ERR_UNKNOWN. */
 rs_status rs_messages_forget(rs_messages *node, rs_time now, rs_message_group group);
-/* Why the last rs_messages_set_view, _change_view or _check_options was refused, in words for people. */
+/* Why the last rs_messages_set_view, _change_view or _check_options was refused, as text for people. */
 const char *rs_messages_refusal(const rs_messages *node);
 /* Asks the engine of that name about options: RS_ERR_PROTOCOL, RS_ERR_INVALID; else all of them as text (`complete` has
  * room for RS_GROUP_OPTIONS_TEXT bytes): what `options` does not name is as `has` says, and else as usual. */

@@ -35,7 +35,7 @@
 #define BURST_LEAST 4    /* packets */
 #define HOPE_ALL 65536u
 #define PACE_WINDOW (5 * MS)
-#define RING_FIRST 8u /* the first request is sent before this part of a ring is written anew, */
+#define RING_FIRST 8u /* the first request is sent before this part of a ring is written again, */
 #define RING_AGAIN 4u /* a further one this part later, */
 #define PACE_ASKED 8u /* and so large a part of what arrives may be asked for */
 

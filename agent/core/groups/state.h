@@ -229,7 +229,7 @@ typedef struct {
     bool own, used;
 } rs_gm_answered;
 
-/* One word of the hash table of streams. */
+/* One report of the hash table of streams. */
 typedef struct {
     rs_peer sender;
     rs_message_group group;
@@ -246,8 +246,8 @@ struct rs_messages {
     const rs_group_engine *engines[RS_GM_ENGINES];
     void *engine_own[RS_GM_ENGINES];
     uint32_t engine_count;
-    uint8_t kind_engine[256];        /* By kind of datagram: number of the engine whose kind it is, + 1. */
-    char refusal[RS_MESSAGES_WORDS]; /* Why the last view or options were refused. */
+    uint8_t kind_engine[256];       /* By kind of datagram: number of the engine whose kind it is, + 1. */
+    char refusal[RS_MESSAGES_TEXT]; /* Why the last view or options were refused. */
 
     rs_gm_group **groups; /* group_count of them. */
     rs_gm_group **group_table;

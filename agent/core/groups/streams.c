@@ -177,7 +177,7 @@ void rs_gm_stream_free(rs_messages *node, rs_gm_stream *stream) {
     node->stream_free = stream->number + 1;
 }
 
-/* The sender's agent was started anew: what was on the way of the old one will not come. */
+/* The sender's agent was restarted: what was on the way of the old one will not come. */
 static void restart_stream(rs_messages *node, rs_gm_stream *stream, uint32_t incarnation) {
     rs_gm_lost(node, stream, stream->high + 1, 0, RS_LOST_RESTART);
     drop_contents(node, stream);
@@ -188,7 +188,8 @@ static void restart_stream(rs_messages *node, rs_gm_stream *stream, uint32_t inc
     rs_gm_stream_start(stream, 1);
 }
 
-rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_gm_id *id, bool own_word, bool *fresh) {
+rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_gm_id *id, bool own_report,
+                               bool *fresh) {
     rs_gm_stream *stream = rs_gm_stream_find(node, id->sender, id->group);
     *fresh = false;
     if (stream && stream->incarnation == id->incarnation) {
@@ -201,7 +202,7 @@ rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_g
         return stream ? NULL : new_stream(node, group, id);
     rs_gm_peer *peer = rs_gm_peer_find(node, id->sender);
     bool known = peer ? peer->incarnation == id->incarnation : group->open;
-    if (!known && own_word && !stream && peer && peer->incarnation == 0)
+    if (!known && own_report && !stream && peer && peer->incarnation == 0)
         known = true;
     if (!known || !rs_gm_may_publish(group, id->sender))
         return NULL;

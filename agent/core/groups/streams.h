@@ -8,10 +8,10 @@ rs_gm_stream *rs_gm_stream_find(const rs_messages *node, rs_peer sender, rs_mess
 /* NULL if no stream ever had that number; it may be out of use (group == NULL). */
 rs_gm_stream *rs_gm_stream_numbered(const rs_messages *node, uint32_t number);
 bool rs_gm_streams_init(rs_messages *node);
-/* A stream of that id, made or made anew if need be; NULL if the view does not list the sender, the id is of another
- * incarnation than the sender's, or there is no room. `own_word`: the sender says so itself, and is believed if its
+/* A stream of that id, made or made again if need be; NULL if the view does not list the sender, the id is of another
+ * incarnation than the sender's, or there is no room. `own_report`: the sender says so itself, and is believed if its
  * incarnation is not known yet. `*fresh`: nothing was heard of it before. */
-rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_gm_id *id, bool own_word, bool *fresh);
+rs_gm_stream *rs_gm_stream_get(rs_messages *node, rs_gm_group *group, const rs_gm_id *id, bool own_report, bool *fresh);
 /* Like new from `sn` on: what was missing of it is forgotten. */
 void rs_gm_stream_restart(rs_messages *node, rs_gm_stream *stream, uint64_t sn);
 /* All up to `sn` is out of reach, and told as lost. */

@@ -6,7 +6,7 @@
 #define MS INT64_C(1000000)
 #define LEAST 1000.0 /* mu_min, packets a second */
 #define BEGIN 5000.0 /* ours begins with so many */
-#define GROWTH 0.5   /* lambda of ours until a receiver falls behind, at each word of the region, and after that */
+#define GROWTH 0.5   /* lambda of ours until a receiver falls behind, at each report of the region, and after that */
 #define SLOW_GROWTH 0.005
 #define CALM 16u /* rounds, after which it grows twice as fast */
 #define PAPER_GROWTH 0.05
@@ -127,7 +127,7 @@ void rs_qsm_control_sent(rs_qsm_control *c, rs_time now) {
     }
 }
 
-void rs_qsm_control_told(rs_qsm_control *c, rs_time now, const rs_qsm_word *word) {
+void rs_qsm_control_told(rs_qsm_control *c, rs_time now, const rs_qsm_report *word) {
     double next = c->target, sent = (double)rs_qsm_meter_rate(&c->sent, now), receives = (double)word->rate;
     /* The shortest round of late: those that wait behind packets take longer. */
     c->round = c->round == 0 || word->round < c->round ? word->round : c->round + (word->round - c->round) / 256;

@@ -36,7 +36,7 @@ typedef struct {
     rs_time tuned_at;  /* alpha was adjusted then. */
     bool limited;      /* Credits, not the application, set the pace since then. */
     bool behind;       /* A receiver fell behind once. */
-    uint32_t calm;     /* So many words came since then, and it grew. */
+    uint32_t calm;     /* So many reports came since then, and it grew. */
     rs_time round;     /* The shortest round of late. */
     rs_qsm_meter sent; /* mu'_snd */
 } rs_qsm_control;
@@ -52,8 +52,8 @@ typedef struct {
     uint32_t missing; /* The most packets that a node found missing in this round. */
     uint64_t unheard; /* Packets were sent that not all have heard of: they wait somewhere, or are on their way. */
     rs_time round;    /* The time between rounds, or that this one took. */
-} rs_qsm_word;
-void rs_qsm_control_told(rs_qsm_control *control, rs_time now, const rs_qsm_word *word);
+} rs_qsm_report;
+void rs_qsm_control_told(rs_qsm_control *control, rs_time now, const rs_qsm_report *word);
 /* When credits that are awaited come; RS_NEVER if there are some. */
 rs_time rs_qsm_control_at(const rs_qsm_control *control);
 

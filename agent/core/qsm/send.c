@@ -162,16 +162,16 @@ void rs_qsm_out_acked(rs_qsm_view *view, rs_time now, uint64_t stable, uint64_t 
     set_position(out, now);
 }
 
-/* --------------------------------------------------------------------------------------------- words of the region */
+/* -------------------------------------------------------------------------------------------- reports of the region */
 
 void rs_qsm_out_told(rs_qsm_view *view, rs_time now, const rs_qsm_ack *ack) {
     rs_qsm_out *out = view->out;
     uint64_t sent = out->sent - 1, heard = ack->reached < sent ? ack->reached : sent;
-    rs_qsm_word word = {.rate = ack->rate,
-                        .share = ack->share,
-                        .missing = ack->missing,
-                        .unheard = sent - heard,
-                        .round = (rs_time)(ack->interval_us < 60000000 ? ack->interval_us : 60000000) * 1000};
+    rs_qsm_report word = {.rate = ack->rate,
+                          .share = ack->share,
+                          .missing = ack->missing,
+                          .unheard = sent - heard,
+                          .round = (rs_time)(ack->interval_us < 60000000 ? ack->interval_us : 60000000) * 1000};
     rs_qsm_control_told(&out->control, now, &word);
 }
 

@@ -16,7 +16,7 @@
 #define WAKE_ROUNDS 10  /* intervals without a token, and then somebody tells the leader */
 #define ENTRIES_EACH 8u /* senders that a token begins with: their ranges need room */
 
-/* -------------------------------------------------------------------------------------------- words to other nodes */
+/* ------------------------------------------------------------------------------------------ messages to other nodes */
 
 static void begin(rs_qsm_view *view, uint8_t *bytes, uint8_t kind, uint32_t incarnation) {
     rs_qsm_head head = {view->own->node->config.self, incarnation, view->region, view->version};

@@ -1,4 +1,4 @@
-/* Tokens and loss recovery (Sec. 2.3.2, 2.3.3): a region view's timers and words between its nodes. */
+/* Tokens and loss recovery (Sec. 2.3.2, 2.3.3): a region view's timers and messages between its nodes. */
 #ifndef RS_CORE_QSM_TOKEN_H
 #define RS_CORE_QSM_TOKEN_H
 

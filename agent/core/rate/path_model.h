@@ -64,7 +64,7 @@ typedef struct {
 void rs_path_model_start(rs_path_model *model, uint32_t packet_bytes, int64_t first_bps);
 /* Takes a report in. True if the path is known better than before: `wanted_bps` may have changed. */
 bool rs_path_model_heard(rs_path_model *model, const rs_path_model_report *report);
-/* The path may be wider than it could show so far: start-up begins anew, from what is known. */
+/* The path may be wider than it could show so far: start-up starts over, from what is known. */
 void rs_path_model_again(rs_path_model *model);
 /* The rate that came out of it lately; 0 = unknown. */
 int64_t rs_path_model_rate(const rs_path_model *model);

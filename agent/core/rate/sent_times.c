@@ -20,7 +20,7 @@ static const rs_sent_time *nth(const rs_sent_times *m, uint64_t n) {
 
 rs_time rs_sent_times_interval(const rs_sent_times *m, rs_time packet) {
     rs_time share =
-        m->apart < (uint64_t)(RS_SENT_TIMES_MOST / packet) ? (rs_time)m->apart * packet : RS_SENT_TIMES_MOST;
+        m->interval < (uint64_t)(RS_SENT_TIMES_MOST / packet) ? (rs_time)m->interval * packet : RS_SENT_TIMES_MOST;
     return m->every > share ? m->every : share;
 }
 
@@ -40,7 +40,7 @@ static bool answers_are_late(const rs_sent_times *m, rs_time now) {
 bool rs_sent_times_add(rs_sent_times *m, rs_time now, uint64_t pos, bool last) {
     if (now < m->due && !(last && now >= rs_sent_times_next_report(m)))
         return false;
-    if (m->count && !last && pos - nth(m, m->count - 1)->pos < m->apart &&
+    if (m->count && !last && pos - nth(m, m->count - 1)->pos < m->interval &&
         now - nth(m, m->count - 1)->at < RS_SENT_TIMES_MOST)
         return false;
     if (answers_are_late(m, now))

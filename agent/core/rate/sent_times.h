@@ -20,7 +20,7 @@ typedef struct {
     rs_time least; /* never two reports asked for within this time */
     rs_time every; /* between two of them; at least `least` */
     /* Positions between two of them, unless it is the last packet for a while, or RS_SENT_TIMES_MOST went by. */
-    uint64_t apart;
+    uint64_t interval;
     /* What the slowest that is waited for has told, and how long its answers may take. While they take longer they wait
      * for one another on their way, and no more are asked for. */
     uint64_t answered;

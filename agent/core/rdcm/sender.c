@@ -176,7 +176,7 @@ static void feed(rs_node *node, rs_time now, rs_sending *x) {
     patch_all(node, now, x, from, x->pos);
 }
 
-/* What no child has acknowledged is sent anew: it went by a tree of which nothing is known. */
+/* What no child has acknowledged is sent again: it went by a tree of which nothing is known. */
 void rs_rdcm_stream_lost_path(rs_node *node, rs_time now, rs_sending *x) {
     rs_rdcm *r = x->t.own;
     r->progress_at = now;
@@ -275,8 +275,8 @@ bool rs_rdcm_take_children(rs_node *node, rs_time now, rs_sending *x, const rs_p
 }
 
 /* The least of what its children expect, who say it for all below them. One that answers nothing, or has all, holds
- * nobody back; but where all that lack something are silent, the last word of each still counts: nobody tells that more
- * can go. */
+ * nobody back; but where all that lack something are silent, the final answer of each still counts: nobody tells that
+ * more can go. */
 void rs_rdcm_find_limit(rs_sending *x) {
     rs_rdcm *r = x->t.own;
     uint64_t least = RS_RDCM_NO_LIMIT, of_silent = RS_RDCM_NO_LIMIT;
@@ -374,15 +374,15 @@ rs_rx_verdict rs_rdcm_message(rs_node *node, rs_time now, rs_sending *x, rs_reci
 }
 
 static void give_up_the_tree(rs_node *node, rs_time now, rs_sending *x) {
-    char words[RS_CAUSE_MAX];
-    rs_format(words, sizeof words, "no receiver acknowledged anything new in %lld ms",
+    char text[RS_CAUSE_MAX];
+    rs_format(text, sizeof text, "no receiver acknowledged anything new in %lld ms",
               (long long)((now - rs_rdcm_of(&x->t)->progress_at) / RS_MS));
     if (x->t.stream.on && x->t.stream.by_unicast)
-        rs_sender_fail_all(node, now, x, words);
+        rs_sender_fail_all(node, now, x, text);
     else if (x->t.stream.on)
-        rs_stream_unicast(node, now, x, words);
+        rs_stream_unicast(node, now, x, text);
     else
-        rs_sender_unicast(node, now, x, words);
+        rs_sender_unicast(node, now, x, text);
 }
 
 /* Who is stopped answers nothing by any way: that says nothing of the tree, and has a bound of its own. */

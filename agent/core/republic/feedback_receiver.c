@@ -62,19 +62,19 @@ void rs_report_soon(rs_node *node, rs_time now, rs_receiving *x) {
 static rs_time own_interval(const rs_receiving *x) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
     rs_time quiet = QUIET_REPORTS * x->feedback_interval;
-    return quiet > 2 * own->marks_apart ? quiet : 2 * own->marks_apart;
+    return quiet > 2 * own->mark_interval ? quiet : 2 * own->mark_interval;
 }
 
 rs_time rs_report_least(const rs_receiving *x, rs_time least) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
-    return own->marks_apart > least ? own->marks_apart : least;
+    return own->mark_interval > least ? own->mark_interval : least;
 }
 
 void rs_report_asked(rs_node *node, rs_time now, rs_receiving *x) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
-    rs_time apart = own->marked_at ? now - own->marked_at : 0;
-    apart = apart < RS_SENT_TIMES_MOST ? apart : RS_SENT_TIMES_MOST;
-    own->marks_apart += (apart - own->marks_apart) / 4;
+    rs_time interval = own->marked_at ? now - own->marked_at : 0;
+    interval = interval < RS_SENT_TIMES_MOST ? interval : RS_SENT_TIMES_MOST;
+    own->mark_interval += (interval - own->mark_interval) / 4;
     own->marked_at = now;
     rs_control_set_pending(node, now, &x->link, RS_CONTROL_RATE);
 }

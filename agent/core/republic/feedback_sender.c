@@ -44,7 +44,7 @@ static bool is_starting(const rs_sending *x) {
 }
 
 /* In start-up no more than fit into a window, as some are lost. */
-uint64_t rs_reports_apart(const rs_sending *x) {
+uint64_t rs_report_interval(const rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     uint64_t share = (uint64_t)rs_speaker_count(x) * REPORT_BYTES * DATA_PART / wire_bytes(x);
     return is_starting(x) && share > own->first_window / 2 ? own->first_window / 2 : share;
@@ -88,7 +88,7 @@ void rs_rate_begin(rs_sending *x, rs_time now) {
     own->first_window = FIRST_BYTES / wire_bytes(x) + 2;
     x->rate.model_bps = rs_path_rate_is_known(x) ? 0 : first;
     find_slowest(x, now);
-    own->sent_times.apart = rs_reports_apart(x);
+    own->sent_times.interval = rs_report_interval(x);
 }
 
 static void find_least_share(rs_sending *x) {
@@ -134,7 +134,7 @@ static void pace_marks(rs_sending *x, const rs_recipient *slowest) {
     rs_time every = is_starting(x) ? REPORTS_STARTING : steady_reports(x);
     rs_time quarter = (rs_time)(rs_window_of(x, slowest) / 4) * rs_wire_time(wire_bytes(x), rs_rate_bps(&x->rate));
     rs_sent_times_every(&own->sent_times, quarter < every ? quarter : every);
-    own->sent_times.apart = rs_reports_apart(x);
+    own->sent_times.interval = rs_report_interval(x);
 }
 
 /* No more came than was sent, or the network made copies: a receiver does not make the path faster by lying. */

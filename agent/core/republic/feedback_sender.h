@@ -8,8 +8,8 @@
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now); /* others wait for it */
 void rs_rate_recompute(rs_node *node, rs_time now, rs_sending *x);           /* others count than before */
 void rs_rate_begin(rs_sending *x, rs_time now);                              /* high rate begins */
-rs_time rs_reports_least(const rs_sending *x);  /* between two packets that ask for reports */
-uint64_t rs_reports_apart(const rs_sending *x); /* packets between them */
+rs_time rs_reports_least(const rs_sending *x);    /* between two packets that ask for reports */
+uint64_t rs_report_interval(const rs_sending *x); /* packets between them */
 /* A collected report, and the position of the one that is furthest behind. */
 void rs_report_taken(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_report *report,
                      uint64_t least);

@@ -26,7 +26,7 @@ typedef struct {
     uint64_t seen_pos;     /* It saw data packets up to that position, */
     rs_time seen_at;       /* as it said then. */
     rs_receiver_rate rate; /* Its reports have shown that of its path and its losses. */
-    int64_t share_bps;     /* So much of its NIC is left for this transfer, by its word; 0: unknown. */
+    int64_t share_bps;     /* So much of its NIC is left for this transfer, by its report; 0: unknown. */
     /* stragglers */
     rs_time slow_at;    /* It was seen to hold the others back last; */
     rs_time slow_since; /* without a break since then; 0: it is not. */
@@ -139,7 +139,7 @@ typedef struct {
     rs_time reported_at;       /* The last report was made then, */
     rs_time report_due;        /* and the next one is due then. */
     rs_time marked_at;         /* The last packet that asked for one came then; 0: none has. */
-    rs_time marks_apart;       /* It came so long after the one before it, on average. */
+    rs_time mark_interval;     /* It came so long after the one before it, on average. */
     bool active;               /* High-rate packets come... */
     rs_time active_at;         /* ...and did then, last. */
     uint64_t session_received; /* The session's reports count so many data packets, */

@@ -3,7 +3,7 @@
  *
  * As long as all wait for the slowest, nobody knows what the others would take. So a receiver on whose path a queue
  * stands, or whose window is shut, while most of the others show neither, for SLOW_FOR, is set aside for a TRIAL: rate
- * and window follow the others, whose start-up begins anew. If it took less than SHARE of the median of what they take
+ * and window follow the others, whose start-up starts over. If it took less than SHARE of the median of what they take
  * then, the policy is carried out, for the rest of the transfer; otherwise it counts again, and the next trial waits
  * for TRIAL_AGAIN, twice as long each time. What it loses in a trial it asks for as any loss. Ours. */
 #include "core/republic/straggler.h"
@@ -13,7 +13,7 @@
 #include "core/republic/window.h"
 
 #define LOOK (5 * RS_MS)                    /* between two looks: everyone has reported since the last (STEADY_MOST) */
-#define FORGIVEN RS_HOST_BUSY               /* not seen slow for so long: it begins anew */
+#define FORGIVEN RS_HOST_BUSY               /* not seen slow for so long: it starts over */
 #define SLOW_FOR (6 * FORGIVEN)             /* slow for so long: a trial */
 #define TRIAL RS_SILENT                     /* at most: whoever speaks at all has spoken */
 #define TRIAL_LEAST RS_AHEAD                /* at least: what was under way for the slow one has arrived */
@@ -94,13 +94,13 @@ static int64_t median(const rs_sending *x, rs_time now) {
     return 0;
 }
 
-static void tell(rs_node *node, rs_time now, const rs_sending *x, const rs_recipient *r, int64_t others, char *words) {
+static void tell(rs_node *node, rs_time now, const rs_sending *x, const rs_recipient *r, int64_t others, char *text) {
     rs_progress *progress = rs_progress_of(r);
     rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
-    rs_format(words, RS_CAUSE_MAX, "too slow: it took %lld Mb/s for %lld ms where half of the others take %lld Mb/s",
+    rs_format(text, RS_CAUSE_MAX, "too slow: it took %lld Mb/s for %lld ms where half of the others take %lld Mb/s",
               (long long)(progress->slow_bps / 1000000), (long long)((now - progress->slow_since) / RS_MS),
               (long long)(others / 1000000));
-    rs_format(event.cause, sizeof event.cause, "%.120s: %s", words,
+    rs_format(event.cause, sizeof event.cause, "%.120s: %s", text,
               x->stragglers == RS_STRAGGLERS_EVICT ? "evicted" : "demoted, it is finished by unicast");
     rs_emit(node, &event);
 }
@@ -108,7 +108,7 @@ static void tell(rs_node *node, rs_time now, const rs_sending *x, const rs_recip
 static void end_trial(rs_node *node, rs_time now, rs_sending *x, int64_t others) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     bool any = false;
-    char words[RS_CAUSE_MAX];
+    char text[RS_CAUSE_MAX];
     own->trial_began = 0;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         rs_recipient *r = rs_speaker(x, i);
@@ -121,9 +121,9 @@ static void end_trial(rs_node *node, rs_time now, rs_sending *x, int64_t others)
             continue;
         }
         any = true;
-        tell(node, now, x, r, others, words);
+        tell(node, now, x, r, others, text);
         if (x->stragglers == RS_STRAGGLERS_EVICT)
-            rs_sender_fail(node, now, r, true, words);
+            rs_sender_fail(node, now, r, true, text);
         else
             rs_sender_demote(node, now, x, r);
     }

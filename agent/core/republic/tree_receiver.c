@@ -11,7 +11,7 @@
  * wait for a repair that is coded): the sender is asked, */
 #define NEAR_TRIES 6
 #define FAR_FOR (200 * RS_MS) /* for so long. */
-#define LAST_WORDS 3          /* reports of being done: one may be lost */
+#define FINAL_REPORTS 3       /* reports of being done: one may be lost */
 #define LAST_EVERY (1 * RS_MS)
 #define SERVE_LEAST RS_CONTROL_LATE      /* after the last request of somebody below, */
 #define SERVE_MOST (4 * RS_CONTROL_LATE) /* and after all is here: whoever is not heard has other help */
@@ -34,11 +34,11 @@ typedef struct {
     uint32_t lossy_ppm;     /* It lost that part of late. */
     uint64_t mark_sn;       /* The newest packet that asked for a report. */
     /* the end */
-    uint32_t last_words; /* So many reports of being done are still to go, */
-    rs_time last_due;    /* the next one then. */
-    bool verified;       /* All is here and checked. */
-    rs_time serve_until; /* It is there for others until then. */
-    uint32_t turn;       /* The repair of the child at that place is next. */
+    uint32_t final_reports; /* So many reports of being done are still to go, */
+    rs_time last_due;       /* the next one then. */
+    bool verified;          /* All is here and checked. */
+    rs_time serve_until;    /* It is there for others until then. */
+    uint32_t turn;          /* The repair of the child at that place is next. */
 } tree;
 
 static tree *of(const rs_receiving *x) {
@@ -156,7 +156,7 @@ void rs_tree_session(rs_receiving *x) {
     rs_reporter_session(&t->reporter, x->ring.first, x->ring.end);
     t->base_offset = t->base_received = 0;
     t->mark_sn = UINT64_MAX;
-    t->last_words = 0;
+    t->final_reports = 0;
     t->last_due = RS_NEVER;
 }
 
@@ -225,7 +225,7 @@ void rs_tree_done(rs_node *node, rs_time now, rs_receiving *x) {
     if (!t)
         return;
     rs_reporter_done(&t->reporter, now, x->state > RS_RX_RECEIVING);
-    t->last_words = LAST_WORDS;
+    t->final_reports = FINAL_REPORTS;
     t->last_due = now + LAST_EVERY;
     wake(node, now, x);
 }
@@ -438,14 +438,14 @@ void rs_tree_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     if (!t)
         return;
     if (now >= t->last_due) {
-        t->last_words -= t->last_words > 0;
-        t->last_due = t->last_words || t->verified ? now + LAST_EVERY : RS_NEVER;
-        if (t->last_words)
+        t->final_reports -= t->final_reports > 0;
+        t->last_due = t->final_reports || t->verified ? now + LAST_EVERY : RS_NEVER;
+        if (t->final_reports)
             rs_reporter_done(&t->reporter, now, x->state > RS_RX_RECEIVING);
     }
     if (rs_reporter_due(&t->reporter, now))
         rs_list_keep(&node->acking, &x->t.in_acking, true);
-    bool said = t->last_words == 0 && rs_list_empty(&x->t.in_acking);
+    bool said = t->final_reports == 0 && rs_list_empty(&x->t.in_acking);
     if (t->verified && ((said && rs_reporter_served(&t->reporter)) || now >= t->serve_until))
         rs_receiver_end(node, now, x, true, RS_CONTROL_DATA_RCVD, "");
 }

@@ -292,7 +292,7 @@ static void promote(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
     if (progress->seen_pos < progress->start_pos)
         progress->seen_pos = progress->start_pos;
     rs_sent_times_least(&own->sent_times, rs_reports_least(x));
-    own->sent_times.apart = rs_reports_apart(x);
+    own->sent_times.interval = rs_report_interval(x);
     if (!progress->rate.model.wanted_bps) /* as the one that spoke for it */
         progress->rate.model = rs_progress_of(rs_speaker(x, 0))->rate.model;
     progress->rate.model.based = progress->rate.based = false;

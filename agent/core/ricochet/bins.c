@@ -171,7 +171,7 @@ static void put(rs_ricochet *own, rs_time now, rs_lec_repair *repair, const uint
     own->stats.xors++;
 }
 
-/* The instance whose turn it is: each takes one packet a round, in an order drawn anew for every round (ours). So two
+/* The instance whose turn it is: each takes one packet a round, in an order drawn again for every round (ours). So two
  * packets that are lost one after the other share a repair at one node, but not at all of them, as they would if all
  * dealt their packets out in the same order. */
 static rs_lec_instance *next_instance(rs_ricochet *own, rs_lec_bin *bin) {

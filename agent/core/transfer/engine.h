@@ -77,8 +77,8 @@ struct rs_engine {
     /* Fills in `options` from what the caller gave (NULL: all defaults). False: out of range. */
     bool (*configure)(const void *given, void *options);
     /* Options of one send, NAME=VALUE joined by commas: into `asked`, `asked_size` bytes that begin as those of the
-     * node's options do. False, with words: not to be had. NULL: it takes none. */
-    bool (*ask)(const char *text, void *asked, char *words, size_t size);
+     * node's options do. False, with the reason: not to be had. NULL: it takes none. */
+    bool (*ask)(const char *text, void *asked, char *reason, size_t size);
     size_t asked_size;
     /* At the sender: a path was granted, the session is begun. Returns NULL, or why it cannot go by this engine: then
      * the fallback's follows, which always can. */

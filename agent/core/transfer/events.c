@@ -30,7 +30,7 @@ void rs_events_release(rs_node *node, uint32_t fewer) {
     node->events.reserved -= fewer;
 }
 
-void rs_clean_words(char *text) {
+void rs_clean_text(char *text) {
     for (; *text; text++)
         if ((unsigned char)*text < ' ' || *text == 127)
             *text = '?';
@@ -41,7 +41,7 @@ void rs_format(char *out, size_t size, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(out, size, format, arguments);
     va_end(arguments);
-    rs_clean_words(out);
+    rs_clean_text(out);
 }
 
 /* A caller that polls after each call never fills the ring. For one that does not, the least important go first. */

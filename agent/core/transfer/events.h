@@ -8,6 +8,6 @@ rs_status rs_events_reserve(rs_node *node, uint32_t more);
 void rs_events_release(rs_node *node, uint32_t fewer);
 void rs_emit(rs_node *node, const rs_event *event);
 void rs_format(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void rs_clean_words(char *text); /* no control characters: causes come from strangers and go to terminals */
+void rs_clean_text(char *text); /* no control characters: causes come from strangers and go to terminals */
 
 #endif

@@ -20,7 +20,7 @@ static const rs_engine *known(uint32_t engine) {
     return NULL;
 }
 
-const char *rs_engine_word(uint32_t engine) {
+const char *rs_engine_name(uint32_t engine) {
     return known(engine) ? known(engine)->word : NULL;
 }
 

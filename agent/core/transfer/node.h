@@ -70,7 +70,7 @@ typedef struct {
     rs_repair_policy repairs;
     rs_time patch_timeout;          /* DATA_FNSD to whoever has not said DATA_RCVD after this [from round trips] */
     rs_time receiver_silence_bound; /* a receiver that says nothing this long while something is owed fails [5 s] */
-    rs_time sender_silence_bound;   /* a receiver gives up after this long without a word or a packet [5 s] */
+    rs_time sender_silence_bound;   /* a receiver gives up after this long without a message or a packet [5 s] */
     /* The same, while its control channel stays up: its process was stopped and may go on [sender_silence_bound]. */
     rs_time sender_away_bound;
     rs_time no_path_bound;          /* a wait for something to happen on a path or of the caller; then a cause [60 s] */
@@ -243,7 +243,7 @@ typedef enum {
     RS_ENGINE_UNICAST = 1 << 3 /* To one receiver it goes without a group, too. */
 } rs_engine_trait;
 bool rs_engine_has(uint32_t engine, rs_engine_trait trait); /* false, too: the engine is not here */
-const char *rs_engine_word(uint32_t engine); /* its name in commands and towards the manager; NULL: it is not here */
+const char *rs_engine_name(uint32_t engine); /* its name in commands and towards the manager; NULL: it is not here */
 
 /* NULL if memory is short or the config is invalid. The config is copied. */
 rs_node *rs_node_new(const rs_config *config, const rs_allocator *allocator);
@@ -269,7 +269,7 @@ rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t 
 void rs_receive_waited(rs_node *node, rs_group group, rs_time waited);
 
 /* Whether an engine takes these options of a send; if not, why. */
-bool rs_send_options_good(const rs_node *node, rs_protocol protocol, const char *options, char *words, size_t size);
+bool rs_send_options_good(const rs_node *node, rs_protocol protocol, const char *options, char *text, size_t size);
 /* What the data packets of a transfer that is sent carry, for who hears them without being a receiver. */
 rs_status rs_send_nonce(const rs_node *node, rs_xfer xfer, uint64_t *nonce);
 /* Sender. RS_ERR_EXISTS if that object is already being sent from here. */

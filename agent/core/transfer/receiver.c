@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define KEEP (60000 * RS_MS) /* a finished transfer answers a sender that missed its last word for so long */
+#define KEEP (60000 * RS_MS) /* a finished transfer answers a sender that missed its final answer for so long */
 #define REQUEST_TIMEOUT \
     (1000 * RS_MS)                   /* control channels are reliable: to ask again on the same one is a last resort */
 #define REPLACE_AFTER (1000 * RS_MS) /* a sender that was not heard for so long gives way to another of the object */
@@ -27,15 +27,15 @@ rs_time rs_receiver_request_timeout(const rs_receiving *x) {
     return late > REQUEST_TIMEOUT ? late : REQUEST_TIMEOUT;
 }
 
-/* No longer a transfer: what remains answers repeated questions. `last_word` is what to say, and to say again; 0 =
+/* No longer a transfer: what remains answers repeated questions. `final_control` is what to say, and to say again; 0 =
  * nothing. */
-void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t last_word, const char *cause) {
+void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t final_control, const char *cause) {
     x->state = RS_RX_FINISHED;
-    x->last_word = last_word;
+    x->final_control = final_control;
     rs_format(x->link.cause, sizeof x->link.cause, "%s", cause ? cause : "");
     rs_control_clear(node, now, &x->link, UINT32_MAX);
-    if (last_word)
-        rs_control_set_pending(node, now, &x->link, last_word);
+    if (final_control)
+        rs_control_set_pending(node, now, &x->link, final_control);
     rs_engine_stop(node, &x->t);
     rs_again_free(node, x);
     rs_memory_give(&node->allocator, x->present.words);
@@ -45,7 +45,7 @@ void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t la
     rs_timer_set(&node->timers, &x->t.timer, now + KEEP);
 }
 
-void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t last_word, const char *cause) {
+void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t final_control, const char *cause) {
     rs_event event = {.kind = RS_EV_RECEIVE_DONE,
                       .xfer = x->t.id,
                       .peer = x->link.peer->id,
@@ -53,7 +53,7 @@ void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint3
                       .bytes = x->stats.bytes_present,
                       .session = x->t.session};
     rs_format(event.cause, sizeof event.cause, "%s", cause ? cause : "");
-    rs_receiver_finish(node, now, x, last_word, cause);
+    rs_receiver_finish(node, now, x, final_control, cause);
     rs_emit(node, &event);
 }
 
@@ -215,7 +215,7 @@ rs_status rs_incoming_have(rs_node *node, rs_time now, rs_xfer xfer) {
     return turn_away(node, now, xfer, RS_ACK_HAVE, "");
 }
 
-/* Nothing of it stays: the next OPEN is offered to the caller anew. */
+/* Nothing of it stays: the next OPEN is offered to the caller again. */
 rs_status rs_incoming_kept(rs_node *node, rs_time now, rs_xfer xfer) {
     rs_receiving *x = receiving(node, xfer);
     if (!x)
@@ -302,15 +302,15 @@ static void give_up(rs_node *node, rs_time now, rs_receiving *x, const char *cau
 }
 
 static void give_up_silent(rs_node *node, rs_time now, rs_receiving *x) {
-    char words[RS_CAUSE_MAX];
+    char text[RS_CAUSE_MAX];
     const rs_peer_state *p = x->link.peer;
     long long ms = (long long)((now - x->link.heard_at) / RS_MS);
     if (p->up)
-        rs_format(words, sizeof words, "the sender said nothing for %lld ms, %llu of %llu bytes are here", ms,
+        rs_format(text, sizeof text, "the sender said nothing for %lld ms, %llu of %llu bytes are here", ms,
                   (unsigned long long)x->stats.bytes_present, (unsigned long long)x->t.size);
     else
-        rs_format(words, sizeof words, "the sender cannot be reached for %lld ms: %s", ms, p->down_cause);
-    give_up(node, now, x, words);
+        rs_format(text, sizeof text, "the sender cannot be reached for %lld ms: %s", ms, p->down_cause);
+    give_up(node, now, x, text);
 }
 
 /* How long the sender may be silent. One whose process was stopped keeps its connections, and goes on with all it has;
@@ -384,8 +384,8 @@ void rs_receiver_arm(rs_node *node, rs_receiving *x) {
 /* What was said may be lost: say again what the sender must know, ask again for what is missing. */
 void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->state == RS_RX_FINISHED) {
-        if (x->last_word)
-            rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | x->last_word);
+        if (x->final_control)
+            rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | x->final_control);
         return;
     }
     if (x->state == RS_RX_SERVING)
@@ -521,7 +521,7 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
     x->link.heard_at = now;
     if (rs_is_finished(&x->t) && m->type != RS_MSG_OPEN) {
         if (m->type == RS_MSG_DATA_FNSD || m->type == RS_MSG_PING)
-            rs_control_set_pending(node, now, &x->link, x->last_word); /* the sender missed it */
+            rs_control_set_pending(node, now, &x->link, x->final_control); /* the sender missed it */
         return m->type == RS_MSG_PTCH_DATA ? (rs_rx_result){.verdict = RS_RX_OLD, .xfer = x->t.id}
                                            : verdict(RS_RX_NONE);
     }
@@ -609,8 +609,8 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
     if (ends && !rs_is_finished(&x->t) && !rs_stream_ends(node, now, x, m->open.size))
         return RS_RX_BAD;
     if (rs_is_finished(&x->t)) { /* of a stream that was left here before its end, too */
-        if (x->last_word)
-            rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | x->last_word);
+        if (x->final_control)
+            rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | x->final_control);
         return RS_RX_NONE;
     }
     if (rs_digest_follows(&x->t.digest) && m->open.digest.length > 0 && !take_digest(node, now, x, &m->open.digest))
@@ -712,7 +712,7 @@ static void end_for_another(rs_node *node, rs_time now, rs_receiving *x, bool re
                       .bytes = replaced ? gapless(x) : x->stats.bytes_present,
                       .session = x->t.session};
     rs_format(event.cause, sizeof event.cause, "%s",
-              replaced ? "its sender is gone, and another server sends it on" : "the sender began anew");
+              replaced ? "its sender is gone, and another server sends it on" : "the sender started over");
     rs_receiver_finish(node, now, x, 0, event.cause);
     rs_emit(node, &event);
 }

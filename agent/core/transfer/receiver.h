@@ -28,12 +28,12 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_mess
 bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more);
 
 /* ---- from INCOMING to RECEIVE_DONE */
-void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t last_word, const char *cause);
+void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t final_control, const char *cause);
 /* PTCH_REQ for [from, to), named in the ring of the object. Returns its end: all of a ring has no name of its own. */
 uint64_t rs_request_object(const rs_transfer *t, uint64_t from, uint64_t to, rs_message *m);
 /* OPEN of a further session: where its data channel is. */
 void rs_receiver_next_session(rs_node *node, rs_receiving *x, const rs_message *m);
-void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t last_word, const char *cause);
+void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t final_control, const char *cause);
 #define RS_LEFT "this receiver left"
 void rs_receiver_left(rs_node *node, rs_time now, rs_receiving *x);     /* it has left, and nobody needs it any more */
 void rs_receiver_complete(rs_node *node, rs_time now, rs_receiving *x); /* it is */

@@ -65,24 +65,24 @@ void rs_stream_unicast(rs_node *node, rs_time now, rs_sending *x, const char *ca
 
 #define ASKED_MOST 256
 
-static bool ask(const rs_node *node, const rs_engine *engine, const char *options, void *asked, char *words,
+static bool ask(const rs_node *node, const rs_engine *engine, const char *options, void *asked, char *text,
                 size_t size) {
     if (!engine || !engine->ask) {
-        rs_format(words, size, "%s takes no options", engine ? engine->word : "an unknown protocol");
+        rs_format(text, size, "%s takes no options", engine ? engine->word : "an unknown protocol");
         return false;
     }
     if (node->options[engine->id])
         memcpy(asked, node->options[engine->id], engine->asked_size);
-    return engine->ask(options, asked, words, size);
+    return engine->ask(options, asked, text, size);
 }
 
-bool rs_send_options_good(const rs_node *node, rs_protocol protocol, const char *options, char *words, size_t size) {
+bool rs_send_options_good(const rs_node *node, rs_protocol protocol, const char *options, char *text, size_t size) {
     max_align_t asked[ASKED_MOST / sizeof(max_align_t)] = {0};
-    return ask(node, rs_engine_of(node, protocol), options, asked, words, size);
+    return ask(node, rs_engine_of(node, protocol), options, asked, text, size);
 }
 
 bool rs_engine_keep_options(rs_node *node, rs_sending *x, const rs_engine *engine, const char *options) {
-    char words[64];
+    char text[64];
     x->asked = rs_memory_take(&node->allocator, engine->asked_size);
-    return x->asked && ask(node, engine, options, x->asked, words, sizeof words);
+    return x->asked && ask(node, engine, options, x->asked, text, sizeof text);
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define LINGER (1000 * RS_MS) /* how long last words (ABORT) and statistics stay */
+#define LINGER (1000 * RS_MS) /* how long final messages (ABORT) and statistics stay */
 #define TICK_LEAST (10 * RS_MS)
 #define TICK_MOST (500 * RS_MS)
 #define KEPT_AGAIN (250 * RS_MS) /* who fetches the rest is asked so often whether it has it */
@@ -97,14 +97,14 @@ static rs_sending *make(rs_node *node, rs_time now, const rs_send_params *params
 }
 
 rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params, rs_xfer *out) {
-    char words[64];
+    char text[64];
     if (!params->receivers || params->receiver_count == 0 || params->digest.length > sizeof params->digest.value)
         return RS_ERR_INVALID;
     const rs_engine *engine = rs_engine_of(node, params->protocol);
     if (params->stragglers > RS_STRAGGLERS_EVICT || !engine || (params->size == RS_STREAM && !engine->stream))
         return RS_ERR_INVALID;
     bool optioned = params->options && params->options[0];
-    if (optioned && !rs_send_options_good(node, params->protocol, params->options, words, sizeof words))
+    if (optioned && !rs_send_options_good(node, params->protocol, params->options, text, sizeof text))
         return RS_ERR_INVALID;
     if (!params->beside && rs_find_sending(node, &params->object))
         return RS_ERR_EXISTS;
@@ -293,24 +293,24 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
     rs_time since = rs_is_opened(r) ? r->link.heard_at : RS_NEVER;
     rs_time over = r->member ? x->stats.data_done_at : 0, progress = r->progress_at > over ? r->progress_at : over;
     bool all_sent = !r->kept && r->reached >= x->t.fragments && (!r->member || x->phase == RS_PHASE_PATCHING);
-    char words[RS_CAUSE_MAX], time[32];
+    char text[RS_CAUSE_MAX], time[32];
     if (since != RS_NEVER && now - since >= bound) {
         seconds(time, sizeof time, now - since);
         if (p->up)
-            rs_format(words, sizeof words, "said nothing for %s though its control channel is up", time);
+            rs_format(text, sizeof text, "said nothing for %s though its control channel is up", time);
         else
-            rs_format(words, sizeof words, "cannot be reached for %s: %s", time,
+            rs_format(text, sizeof text, "cannot be reached for %s: %s", time,
                       p->down_cause[0] ? p->down_cause : "no connection came up");
     } else if (all_sent && !rs_digest_follows(&x->t.digest) && now - progress >= stall &&
                !x->t.stream.on) { /* whose program may still be taking what came */
-        rs_format(words, sizeof words, "is alive but neither asked for patches nor confirmed the object for %s",
+        rs_format(text, sizeof text, "is alive but neither asked for patches nor confirmed the object for %s",
                   seconds(time, sizeof time, now - progress));
     } else {
         if (rs_is_opened(r) && !r->kept && p->up && now - r->link.heard_at >= tick(node))
             rs_ping(node, now, &r->link);
         return false;
     }
-    rs_sender_fail(node, now, r, true, words);
+    rs_sender_fail(node, now, r, true, text);
     return true;
 }
 
@@ -333,10 +333,10 @@ static void say_finished(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 static void no_answer(rs_node *node, rs_time now, rs_sending *x) {
-    char words[RS_CAUSE_MAX], time[32];
-    rs_format(words, sizeof words, "no answer to the path request for %s; ask the manager why",
+    char text[RS_CAUSE_MAX], time[32];
+    rs_format(text, sizeof text, "no answer to the path request for %s; ask the manager why",
               seconds(time, sizeof time, node->config.answer_bound));
-    rs_sender_no_path(node, now, x, words);
+    rs_sender_no_path(node, now, x, text);
 }
 
 void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
@@ -406,11 +406,11 @@ rs_status rs_send_nonce(const rs_node *node, rs_xfer xfer, uint64_t *nonce) {
 
 rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
     rs_transfer *t = rs_by_id(node, xfer);
-    char words[RS_CAUSE_MAX];
+    char text[RS_CAUSE_MAX];
     if (!t || !t->sending || rs_is_finished(t))
         return RS_ERR_UNKNOWN;
-    rs_format(words, sizeof words, "cancelled by the sender: %s", cause ? cause : "no reason given");
-    rs_sender_fail_all(node, now, (rs_sending *)t, words);
+    rs_format(text, sizeof text, "cancelled by the sender: %s", cause ? cause : "no reason given");
+    rs_sender_fail_all(node, now, (rs_sending *)t, text);
     return RS_OK;
 }
 
@@ -562,7 +562,7 @@ static rs_rx_verdict on_abort(rs_node *node, rs_time now, rs_sending *x, rs_reci
 rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     r->link.heard_at = now;
     if (!rs_is_active(r))
-        return RS_RX_NONE; /* words that crossed ours */
+        return RS_RX_NONE; /* control that crossed ours */
     if (!rs_has_accepted(r) &&
         (m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_DATA_RCVD ||
          m->type == RS_MSG_RATE || m->type == RS_MSG_PTCH_MAP || m->type == RS_MSG_LEAF_REQ))
@@ -783,13 +783,13 @@ void rs_sender_no_path(rs_node *node, rs_time now, rs_sending *x, const char *ca
 
 rs_status rs_path_denied(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
     rs_sending *x = sending(node, xfer);
-    char words[RS_CAUSE_MAX];
+    char text[RS_CAUSE_MAX];
     if (!x)
         return RS_ERR_UNKNOWN;
     if (x->next != RS_NEXT_WANTED)
         return RS_ERR_STATE;
-    rs_format(words, sizeof words, "the path was denied: %s", cause ? cause : "no reason given");
-    rs_sender_no_path(node, now, x, words);
+    rs_format(text, sizeof text, "the path was denied: %s", cause ? cause : "no reason given");
+    rs_sender_no_path(node, now, x, text);
     return RS_OK;
 }
 

@@ -250,7 +250,7 @@ typedef enum {
     RS_RX_RECEIVING, /* Fragments come. */
     RS_RX_VERIFYING, /* All are here: the caller checks the digest, and pieces may be fetched again. */
     RS_RX_SERVING,   /* It is checked, but others may need repairs from here (RDCM). */
-    RS_RX_FINISHED   /* Only last words are said. */
+    RS_RX_FINISHED   /* Only final messages are said. */
 } rs_receiving_state;
 
 struct rs_receiving {
@@ -265,24 +265,24 @@ struct rs_receiving {
     uint8_t path_kind, light_confirm;
     bool session_news;         /* A further session began before the first was accepted. */
     bool ended;                /* The sender says that its data channel is over. */
-    rs_group group;            /* Its data packets come by it, by the caller's word. */
+    rs_group group;            /* Its data packets come by it, by the caller's report. */
     uint64_t room;             /* Bytes that may wait for the group before any is dropped; 0: unknown. */
     rs_time feedback_interval; /* Reports are wanted so often. */
     rs_ring ring;              /* Its fragments, and what was seen of them. */
 
     /* what is here, and what is said */
-    rs_seqset present;    /* Fragments that are here; of a stream the engine knows. */
-    uint64_t resumed;     /* The first ones were here before it was accepted. */
-    uint8_t ack_status;   /* What OPEN_ACK says, */
-    uint8_t rcvd_status;  /* and DATA_RCVD. */
-    uint32_t last_word;   /* The RS_CONTROL_* that ended it, said again to a sender that missed it. */
-    rs_time data_at;      /* The newest data packet of the session came then. */
-    rs_time offered_due;  /* The caller makes room until then, */
-    rs_time verify_due;   /* and has checked the digest by then. */
-    rs_time leaving_due;  /* It has left, and is there for the others until then; RS_NEVER: it has not. */
-    rs_time ping_due;     /* A silent sender is asked for a sign then. */
-    uint64_t wrong_sn;    /* This fragment of a stream came wrong from the sender itself, */
-    uint32_t wrong_times; /* so many times in a row. */
+    rs_seqset present;      /* Fragments that are here; of a stream the engine knows. */
+    uint64_t resumed;       /* The first ones were here before it was accepted. */
+    uint8_t ack_status;     /* What OPEN_ACK says, */
+    uint8_t rcvd_status;    /* and DATA_RCVD. */
+    uint32_t final_control; /* The RS_CONTROL_* that ended it, said again to a sender that missed it. */
+    rs_time data_at;        /* The newest data packet of the session came then. */
+    rs_time offered_due;    /* The caller makes room until then, */
+    rs_time verify_due;     /* and has checked the digest by then. */
+    rs_time leaving_due;    /* It has left, and is there for the others until then; RS_NEVER: it has not. */
+    rs_time ping_due;       /* A silent sender is asked for a sign then. */
+    uint64_t wrong_sn;      /* This fragment of a stream came wrong from the sender itself, */
+    uint32_t wrong_times;   /* so many times in a row. */
 
     /* While it is verified: pieces whose digest is wrong. */
     uint64_t leaf_first;  /* The digests of pieces from there on are asked for, */
@@ -299,7 +299,7 @@ struct rs_receiving {
     rs_time waited;           /* The newest data packet waited so long in this host before it was read. */
 };
 
-/* SEND_DONE or RECEIVE_DONE is out; it is kept a while for last words and statistics. */
+/* SEND_DONE or RECEIVE_DONE is out; it is kept a while for final messages and statistics. */
 static inline bool rs_is_finished(const rs_transfer *t) {
     return t->sending ? ((const rs_sending *)t)->phase == RS_PHASE_DONE
                       : ((const rs_receiving *)t)->state == RS_RX_FINISHED;

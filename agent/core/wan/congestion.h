@@ -11,9 +11,9 @@
 /* Of one status. */
 typedef struct {
     rs_time now;
-    rs_time rtt;       /* from a packet being sent to the word of it, less what it waited at the receiver; 0: unknown */
-    rs_time at;        /* the receiver's clock when its newest packet came */
-    uint64_t next;     /* fragments it has seen go by, */
+    rs_time rtt;   /* from a packet being sent to the report of it, less what it waited at the receiver; 0: unknown */
+    rs_time at;    /* the receiver's clock when its newest packet came */
+    uint64_t next; /* fragments it has seen go by, */
     uint64_t received; /* of these, those that came, */
     uint64_t repairs, marked, dropped;
     uint64_t sent;    /* fragments sent by now */

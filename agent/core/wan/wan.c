@@ -57,7 +57,7 @@ static bool take_slow(const char *value, rs_wan_config *c) {
     return c->wait || strcmp(value, "demote") == 0;
 }
 
-static bool ask(const char *text, void *asked, char *words, size_t size) {
+static bool ask(const char *text, void *asked, char *message, size_t size) {
     static const struct {
         const char *name, *values;
         bool (*take)(const char *value, rs_wan_config *c);
@@ -73,11 +73,11 @@ static bool ask(const char *text, void *asked, char *words, size_t size) {
                (one[name] != '=' || strlen(options[i].name) != name || strncmp(options[i].name, one, name) != 0))
             i++;
         if (i == sizeof options / sizeof *options) {
-            rs_format(words, size, "wan has no option %.32s: there are congestion, coding and slow", one);
+            rs_format(message, size, "wan has no option %.32s: there are congestion, coding and slow", one);
             return false;
         }
         if (!options[i].take(one + name + 1, asked)) {
-            rs_format(words, size, "%s is %s, not %.40s", options[i].name, options[i].values, one + name + 1);
+            rs_format(message, size, "%s is %s, not %.40s", options[i].name, options[i].values, one + name + 1);
             return false;
         }
     }

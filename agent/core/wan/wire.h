@@ -1,5 +1,5 @@
 /* What the engine for wide areas says in packets of its own (docs/wan.md, "Packets"): a receiver's status, which holds
- * its consolidated NACKs, one for a section; and a word of the sender's in the header of each data packet. */
+ * its consolidated NACKs, one for a section; and a report of the sender's in the header of each data packet. */
 #ifndef RS_CORE_WAN_WIRE_H
 #define RS_CORE_WAN_WIRE_H
 

@@ -35,12 +35,12 @@ static void rs_api_forget(rs_api_server *server, rs_api_client *client, bool ans
 static void rs_api_log(rs_api_server *server, const char *format, ...) {
     if (!server->handlers.log)
         return;
-    char words[512];
+    char text[512];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(words, sizeof words, format, args);
+    (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    server->handlers.log(server->handlers.context, words);
+    server->handlers.log(server->handlers.context, text);
 }
 
 static bool watch(rs_api_server *server, int operation, int fd, uint32_t events, uint64_t id) {
@@ -269,10 +269,10 @@ static void serve_client(rs_api_server *server, rs_api_client *client) {
 static void accept_clients(rs_api_server *server) {
     for (int i = 0; i < ACCEPTS_PER_ROUND; i++) {
         int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        char words[RS_ACCEPT_WORDS];
-        if (fd < 0 && rs_accept_failed(&server->pause, errno, server->now, "the socket of applications", words)) {
-            if (words[0])
-                rs_api_log(server, "%s", words);
+        char text[RS_ACCEPT_TEXT];
+        if (fd < 0 && rs_accept_failed(&server->pause, errno, server->now, "the socket of applications", text)) {
+            if (text[0])
+                rs_api_log(server, "%s", text);
             (void)watch(server, EPOLL_CTL_MOD, server->listener, 0, LISTENER_ID);
         }
         if (fd < 0)
@@ -340,13 +340,13 @@ void rs_api_reply_ok(rs_api_server *server, const rs_api_call *call) {
 }
 
 void rs_api_reply_error(rs_api_server *server, const rs_api_call *call, rostrum_code code, const char *format, ...) {
-    char words[ROSTRUM_TEXT_MAX + 1];
+    char text[ROSTRUM_TEXT_MAX + 1];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(words, sizeof words, format, args);
+    (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
     rs_api_send_events_end(server, call);
-    rs_api_encode_error(&server->message, call->tag, code, words);
+    rs_api_encode_error(&server->message, call->tag, code, text);
     rs_api_transmit(server, call->client, -1, false);
 }
 

@@ -65,7 +65,7 @@ typedef struct {
     /* The digest of an object that is being sent already is taken. */
     void (*on_added)(void *context, const rs_object *object);
     /* It cannot be taken: everything that uses the object has to let go of it. */
-    void (*on_unreadable)(void *context, const rs_object *object, const char *words);
+    void (*on_unreadable)(void *context, const rs_object *object, const char *text);
     /* Stop the sending of that object. Answer with rs_api_reply_ok or rs_api_reply_error; the send itself is answered
      * too. */
     void (*on_cancel)(void *context, const rs_api_call *call, const rs_object_id *id);
@@ -93,7 +93,7 @@ typedef struct {
     /* Answer with rs_api_reply_status, which leaves application ids out that are none of the asker's business. */
     void (*on_status)(void *context, const rs_api_call *call);
     /* One line for the log. May be NULL. */
-    void (*log)(void *context, const char *words);
+    void (*log)(void *context, const char *text);
     void *context;
 } rs_api_handlers;
 

@@ -218,7 +218,7 @@ void rs_api_object_failed(rs_api_server *server, const rs_object_id *id, const c
     for (rs_api_wait *wait = server->waits; wait; wait = wait->next)
         if (wait->kind == RS_WAIT_READ && same_id(&wait->id, id)) {
             free(wait->cause);
-            wait->cause = strndup(cause, ROSTRUM_TEXT_MAX); /* without memory: the words are less, nothing else */
+            wait->cause = strndup(cause, ROSTRUM_TEXT_MAX); /* without memory: the text is shorter, nothing else */
         }
 }
 

@@ -17,11 +17,11 @@
 #define IN_FIRST 4096u
 #define READ_TURN (256u << 10) /* bytes read of one connection before others have their turn */
 
-static bool broken(char *words, const char *what, int cause) {
+static bool broken(char *text, const char *what, int cause) {
     if (cause)
-        snprintf(words, RS_CONNECTION_WORDS, "%s: %s", what, strerror(cause));
+        snprintf(text, RS_CONNECTION_TEXT, "%s: %s", what, strerror(cause));
     else
-        snprintf(words, RS_CONNECTION_WORDS, "%s", what);
+        snprintf(text, RS_CONNECTION_TEXT, "%s", what);
     return false;
 }
 
@@ -85,12 +85,12 @@ static uint8_t *make_room(rs_connection *c, size_t length) {
 
 /* The rest of a message that the socket took `sent` bytes of. */
 static bool keep_rest(rs_connection *c, const uint8_t *header, size_t header_length,
-                      const rs_connection_payload *payload, size_t sent, char *words) {
+                      const rs_connection_payload *payload, size_t sent, char *text) {
     size_t of_header = sent < header_length ? sent : header_length, of_payload = sent - of_header;
     size_t header_left = header_length - of_header, payload_left = (payload ? payload->length : 0) - of_payload;
     uint8_t *at = make_room(c, header_left + payload_left);
     if (!at)
-        return broken(words, "too many bytes wait to be sent, or memory is short", 0);
+        return broken(text, "too many bytes wait to be sent, or memory is short", 0);
     memcpy(at, header + of_header, header_left);
     at += header_left;
     if (payload && payload->fd < 0) {
@@ -102,14 +102,14 @@ static bool keep_rest(rs_connection *c, const uint8_t *header, size_t header_len
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return broken(words, "the object's file became shorter while it was being sent", got < 0 ? errno : 0);
+            return broken(text, "the object's file became shorter while it was being sent", got < 0 ? errno : 0);
         done += (size_t)got;
     }
     return true;
 }
 
 bool rs_connection_send(rs_connection *c, rs_time now, const uint8_t *header, size_t header_length,
-                        const rs_connection_payload *payload, char *words) {
+                        const rs_connection_payload *payload, char *text) {
     size_t sent = 0, total = header_length + (payload ? payload->length : 0);
     mark(c, payload && payload->length > 0);
     if (c->out_length == 0 && c->phase != RS_CONNECTION_CONNECTING) {
@@ -119,9 +119,9 @@ bool rs_connection_send(rs_connection *c, rs_time now, const uint8_t *header, si
         struct msghdr message = {.msg_iov = parts, .msg_iovlen = payload && payload->length ? 2 : 1};
         ssize_t taken = sendmsg(c->fd, &message, MSG_NOSIGNAL);
         if (taken < 0 && errno == EFAULT)
-            return broken(words, "the object's file became shorter while it was being sent", 0);
+            return broken(text, "the object's file became shorter while it was being sent", 0);
         if (taken < 0 && !would_block(errno))
-            return broken(words, "sending failed", errno);
+            return broken(text, "sending failed", errno);
         sent = taken > 0 ? (size_t)taken : 0;
         c->last_activity = now;
     }
@@ -129,10 +129,10 @@ bool rs_connection_send(rs_connection *c, rs_time now, const uint8_t *header, si
         return true;
     if (c->out_length == 0)
         c->stalled_since = now;
-    return keep_rest(c, header, header_length, payload, sent, words);
+    return keep_rest(c, header, header_length, payload, sent, text);
 }
 
-bool rs_connection_flush(rs_connection *c, rs_time now, char *words) {
+bool rs_connection_flush(rs_connection *c, rs_time now, char *text) {
     while (c->out_length > 0) {
         ssize_t sent = send(c->fd, c->out + c->out_start, c->out_length, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
@@ -140,7 +140,7 @@ bool rs_connection_flush(rs_connection *c, rs_time now, char *words) {
         if (sent < 0 && would_block(errno))
             return true;
         if (sent < 0)
-            return broken(words, "sending failed", errno);
+            return broken(text, "sending failed", errno);
         c->out_start += (size_t)sent;
         c->out_length -= (size_t)sent;
         c->last_activity = c->stalled_since = now;
@@ -168,17 +168,17 @@ static bool grow_input(rs_connection *c) {
 }
 
 /* Hands over the whole messages at the front of the buffer. */
-static bool take_messages(rs_connection *c, rs_connection_message message, void *context, char *words) {
+static bool take_messages(rs_connection *c, rs_connection_message message, void *context, char *text) {
     size_t at = 0;
     while (at < c->in_length) {
         size_t header_length = 0;
         uint32_t payload_length = 0;
         int known = rs_wire_frame(c->in + at, c->in_length - at, &header_length, &payload_length);
         if (known < 0)
-            return broken(words, "what it sends is not the control protocol", 0);
+            return broken(text, "what it sends is not the control protocol", 0);
         if (known == 0 || c->in_length - at < header_length + payload_length)
             break;
-        if (!message(context, c->in + at, header_length, c->in + at + header_length, payload_length, words))
+        if (!message(context, c->in + at, header_length, c->in + at + header_length, payload_length, text))
             return false;
         at += header_length + payload_length;
     }
@@ -188,10 +188,10 @@ static bool take_messages(rs_connection *c, rs_connection_message message, void 
     return true;
 }
 
-bool rs_connection_read(rs_connection *c, rs_time now, rs_connection_message message, void *context, char *words) {
+bool rs_connection_read(rs_connection *c, rs_time now, rs_connection_message message, void *context, char *text) {
     for (size_t total = 0; total < READ_TURN;) {
         if (c->in_length == c->in_room && (c->in_room >= RS_CONNECTION_IN_MAX || !grow_input(c)))
-            return broken(words, "memory is short for what it sends", 0);
+            return broken(text, "memory is short for what it sends", 0);
         size_t room = c->in_room - c->in_length;
         ssize_t got = recv(c->fd, c->in + c->in_length, room, 0);
         if (got < 0 && errno == EINTR)
@@ -199,14 +199,14 @@ bool rs_connection_read(rs_connection *c, rs_time now, rs_connection_message mes
         if (got < 0 && would_block(errno))
             break;
         if (got < 0)
-            return broken(words, "receiving failed", errno);
+            return broken(text, "receiving failed", errno);
         if (got == 0)
             return broken(
-                words, c->in_length > 0 ? "it closed the connection inside a message" : "it closed the connection", 0);
+                text, c->in_length > 0 ? "it closed the connection inside a message" : "it closed the connection", 0);
         c->in_length += (size_t)got;
         c->last_activity = now;
         total += (size_t)got;
-        if (!take_messages(c, message, context, words))
+        if (!take_messages(c, message, context, text))
             return false;
         if ((size_t)got < room)
             break;

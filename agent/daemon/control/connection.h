@@ -11,7 +11,7 @@
 #define RS_CONNECTIONS_HIGH (8u << 20)  /* bytes waiting on all at which one is stopped as soon as any wait on it */
 #define RS_CONNECTION_OUT_MAX (RS_CONNECTION_HIGH + RS_PATCH_HEADER + RS_FRAGMENT_MAX)
 #define RS_CONNECTION_IN_MAX (2u * (RS_PATCH_HEADER + RS_FRAGMENT_MAX))
-#define RS_CONNECTION_WORDS 200
+#define RS_CONNECTION_TEXT 200
 
 typedef enum {
     RS_CONNECTION_CONNECTING, /* outgoing, TCP is not there yet */
@@ -49,7 +49,7 @@ typedef struct {
     uint32_t length;
 } rs_connection_payload;
 
-/* All of these return false when the connection is broken; `words` (RS_CONNECTION_WORDS bytes) then says why. */
+/* All of these return false when the connection is broken; `text` (RS_CONNECTION_TEXT bytes) then says why. */
 
 /* A socket of the control channel is marked RS_DSCP_CONTROL (io/datagrams.h), so that switches let its messages, few
  * and small, go before multicast; while payloads are under way it is not, as these are as large as objects. */
@@ -58,16 +58,16 @@ void rs_connection_mark_control(int fd);
 /* Sends as much as the socket takes and keeps the rest. The caller stops at RS_CONNECTION_HIGH; what does not fit at
  * all breaks the connection. */
 bool rs_connection_send(rs_connection *connection, rs_time now, const uint8_t *header, size_t header_length,
-                        const rs_connection_payload *payload, char *words);
+                        const rs_connection_payload *payload, char *text);
 /* Sends what waits. */
-bool rs_connection_flush(rs_connection *connection, rs_time now, char *words);
+bool rs_connection_flush(rs_connection *connection, rs_time now, char *text);
 
-/* A whole message: `payload_length` bytes at `payload`. False breaks the connection, with words. */
+/* A whole message: `payload_length` bytes at `payload`. False breaks the connection, with the reason. */
 typedef bool (*rs_connection_message)(void *context, const uint8_t *header, size_t header_length,
-                                      const uint8_t *payload, uint32_t payload_length, char *words);
+                                      const uint8_t *payload, uint32_t payload_length, char *text);
 /* Reads what has come, a bounded amount, and hands over whole messages. */
 bool rs_connection_read(rs_connection *connection, rs_time now, rs_connection_message message, void *context,
-                        char *words);
+                        char *text);
 
 /* Frees the buffers, closes the descriptor (its watch must have ended) and frees the structure. */
 void rs_connection_free(rs_connection *connection);

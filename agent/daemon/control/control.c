@@ -68,10 +68,10 @@ static void listener_ready(void *context, uint32_t events) {
         socklen_t length = sizeof remote;
         int fd = accept4(control->listener.fd, (struct sockaddr *)&remote, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            char words[RS_ACCEPT_WORDS];
-            if (rs_accept_failed(&control->pause, errno, rs_pool_now(control), "the control channel", words)) {
-                if (words[0])
-                    rs_log(RS_LOG_ERROR, "control", "%s", words);
+            char text[RS_ACCEPT_TEXT];
+            if (rs_accept_failed(&control->pause, errno, rs_pool_now(control), "the control channel", text)) {
+                if (text[0])
+                    rs_log(RS_LOG_ERROR, "control", "%s", text);
                 rs_loop_watch(control->options.loop, &control->listener, control->listener.fd, 0);
                 if (control->next_tick > control->pause.again)
                     control->next_tick = control->pause.again;
@@ -79,7 +79,7 @@ static void listener_ready(void *context, uint32_t events) {
             return;
         }
         rs_accept_worked(&control->pause);
-        char words[RS_CONNECTION_WORDS];
+        char text[RS_CONNECTION_TEXT];
         const char *full = rs_pool_make_place(control, ntohl(remote.sin_addr.s_addr));
         if (full) {
             refuse(control, fd, &remote, full);
@@ -92,8 +92,8 @@ static void listener_ready(void *context, uint32_t events) {
         }
         set_options(control, fd);
         control->stats.accepted++;
-        if (!rs_pool_say_hello(control, c, words))
-            rs_pool_close(control, c, RS_LOG_WARNING, words);
+        if (!rs_pool_say_hello(control, c, text))
+            rs_pool_close(control, c, RS_LOG_WARNING, text);
         if (control->next_tick == RS_NEVER)
             control->next_tick = rs_pool_now(control) + RS_POOL_TICK;
     }
@@ -101,10 +101,10 @@ static void listener_ready(void *context, uint32_t events) {
 
 /* ----------------------------------------------------------------------------------------------------- connecting */
 
-static int start_connect(const rs_control *control, const struct sockaddr_in *remote, char *words) {
+static int start_connect(const rs_control *control, const struct sockaddr_in *remote, char *text) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        snprintf(words, RS_CONNECTION_WORDS, "cannot open a socket: %s", strerror(errno));
+        snprintf(text, RS_CONNECTION_TEXT, "cannot open a socket: %s", strerror(errno));
         return -1;
     }
     struct sockaddr_in source = {.sin_family = AF_INET};
@@ -112,7 +112,7 @@ static int start_connect(const rs_control *control, const struct sockaddr_in *re
     set_options(control, fd);
     if (bind(fd, (const struct sockaddr *)&source, sizeof source) != 0 ||
         (connect(fd, (const struct sockaddr *)remote, sizeof *remote) != 0 && errno != EINPROGRESS)) {
-        snprintf(words, RS_CONNECTION_WORDS, "cannot connect: %s", strerror(errno));
+        snprintf(text, RS_CONNECTION_TEXT, "cannot connect: %s", strerror(errno));
         close(fd);
         return -1;
     }
@@ -125,13 +125,13 @@ static void try_connect(rs_control *control, rs_peer peer) {
     if (!p->wanted || p->sending || p->connecting || entry->address == 0 || entry->dials ||
         rs_pool_now(control) < p->retry_at)
         return;
-    char words[RS_CONNECTION_WORDS] = "";
+    char text[RS_CONNECTION_TEXT] = "";
     struct sockaddr_in remote = {.sin_family = AF_INET, .sin_port = htons(entry->control_port)};
     remote.sin_addr.s_addr = htonl(entry->address);
     const char *full = rs_pool_make_place(control, 0);
-    int fd = full ? -1 : start_connect(control, &remote, words);
+    int fd = full ? -1 : start_connect(control, &remote, text);
     if (full)
-        snprintf(words, sizeof words, "%s", full);
+        snprintf(text, sizeof text, "%s", full);
     if (fd >= 0) {
         p->connecting = rs_pool_add(control, fd, true, peer, &remote);
         p->knocks = 0;
@@ -140,13 +140,13 @@ static void try_connect(rs_control *control, rs_peer peer) {
         if (p->connecting)
             return;
         close(fd);
-        snprintf(words, sizeof words, "memory is short");
+        snprintf(text, sizeof text, "memory is short");
     }
     rs_pool_back_off(control, peer);
-    control->callbacks.peer_down(control->callbacks.context, peer, words);
+    control->callbacks.peer_down(control->callbacks.context, peer, text);
 }
 
-/* When a connect that nothing answers is begun anew; RS_NEVER: not again. */
+/* When a connect that nothing answers is started again; RS_NEVER: not again. */
 static rs_time knock_at(const rs_control *control, const rs_connection *c) {
     if (c->phase != RS_CONNECTION_CONNECTING || !control->peers[c->peer].wanted ||
         control->peers[c->peer].knocks >= KNOCKS_MOST)
@@ -221,10 +221,10 @@ bool rs_control_send(rs_control *control, rs_peer peer, const uint8_t *header, s
     if (!rs_control_is_up(control, peer))
         return false;
     rs_connection *c = control->peers[peer].sending;
-    char words[RS_CONNECTION_WORDS];
-    if (!rs_connection_send(c, rs_pool_now(control), header, header_length, payload, words)) {
+    char text[RS_CONNECTION_TEXT];
+    if (!rs_connection_send(c, rs_pool_now(control), header, header_length, payload, text)) {
         control->stats.broken++;
-        rs_pool_close(control, c, RS_LOG_WARNING, words);
+        rs_pool_close(control, c, RS_LOG_WARNING, text);
         return false;
     }
     /* Slow readers, however many, must not fill the memory. */
@@ -337,7 +337,7 @@ static int open_listener(const rs_control_options *options, char *error) {
         bind(fd, (const struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 256) == 0)
         return fd;
     char text[RS_ADDRESS_TEXT];
-    snprintf(error, RS_CONNECTION_WORDS, "cannot listen on %s:%u for the control channel: %s",
+    snprintf(error, RS_CONNECTION_TEXT, "cannot listen on %s:%u for the control channel: %s",
              rs_address_text(options->address, text), options->port, strerror(errno));
     if (fd >= 0)
         close(fd);
@@ -352,7 +352,7 @@ static void set_default(rs_time *value, rs_time fallback) {
 rs_control *rs_control_new(const rs_control_options *options, const rs_control_callbacks *callbacks, char *error) {
     rs_control *control = calloc(1, sizeof *control);
     if (!control) {
-        snprintf(error, RS_CONNECTION_WORDS, "memory is short");
+        snprintf(error, RS_CONNECTION_TEXT, "memory is short");
         return NULL;
     }
     control->options = *options;

@@ -2,7 +2,7 @@
  *
  * Two agents may each have opened one. Each sends on the connection that came up first at its side, as long as that
  * lives, so that messages keep their order, and reads both. A connection unused for a while is closed. A peer that
- * started anew (other boot id) loses its old connections.
+ * restarted (other boot id) loses its old connections.
  *
  * Anybody can connect. A connection is proven when it comes from the address that the manager has told for its name,
  * and in use while something besides connections holds its peer (a transfer, a view). Places are bounded, for each
@@ -45,7 +45,7 @@ typedef struct {
     rs_time dead_timeout;    /* sent bytes unacknowledged, or output not taken, this long [5 s] */
 } rs_control_options;
 
-/* Listens. NULL and words in `error` (RS_CONNECTION_WORDS bytes). */
+/* Listens. NULL and the reason in `error` (RS_CONNECTION_TEXT bytes). */
 rs_control *rs_control_new(const rs_control_options *options, const rs_control_callbacks *callbacks, char *error);
 /* Closes everything; no callbacks. */
 void rs_control_free(rs_control *control);
@@ -73,7 +73,7 @@ void rs_control_timeout(rs_control *control);
 typedef struct {
     uint64_t accepted, opened, refused, broken, malformed;
     uint64_t evicted; /* for others who needed the place */
-    uint64_t knocked; /* connects begun anew because nothing answered soon */
+    uint64_t knocked; /* connects started again because nothing answered soon */
     uint32_t connections;
 } rs_control_stats;
 rs_control_stats rs_control_stats_get(const rs_control *control);

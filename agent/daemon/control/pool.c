@@ -223,7 +223,7 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
 
 /* ------------------------------------------------------------------------------------------------------- greeting */
 
-bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *words) {
+bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *text) {
     rs_message hello = {.type = RS_MSG_HELLO};
     uint8_t bytes[RS_HEADER_MAX];
     hello.hello.engines = rs_engines_here() | RS_HELLO_TREE;
@@ -231,34 +231,34 @@ bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *words) {
     hello.hello.name_length = (uint16_t)strlen(control->options.server);
     memcpy(hello.hello.name, control->options.server, hello.hello.name_length);
     size_t length = rs_wire_encode(&hello, 0, bytes, sizeof bytes);
-    return rs_connection_send(c, rs_pool_now(control), bytes, length, NULL, words);
+    return rs_connection_send(c, rs_pool_now(control), bytes, length, NULL, text);
 }
 
-static bool wrong_hello(char *words, const char *format, const char *name) {
-    snprintf(words, RS_CONNECTION_WORDS, format, name);
+static bool wrong_hello(char *text, const char *format, const char *name) {
+    snprintf(text, RS_CONNECTION_TEXT, format, name);
     return false;
 }
 
 /* Whom the connection leads to. Accepted connections learn it here; the pool's own must have reached whom they were
  * opened to. */
-static bool identify(rs_control *control, rs_connection *c, const rs_message *hello, char *words) {
+static bool identify(rs_control *control, rs_connection *c, const rs_message *hello, char *text) {
     const char *name = hello->hello.name;
     if (hello->version != RS_WIRE_VERSION) {
-        snprintf(words, RS_CONNECTION_WORDS,
+        snprintf(text, RS_CONNECTION_TEXT,
                  "it speaks version %u of the wire and %s speaks version %u: update the older agent", hello->version,
                  control->options.server, RS_WIRE_VERSION);
         return false;
     }
     if (strlen(name) != hello->hello.name_length || strcmp(name, control->options.server) == 0)
-        return wrong_hello(words, "it says that its name is %s", rs_quote(name));
+        return wrong_hello(text, "it says that its name is %s", rs_quote(name));
     if (c->outgoing && strcmp(name, rs_peers_name(control->options.peers, c->peer)) != 0)
-        return wrong_hello(words, "another server answers there: %s", rs_quote(name));
+        return wrong_hello(text, "another server answers there: %s", rs_quote(name));
     if (!c->outgoing) {
         rs_peer peer = rs_peers_claim(control->options.peers, name, c->remote_address);
         if (peer == RS_NO_PEER || !rs_pool_peer_of(control, peer))
-            return wrong_hello(words, "no room for another peer's name: %s", rs_quote(name));
+            return wrong_hello(text, "no room for another peer's name: %s", rs_quote(name));
         if (!rs_pool_may_be(control, peer, c))
-            return wrong_hello(words, "it says that its name is %s, whose address is another", rs_quote(name));
+            return wrong_hello(text, "it says that its name is %s, whose address is another", rs_quote(name));
         c->peer = peer;
         belongs_to(control, peer);
     }
@@ -276,7 +276,7 @@ static void close_replaced(rs_control *control, const rs_connection *fresh) {
         bool restarted = c->boot != fresh->boot;
         if (restarted || (!c->outgoing && !fresh->outgoing)) {
             rs_pool_close(control, c, RS_LOG_INFO,
-                          restarted ? "its agent was started anew" : "it opened another connection");
+                          restarted ? "its agent was restarted" : "it opened another connection");
             next = control->connections; /* callbacks do not close others, but the list may have changed all the same */
         }
     }
@@ -286,24 +286,24 @@ static void close_replaced(rs_control *control, const rs_connection *fresh) {
 static void say_why(rs_control *control, rs_connection *c, const char *cause) {
     rs_message abort = {.type = RS_MSG_ABORT};
     uint8_t bytes[RS_HEADER_MAX];
-    char words[RS_CONNECTION_WORDS];
+    char text[RS_CONNECTION_TEXT];
     rs_wire_cause_set(&abort.abort.cause, cause);
     size_t length = rs_wire_encode(&abort, 0, bytes, sizeof bytes);
-    rs_connection_send(c, rs_pool_now(control), bytes, length, NULL, words);
+    rs_connection_send(c, rs_pool_now(control), bytes, length, NULL, text);
 }
 
-static bool greeted(rs_control *control, rs_connection *c, const uint8_t *bytes, size_t length, char *words) {
+static bool greeted(rs_control *control, rs_connection *c, const uint8_t *bytes, size_t length, char *text) {
     rs_message hello;
     bool read = rs_wire_decode(bytes, length, 0, &hello);
     if (read && hello.type == RS_MSG_ABORT)
-        return wrong_hello(words, "it refused: %s", rs_quote(hello.abort.cause.text));
+        return wrong_hello(text, "it refused: %s", rs_quote(hello.abort.cause.text));
     if (!read || hello.type != RS_MSG_HELLO) {
         control->stats.malformed++;
-        return wrong_hello(words, "it does not begin with HELLO%s", "");
+        return wrong_hello(text, "it does not begin with HELLO%s", "");
     }
-    if (!identify(control, c, &hello, words)) {
+    if (!identify(control, c, &hello, text)) {
         if (hello.version != RS_WIRE_VERSION)
-            say_why(control, c, words);
+            say_why(control, c, text);
         return false;
     }
     c->phase = RS_CONNECTION_UP;
@@ -321,16 +321,16 @@ static bool greeted(rs_control *control, rs_connection *c, const uint8_t *bytes,
 }
 
 static bool take_message(void *context, const uint8_t *header, size_t header_length, const uint8_t *payload,
-                         uint32_t payload_length, char *words) {
+                         uint32_t payload_length, char *text) {
     reading *r = context;
     if (r->connection->phase == RS_CONNECTION_GREETING)
-        return payload_length == 0 ? greeted(r->control, r->connection, header, header_length, words)
-                                   : wrong_hello(words, "it does not begin with HELLO%s", "");
+        return payload_length == 0 ? greeted(r->control, r->connection, header, header_length, text)
+                                   : wrong_hello(text, "it does not begin with HELLO%s", "");
     const rs_control_callbacks *callbacks = &r->control->callbacks;
     if (callbacks->message(callbacks->context, r->connection->peer, header, header_length, payload, payload_length))
         return true;
     r->control->stats.malformed++;
-    return wrong_hello(words, "a message of it is malformed or contradicts its transfer%s", "");
+    return wrong_hello(text, "a message of it is malformed or contradicts its transfer%s", "");
 }
 
 /* --------------------------------------------------------------------------------------------------------- events */
@@ -348,39 +348,39 @@ static void unchoke(rs_control *control, rs_connection *c) {
         control->callbacks.peer_writable(control->callbacks.context, c->peer, true);
 }
 
-static bool finish_connect(rs_control *control, rs_connection *c, char *words) {
+static bool finish_connect(rs_control *control, rs_connection *c, char *text) {
     int cause = 0;
     socklen_t length = sizeof cause;
     if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &cause, &length) != 0 || cause != 0) {
-        snprintf(words, RS_CONNECTION_WORDS, "cannot connect: %s", strerror(cause ? cause : errno));
+        snprintf(text, RS_CONNECTION_TEXT, "cannot connect: %s", strerror(cause ? cause : errno));
         return false;
     }
     c->phase = RS_CONNECTION_GREETING;
     c->phase_since = rs_pool_now(control);
     control->stats.opened++;
-    return rs_pool_say_hello(control, c, words);
+    return rs_pool_say_hello(control, c, text);
 }
 
 static void connection_ready(void *context, uint32_t events) {
     pooled *p = context;
     rs_control *control = p->control;
     rs_connection *c = &p->connection;
-    char words[RS_CONNECTION_WORDS] = "";
+    char text[RS_CONNECTION_TEXT] = "";
     bool alive = true;
     if (c->phase == RS_CONNECTION_CONNECTING)
-        alive = finish_connect(control, c, words);
+        alive = finish_connect(control, c, text);
     else if (events & EPOLLOUT)
-        alive = rs_connection_flush(c, rs_pool_now(control), words);
+        alive = rs_connection_flush(c, rs_pool_now(control), text);
     if (alive)
         unchoke(control, c);
     if (alive && c->phase != RS_CONNECTION_CONNECTING && (events & (EPOLLIN | EPOLLERR | EPOLLHUP))) {
         reading r = {control, c};
-        alive = rs_connection_read(c, rs_pool_now(control), take_message, &r, words);
+        alive = rs_connection_read(c, rs_pool_now(control), take_message, &r, text);
     }
     if (!alive) {
-        bool normal = strcmp(words, "it closed the connection") == 0;
+        bool normal = strcmp(text, "it closed the connection") == 0;
         control->stats.broken += !normal;
-        rs_pool_close(control, c, normal ? RS_LOG_DEBUG : RS_LOG_WARNING, words);
+        rs_pool_close(control, c, normal ? RS_LOG_DEBUG : RS_LOG_WARNING, text);
         return;
     }
     rs_pool_watch(control, c);

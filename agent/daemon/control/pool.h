@@ -20,7 +20,7 @@
 typedef struct {
     rs_connection *sending;    /* what goes to it goes here; NULL = down */
     rs_connection *connecting; /* ours, not up yet */
-    uint32_t knocks;           /* of `connecting`, begun anew so often for want of an answer */
+    uint32_t knocks;           /* of `connecting`, started again so often for want of an answer */
     uint32_t connections;      /* each of them holds the peer's number, as wanting does */
     bool wanted;
     rs_time wanted_until, retry_at, backoff;
@@ -50,10 +50,10 @@ rs_pool_peer *rs_pool_peer_of(rs_control *control, rs_peer peer);
 rs_connection *rs_pool_add(rs_control *control, int fd, bool outgoing, rs_peer peer, const struct sockaddr_in *remote);
 /* Ends a connection, and tells what that means for its peer. `c` is gone after this. */
 void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, const char *cause);
-/* The same without a word to anyone. */
+/* The same without a message to anyone. */
 void rs_pool_drop(rs_control *control, rs_connection *c);
-/* False: broken, with words. */
-bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *words);
+/* False: broken, with the reason. */
+bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *text);
 void rs_pool_watch(rs_control *control, rs_connection *c);
 /* Could not be reached: the next attempt waits longer. */
 void rs_pool_back_off(rs_control *control, rs_peer peer);

@@ -31,13 +31,13 @@ void rs_data_free(rs_data *data);
 /* A number for address:port, to send to; each call needs an rs_data_unuse. RS_NO_GROUP: no room. */
 rs_group rs_data_use(rs_data *data, uint32_t address, uint16_t port);
 void rs_data_unuse(rs_data *data, rs_group group);
-/* The same, to receive from; transfers on one address share a membership. RS_NO_GROUP with words in `error`
+/* The same, to receive from; transfers on one address share a membership. RS_NO_GROUP with the reason in `error`
  * (RS_IO_ERROR_MAX bytes). */
 rs_group rs_data_join(rs_data *data, uint32_t address, uint16_t port, char *error);
 void rs_data_leave(rs_data *data, rs_group group);
 /* Where multicast does not get through, the group's packets go from server to server (docs/lan.md).
  * They come by unicast too, to this host's `here`:`port`, as if by the group; what comes by unicast, or else by the
- * group (`by_unicast`), is handed on to whom rs_data_relay_to names. False with words: as rs_data_join. */
+ * group (`by_unicast`), is handed on to whom rs_data_relay_to names. False with the reason: as rs_data_join. */
 bool rs_data_relay(rs_data *data, uint32_t address, uint16_t port, uint32_t here, uint16_t here_port, bool by_unicast,
                    char *error);
 /* address 0: to nobody. */

@@ -334,13 +334,13 @@ void rs_overlay_event(rs_overlay *o, const rs_event *event) {
     const rs_manager_failure_kind kind = event->kind == RS_EV_RECEIVER_FAILED  ? RS_MANAGER_RECEIVER_FAILED
                                          : event->kind == RS_EV_LINK_SUSPECTED ? RS_MANAGER_TREE_LINK_FAILED
                                                                                : RS_MANAGER_TREE_LINK_WORKS;
-    static const char *const words[] = {[RS_MANAGER_RECEIVER_FAILED] = "answers to no repair: it has failed",
-                                        [RS_MANAGER_TREE_LINK_FAILED] =
-                                            "gets everything by repair: a link above it has failed",
-                                        [RS_MANAGER_TREE_LINK_WORKS] = "gets packets by the tree: no link has failed"};
+    static const char *const text[] = {[RS_MANAGER_RECEIVER_FAILED] = "answers to no repair: it has failed",
+                                       [RS_MANAGER_TREE_LINK_FAILED] =
+                                           "gets everything by repair: a link above it has failed",
+                                       [RS_MANAGER_TREE_LINK_WORKS] = "gets packets by the tree: no link has failed"};
     rs_log(kind == RS_MANAGER_TREE_LINK_WORKS ? RS_LOG_INFO : RS_LOG_WARNING, "overlay",
            "object=%s successor=%s ring=%s %s", rs_id_text(&k->id), rs_quote(name),
-           event->ring == RS_RING_LEAF ? "leaf" : "proxy", words[kind]);
+           event->ring == RS_RING_LEAF ? "leaf" : "proxy", text[kind]);
     rs_manager_failure(o->agent->link, now, k->response_id, event->version, kind, event->ring, name);
 }
 

@@ -21,7 +21,7 @@ typedef struct {
                    uint32_t payload_length);
 } rs_overlay_callbacks;
 
-/* NULL with words in the log. */
+/* NULL with the reason in the log. */
 rs_overlay *rs_overlay_new(rs_agent *agent, const rs_overlay_callbacks *callbacks);
 void rs_overlay_free(rs_overlay *overlay);
 

@@ -8,7 +8,7 @@
 
 #include "daemon/units.h"
 
-#define DEFAULT_WAIT_MS 60000u      /* for the manager's first word */
+#define DEFAULT_WAIT_MS 60000u      /* for the manager's first answer */
 #define QUEUED_WAIT_MS 3600000u     /* it waits as it was told to (--wait): no longer than its longest */
 #define BACK_WAIT (10 * RS_SECOND)  /* a manager that is there again has as long as a join gives it */
 #define WAIT_MARGIN (2 * RS_SECOND) /* the manager gives up first, with better words */
@@ -18,11 +18,11 @@ static const char *kind_text(rs_path_kind kind) {
 }
 
 /* No path for this session: the core ends what waits for it. */
-static void fail_path(rs_agent *agent, rs_send_state *s, rs_path *path, rostrum_code code, const char *words) {
+static void fail_path(rs_agent *agent, rs_send_state *s, rs_path *path, rostrum_code code, const char *text) {
     path->state = RS_PATH_STATE_NONE;
     s->failure = code;
-    snprintf(s->denial, sizeof s->denial, "%s", words);
-    rs_path_denied(agent->node, rs_agent_now(agent), s->base.xfer, words);
+    snprintf(s->denial, sizeof s->denial, "%s", text);
+    rs_path_denied(agent->node, rs_agent_now(agent), s->base.xfer, text);
 }
 
 rs_time rs_paths_wait(uint32_t wait_ms, bool queued) {
@@ -87,15 +87,15 @@ static uint32_t deadline_ms(const rs_send_state *s, rs_time now) {
 
 /* There is no manager to ask. The request waits for one, as long as it may wait for a path. */
 static void tell_away(rs_agent *agent, rs_send_state *s) {
-    char state[160], words[ROSTRUM_TEXT_MAX + 1];
+    char state[160], text[ROSTRUM_TEXT_MAX + 1];
     rs_manager_describe(agent->link, rs_agent_now(agent), state, sizeof state);
-    snprintf(words, sizeof words, "waiting for the manager: %.150s", state);
-    rs_sending_tell_phase(agent, s, "queued", words);
+    snprintf(text, sizeof text, "waiting for the manager: %.150s", state);
+    rs_sending_tell_phase(agent, s, "queued", text);
 }
 
 void rs_paths_request(rs_agent *agent, rs_send_state *s, uint64_t remaining) {
     const char *names[RS_MANAGER_RECEIVERS_MAX];
-    char words[ROSTRUM_TEXT_MAX + 1] = "";
+    char text[ROSTRUM_TEXT_MAX + 1] = "";
     rs_time now = rs_agent_now(agent);
     rs_path *path = s->path.state == RS_PATH_STATE_NONE ? &s->path : &s->next_path;
     for (uint32_t i = 0; i < s->receiver_count; i++)
@@ -119,11 +119,11 @@ void rs_paths_request(rs_agent *agent, rs_send_state *s, uint64_t remaining) {
                                                .protocol = (rs_manager_protocol)(RS_MANAGER_AUTO + (int)s->protocol)};
     rs_log(RS_LOG_INFO, "send", "object=%s asks_for=path receivers=%u bytes=%llu request=%s", rs_id_text(&s->base.id),
            count, (unsigned long long)remaining, path->request_id);
-    rs_status status = agent->lan ? rs_lan_request(agent->lan, &request, words, sizeof words)
-                                  : rs_manager_request(agent->link, now, &request, words, sizeof words);
+    rs_status status = agent->lan ? rs_lan_request(agent->lan, &request, text, sizeof text)
+                                  : rs_manager_request(agent->link, now, &request, text, sizeof text);
     if (status != RS_OK)
         fail_path(agent, s, path, status == RS_ERR_STATE ? ROSTRUM_ERR_UNAVAILABLE : ROSTRUM_ERR_LIMIT,
-                  words[0] ? words : rs_strerror(status));
+                  text[0] ? text : rs_strerror(status));
     else if (agent->link && !rs_manager_answers(agent->link))
         tell_away(agent, s);
 }
@@ -177,20 +177,20 @@ rs_time rs_paths_deadline(const rs_send_state *s) {
 
 void rs_paths_timeout(rs_agent *agent, rs_send_state *s) {
     rs_path *path = s->path.state == RS_PATH_STATE_REQUESTED ? &s->path : &s->next_path;
-    char words[ROSTRUM_TEXT_MAX + 1], state[160];
+    char text[ROSTRUM_TEXT_MAX + 1], state[160];
     bool up = agent->lan || rs_manager_answers(agent->link);
     if (agent->lan)
         rs_lan_describe(agent->lan, state, sizeof state);
     else
         rs_manager_describe(agent->link, rs_agent_now(agent), state, sizeof state);
     if (!up)
-        snprintf(words, sizeof words, "no path within the bound: the manager did not come back; %.150s", state);
+        snprintf(text, sizeof text, "no path within the bound: the manager did not come back; %.150s", state);
     else if (path->queued_for[0])
-        snprintf(words, sizeof words, "no path within the bound; the manager waited for: %.180s", path->queued_for);
+        snprintf(text, sizeof text, "no path within the bound; the manager waited for: %.180s", path->queued_for);
     else
-        snprintf(words, sizeof words, "no path within the bound: no answer to the request; %.150s", state);
+        snprintf(text, sizeof text, "no path within the bound: no answer to the request; %.150s", state);
     withdraw(agent, path);
-    fail_path(agent, s, path, up ? ROSTRUM_ERR_TIMEOUT : ROSTRUM_ERR_UNAVAILABLE, words);
+    fail_path(agent, s, path, up ? ROSTRUM_ERR_TIMEOUT : ROSTRUM_ERR_UNAVAILABLE, text);
 }
 
 void rs_paths_tell_dark(rs_agent *agent, rs_send_state *s) {
@@ -276,7 +276,7 @@ static uint32_t note_dark(const rs_agent *agent, const rs_send_state *s, const r
 static void note_grant(rs_agent *agent, rs_send_state *s, rs_path *path, const rs_manager_response *response) {
     rostrum_send_result *result = &s->result;
     const char *names[RS_MANAGER_RECEIVERS_MAX];
-    char words[ROSTRUM_TEXT_MAX + 1], address[RS_ADDRESS_TEXT], part[48] = "";
+    char text[ROSTRUM_TEXT_MAX + 1], address[RS_ADDRESS_TEXT], part[48] = "";
     uint32_t count = names_of(s, path, names);
     if (count < s->receiver_count)
         snprintf(part, sizeof part, ", to %u of %u receivers", count, s->receiver_count);
@@ -299,10 +299,10 @@ static void note_grant(rs_agent *agent, rs_send_state *s, rs_path *path, const r
     path->group_address = response->group;
     path->accepted_size = response->accepted_size;
     s->ever_granted = true;
-    snprintf(words, sizeof words, "%s path, group %s, by %s%s%s%.120s", kind_text(response->kind),
-             rs_address_text(response->group, address), rs_engine_word((uint32_t)response->protocol), part,
+    snprintf(text, sizeof text, "%s path, group %s, by %s%s%s%.120s", kind_text(response->kind),
+             rs_address_text(response->group, address), rs_engine_name((uint32_t)response->protocol), part,
              response->reason[0] ? ": " : "", response->reason);
-    rs_sending_tell_phase(agent, s, "accepted", words);
+    rs_sending_tell_phase(agent, s, "accepted", text);
 }
 
 /* A circuit cannot be held for as long as it may take. */
@@ -380,9 +380,9 @@ static void on_response(void *context, const rs_manager_response *response) {
     }
 }
 
-static void tell_log(rs_agent *agent, const rs_send_state *s, const char *words) {
+static void tell_log(rs_agent *agent, const rs_send_state *s, const char *text) {
     rostrum_event event = {.kind = ROSTRUM_EVENT_LOG, .sending = true, .size = s->result.size};
-    snprintf(event.text, sizeof event.text, "%s", words);
+    snprintf(event.text, sizeof event.text, "%s", text);
     rs_api_event(agent->api, &s->base.id, &event);
 }
 
@@ -397,10 +397,10 @@ static void on_moved(void *context, const char *response_id, rs_path_kind kind, 
            rs_quote(reason));
     s->result.path = kind == RS_PATH_CIRCUIT ? ROSTRUM_PATH_CIRCUIT : ROSTRUM_PATH_PACKET;
     snprintf(s->result.reason, sizeof s->result.reason, "%s", reason);
-    char words[ROSTRUM_TEXT_MAX + 1];
-    snprintf(words, sizeof words, "the path moved to a %s path: %.180s", kind_text(kind), reason);
-    tell_log(agent, s, words);
-    /* The core may be a step ahead: the next session has begun, and the word that the one before is done waits. */
+    char text[ROSTRUM_TEXT_MAX + 1];
+    snprintf(text, sizeof text, "the path moved to a %s path: %.180s", kind_text(kind), reason);
+    tell_log(agent, s, text);
+    /* The core may be a step ahead: the next session has begun, and the report that the one before is done waits. */
     if (path == &s->path || rs_next_path_moved(agent->node, rs_agent_now(agent), s->base.xfer, kind) != RS_OK)
         rs_path_moved(agent->node, rs_agent_now(agent), s->base.xfer, kind);
 }
@@ -412,9 +412,9 @@ static void on_failed(void *context, const char *response_id, const char *reason
     if (!s)
         return;
     rs_log(RS_LOG_WARNING, "send", "object=%s path_failed=%s", rs_id_text(&s->base.id), rs_quote(reason));
-    char words[ROSTRUM_TEXT_MAX + 1];
-    snprintf(words, sizeof words, "the path failed: %.200s", reason);
-    tell_log(agent, s, words);
+    char text[ROSTRUM_TEXT_MAX + 1];
+    snprintf(text, sizeof text, "the path failed: %.200s", reason);
+    tell_log(agent, s, text);
     if (path == &s->next_path) {
         rs_data_unuse(agent->data, path->group);
         *path = (rs_path){.group = RS_NO_GROUP};

@@ -30,7 +30,7 @@ typedef struct {
     char server[RS_MANAGER_NAME_MAX + 1];
     uint32_t address;
     uint16_t port;
-    char cause[RS_PROBE_WORDS];
+    char cause[RS_PROBE_TEXT];
     rs_time took;
     bool settled;
     rs_watch watch;
@@ -50,7 +50,7 @@ typedef struct probe {
     uint32_t sent;           /* SEND: turns taken, each sends one packet of one sort to everybody it is for */
     uint32_t heard[SORTS];   /* LISTEN */
     uint8_t seen[SORTS][16]; /* a bit for each number: copies count once */
-    char cause[RS_PROBE_WORDS];
+    char cause[RS_PROBE_TEXT];
     rs_watch watch; /* LISTEN; its socket. SEND: the socket alone */
     int fd;
     target *targets;

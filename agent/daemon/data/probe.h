@@ -7,9 +7,9 @@
 #include "daemon/loop.h"
 #include "daemon/manager/client.h"
 
-#define RS_PROBES_MAX 8u          /* at a time; more are refused with words */
+#define RS_PROBES_MAX 8u          /* at a time; more are refused with a reason */
 #define RS_PROBE_SERVERS_MAX 128u /* of one order */
-#define RS_PROBE_WORDS 160
+#define RS_PROBE_TEXT 160
 
 typedef struct rs_probes rs_probes;
 

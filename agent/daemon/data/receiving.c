@@ -82,7 +82,7 @@ static rs_receive_state *find(const rs_agent *agent, rs_xfer xfer) {
 }
 
 static void tell(rs_agent *agent, const rs_receive_state *r, rostrum_event_kind kind, const char *phase,
-                 const char *words) {
+                 const char *text) {
     rs_xfer_stats stats = {0};
     rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
     uint64_t streamed = r->base.sink ? rs_stream_sink_bytes(r->base.sink) : 0;
@@ -91,7 +91,7 @@ static void tell(rs_agent *agent, const rs_receive_state *r, rostrum_event_kind 
                            .session = r->session,
                            .bytes = r->base.sink ? streamed : stats.bytes_present};
     snprintf(event.subject, sizeof event.subject, "%s", phase);
-    snprintf(event.text, sizeof event.text, "%s", words);
+    snprintf(event.text, sizeof event.text, "%s", text);
     rs_api_event(agent->api, &r->base.id, &event);
 }
 
@@ -260,10 +260,10 @@ static bool prepare_stream(rs_agent *agent, rs_receive_state *r, const rs_incomi
     return r->base.sink != NULL;
 }
 
-/* Room, digest and group for an object, or a window for a stream. NULL with words in `cause`. */
+/* Room, digest and group for an object, or a window for a stream. NULL with the reason in `cause`. */
 static rs_receive_state *prepare(rs_agent *agent, const rs_incoming *info, rs_xfer xfer, char *cause,
                                  size_t cause_size) {
-    char words[RS_IO_ERROR_MAX];
+    char text[RS_IO_ERROR_MAX];
     rs_receive_state *r = calloc(1, sizeof *r);
     if (!r) {
         snprintf(cause, cause_size, "no memory at %s", agent->options.server);
@@ -282,8 +282,8 @@ static rs_receive_state *prepare(rs_agent *agent, const rs_incoming *info, rs_xf
     if (!(info->size == RS_STREAM ? prepare_stream(agent, r, info, cause, cause_size)
                                   : prepare_object(agent, r, info, xfer, cause, cause_size)))
         goto fail;
-    if (info->group_address != 0 && (r->group = join(agent, info, words)) == RS_NO_GROUP) {
-        snprintf(cause, cause_size, "%.60s: %.90s", agent->options.server, words);
+    if (info->group_address != 0 && (r->group = join(agent, info, text)) == RS_NO_GROUP) {
+        snprintf(cause, cause_size, "%.60s: %.90s", agent->options.server, text);
         goto fail;
     }
     return r;
@@ -520,18 +520,17 @@ static void note_repairer(rs_receive_state *r, rs_peer peer, uint64_t offset, ui
     }
 }
 
-/* In words, and then nobody's: what comes next may be others'. */
-static const char *take_repairers(const rs_agent *agent, rs_receive_state *r, uint64_t chunk, char *words,
-                                  size_t size) {
+/* As text, and then nobody's: what comes next may be others'. */
+static const char *take_repairers(const rs_agent *agent, rs_receive_state *r, uint64_t chunk, char *text, size_t size) {
     rs_peer *of = r->repairers ? r->repairers + chunk * REPAIRERS : NULL;
     size_t used = 0;
-    snprintf(words, size, "nobody");
+    snprintf(text, size, "nobody");
     for (uint32_t i = 0; of && i < REPAIRERS && of[i] != RS_NO_PEER && used < size; i++) {
-        int more = snprintf(words + used, size - used, "%s%.40s", i ? "," : "", rs_peers_name(&agent->peers, of[i]));
+        int more = snprintf(text + used, size - used, "%s%.40s", i ? "," : "", rs_peers_name(&agent->peers, of[i]));
         used += more > 0 ? (size_t)more : 0;
         of[i] = RS_NO_PEER;
     }
-    return words;
+    return text;
 }
 
 uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *header, size_t header_length,
@@ -731,7 +730,7 @@ static void fetch(rs_agent *agent, rs_receive_state *r) {
 static void mend_next(rs_agent *agent, rs_receive_state *r) {
     uint64_t count, chunk = 0;
     uint32_t width;
-    char words[REPAIRERS * 41 + 8];
+    char text[REPAIRERS * 41 + 8];
     const uint8_t *mine = rs_digest_tree_leaves(r->tree, &count, &width);
     while (chunk < count && memcmp(mine + chunk * width, r->leaves + chunk * width, width) == 0)
         chunk++;
@@ -746,7 +745,7 @@ static void mend_next(rs_agent *agent, rs_receive_state *r) {
         rs_log(RS_LOG_WARNING, "receive",
                "object=%s chunk=%llu has a wrong digest: fetched again from=%s; what was lost of it came from=%s",
                rs_id_text(&r->base.id), (unsigned long long)chunk, rs_quote(rs_peers_name(&agent->peers, r->sender)),
-               rs_quote(take_repairers(agent, r, chunk, words, sizeof words)));
+               rs_quote(take_repairers(agent, r, chunk, text, sizeof text)));
     }
     if (r->fetches >= FETCHES_MOST || r->fetched >= FETCHES_MOST + 4 * count)
         fail_digest(agent, r,

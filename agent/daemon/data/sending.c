@@ -17,8 +17,8 @@
 #define REPORT_GAP (50 * RS_MILLISECOND) /* between two reports to the manager */
 #define PROGRESS_EVERY (100 * RS_MILLISECOND)
 
-static void copy_words(char *out, const char *words) {
-    snprintf(out, ROSTRUM_TEXT_MAX + 1, "%s", words);
+static void copy_text(char *out, const char *text) {
+    snprintf(out, ROSTRUM_TEXT_MAX + 1, "%s", text);
 }
 
 static rs_send_state *first_sending(rs_agent *agent) {
@@ -116,14 +116,14 @@ static rostrum_event blank_event(const rs_agent *agent, const rs_send_state *s, 
                            .receivers_failed = s->stats.receivers_failed};
 }
 
-void rs_sending_tell_phase(rs_agent *agent, rs_send_state *s, const char *phase, const char *words) {
-    rs_log(RS_LOG_INFO, "send", "object=%s phase=%s%s%s", rs_id_text(&s->base.id), phase, words[0] ? " words=" : "",
-           words[0] ? rs_quote(words) : "");
+void rs_sending_tell_phase(rs_agent *agent, rs_send_state *s, const char *phase, const char *text) {
+    rs_log(RS_LOG_INFO, "send", "object=%s phase=%s%s%s", rs_id_text(&s->base.id), phase, text[0] ? " text=" : "",
+           text[0] ? rs_quote(text) : "");
     if (s->leg)
         return; /* its whole tells what matters */
     rostrum_event event = blank_event(agent, s, ROSTRUM_EVENT_PHASE);
     snprintf(event.subject, sizeof event.subject, "%s", phase);
-    copy_words(event.text, words);
+    copy_text(event.text, text);
     rs_api_event(agent->api, &s->base.id, &event);
 }
 
@@ -140,7 +140,7 @@ void rs_sending_tell_receiver(rs_agent *agent, rs_send_state *s, const rostrum_r
     event.state = receiver->state;
     event.sn = receiver->initial_sn;
     snprintf(event.subject, sizeof event.subject, "%s", receiver->name);
-    copy_words(event.text, receiver->cause);
+    copy_text(event.text, receiver->cause);
     rs_api_event(agent->api, &s->base.id, &event);
     rs_report_later(agent, s);
 }
@@ -229,14 +229,14 @@ static rs_send_state *new_sending(rs_agent *agent, const rs_api_send *send) {
 }
 
 /* Why this send cannot be started, or NULL. */
-static const char *cannot_start(const rs_agent *agent, const rs_api_send *send, rostrum_code *code, char *words,
+static const char *cannot_start(const rs_agent *agent, const rs_api_send *send, rostrum_code *code, char *text,
                                 size_t size) {
     *code = ROSTRUM_ERR_INVALID;
     for (uint32_t i = 0; i < send->receiver_count; i++) {
         if (strcmp(send->receivers[i], agent->options.server) == 0) {
-            snprintf(words, size, "%s is the sender and has the object already: leave it out of the receivers",
+            snprintf(text, size, "%s is the sender and has the object already: leave it out of the receivers",
                      agent->options.server);
-            return words;
+            return text;
         }
     }
     uint32_t streams = 0;
@@ -279,9 +279,9 @@ static void take_object(rs_agent *agent, rs_send_state *s, rs_object *object) {
     s->base.progress_at = rs_agent_now(agent) + PROGRESS_EVERY;
 }
 
-/* Opens it in the core. False: with words. */
+/* Opens it in the core. False: with the reason. */
 static bool open_transfer(rs_agent *agent, rs_send_state *s, const rs_api_send *send, bool beside, rostrum_code *code,
-                          char *words) {
+                          char *text) {
     const rs_send_params params = {.object = send->id,
                                    .size = send->object ? send->object->size : RS_STREAM,
                                    .digest = digest_of(agent, send->object),
@@ -297,7 +297,7 @@ static bool open_transfer(rs_agent *agent, rs_send_state *s, const rs_api_send *
         *code = status == RS_ERR_EXISTS  ? ROSTRUM_ERR_EXISTS
                 : status == RS_ERR_LIMIT ? ROSTRUM_ERR_LIMIT
                                          : ROSTRUM_ERR_INVALID;
-        snprintf(words, ROSTRUM_TEXT_MAX + 1, "cannot send %s %s: %s", send->object ? "object" : "stream",
+        snprintf(text, ROSTRUM_TEXT_MAX + 1, "cannot send %s %s: %s", send->object ? "object" : "stream",
                  rs_id_text(&send->id),
                  status == RS_ERR_EXISTS ? "it is being sent from here already" : rs_strerror(status));
         return false;
@@ -308,9 +308,9 @@ static bool open_transfer(rs_agent *agent, rs_send_state *s, const rs_api_send *
 }
 
 /* Where there are several sites an object goes by legs, of which the manager tells, and otherwise by itself. NULL: it
- * was not begun, with words. */
+ * was not begun, with the reason. */
 static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, struct rs_relay *relay,
-                            rostrum_code *code, char *words) {
+                            rostrum_code *code, char *message) {
     char text[ROSTRUM_TEXT_MAX + 1];
     const char *cause = cannot_start(agent, send, code, text, sizeof text);
     bool spreads = !cause && !leg && send->object && rs_sites_several(agent->sites);
@@ -330,25 +330,25 @@ static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_
         cause = text;
     }
     if (cause) {
-        snprintf(words, ROSTRUM_TEXT_MAX + 1, "%s", cause);
+        snprintf(message, ROSTRUM_TEXT_MAX + 1, "%s", cause);
         return NULL;
     }
     rs_send_state *s = new_sending(agent, send);
     if (!s) {
         *code = ROSTRUM_ERR_LIMIT;
-        snprintf(words, ROSTRUM_TEXT_MAX + 1, "no memory or no room for %u receivers", send->receiver_count);
+        snprintf(message, ROSTRUM_TEXT_MAX + 1, "no memory or no room for %u receivers", send->receiver_count);
         return NULL;
     }
     s->leg = leg;
     s->relay = relay;
-    if (!spreads && !open_transfer(agent, s, send, leg || relay, code, words)) {
+    if (!spreads && !open_transfer(agent, s, send, leg || relay, code, message)) {
         free_sending(agent, s);
         return NULL;
     }
     take_object(agent, s, send->object);
     if (spreads && !rs_sites_spread(agent->sites, s)) {
         *code = ROSTRUM_ERR_LIMIT;
-        snprintf(words, ROSTRUM_TEXT_MAX + 1, "no memory for legs");
+        snprintf(message, ROSTRUM_TEXT_MAX + 1, "no memory for legs");
         rs_transfers_remove(&agent->transfers, &s->base);
         free_sending(agent, s);
         return NULL;
@@ -356,23 +356,23 @@ static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_
     return s;
 }
 
-rs_send_state *rs_sending_leg(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, char *words) {
+rs_send_state *rs_sending_leg(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, char *text) {
     rostrum_code code;
-    return begin(agent, send, leg, NULL, &code, words);
+    return begin(agent, send, leg, NULL, &code, text);
 }
 
-rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, struct rs_relay *relay, char *words) {
+rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, struct rs_relay *relay, char *text) {
     rostrum_code code;
-    return begin(agent, send, NULL, relay, &code, words);
+    return begin(agent, send, NULL, relay, &code, text);
 }
 
 void rs_sending_api(void *context, const rs_api_send *send) {
     rs_agent *agent = context;
-    char words[ROSTRUM_TEXT_MAX + 1];
+    char text[ROSTRUM_TEXT_MAX + 1];
     rostrum_code code;
-    rs_send_state *s = begin(agent, send, NULL, NULL, &code, words);
+    rs_send_state *s = begin(agent, send, NULL, NULL, &code, text);
     if (!s) {
-        rs_api_reply_error(agent->api, &send->call, code, "%s", words);
+        rs_api_reply_error(agent->api, &send->call, code, "%s", text);
         if (send->stream >= 0)
             close(send->stream);
         return;
@@ -409,11 +409,11 @@ void rs_sending_added_api(void *context, const rs_object *object) {
         }
 }
 
-void rs_sending_unreadable_api(void *context, const rs_object *object, const char *words) {
+void rs_sending_unreadable_api(void *context, const rs_object *object, const char *text) {
     rs_agent *agent = context;
     for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (t->object == object)
-            rs_sending_cancel(agent, t, words);
+            rs_sending_cancel(agent, t, text);
 }
 
 void rs_sending_cancel_api(void *context, const rs_api_call *call, const rs_object_id *id) {
@@ -483,7 +483,7 @@ static void answer(rs_agent *agent, rs_send_state *s, bool ok, const char *cause
     rostrum_send_result *result = &s->result;
     result->ok = ok;
     result->done_ns = rs_wall_clock();
-    copy_words(result->cause, ok ? "" : cause);
+    copy_text(result->cause, ok ? "" : cause);
     result->packets_sent = s->stats.packets_sent;
     result->packets_attempt = s->stats.packets_attempt;
     result->packets_redundant = s->stats.packets_redundant;
@@ -508,15 +508,15 @@ static const char *first_cause(const rs_send_state *s, const char *fallback) {
 
 /* Whoever asked for it is told, and it is gone. */
 static void end(rs_agent *agent, rs_send_state *s, bool ok, const char *cause) {
-    char words[ROSTRUM_TEXT_MAX + 1];
-    copy_words(words, cause);
+    char text[ROSTRUM_TEXT_MAX + 1];
+    copy_text(text, cause);
     rs_transfers_remove(&agent->transfers, &s->base);
     if (s->relay)
-        rs_sites_relay_over(agent->sites, s->relay, s, ok, words);
+        rs_sites_relay_over(agent->sites, s->relay, s, ok, text);
     else if (s->leg)
-        rs_sites_carried(agent->sites, s, ok, words);
+        rs_sites_carried(agent->sites, s, ok, text);
     else
-        answer(agent, s, ok, words);
+        answer(agent, s, ok, text);
     free_sending(agent, s);
 }
 
@@ -536,7 +536,7 @@ static void send_done(rs_agent *agent, rs_send_state *s, const rs_event *event) 
         s->result.size = rs_stream_source_bytes(s->base.source);
     s->final_phase = event->ok ? "done" : "failed";
     rs_totals_add(&agent->totals.sent, &s->stats, event->ok);
-    copy_words(s->result.cause, cause);
+    copy_text(s->result.cause, cause);
     rs_report_now(agent, s);
     rs_sending_tell_phase(agent, s, "done", cause);
     end(agent, s, event->ok, cause);
@@ -595,14 +595,14 @@ static void receiver_event(rs_agent *agent, rs_send_state *s, const rs_event *ev
         break;
     case RS_EV_PEER_LEFT:
         receiver->state = ROSTRUM_RECEIVER_LEFT;
-        copy_words(receiver->cause, event->cause);
+        copy_text(receiver->cause, event->cause);
         if (agent->link && s->path.state == RS_PATH_STATE_GRANTED && s->path.kind == RS_PATH_PACKET)
             (void)rs_link_receiver_change(agent->link, rs_agent_now(agent), s->path.response_id, receiver->name, false);
         rs_log(RS_LOG_INFO, "send", "object=%s left_at=%s", rs_id_text(&s->base.id), rs_quote(receiver->name));
         break;
     default:
         receiver->state = ROSTRUM_RECEIVER_FAILED;
-        copy_words(receiver->cause, event->cause);
+        copy_text(receiver->cause, event->cause);
         rs_log(RS_LOG_WARNING, "send", "object=%s failed_at=%s cause=%s", rs_id_text(&s->base.id),
                rs_quote(receiver->name), rs_quote(event->cause));
     }

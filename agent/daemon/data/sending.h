@@ -66,13 +66,13 @@ static inline rs_send_state *rs_sending_of(rs_transfer_entry *transfer) {
 int64_t rs_sending_receiver(const rs_send_state *sending, rs_peer peer);
 
 /* Tells the application. */
-void rs_sending_tell_phase(rs_agent *agent, rs_send_state *sending, const char *phase, const char *words);
+void rs_sending_tell_phase(rs_agent *agent, rs_send_state *sending, const char *phase, const char *text);
 
 void rs_sending_tell_receiver(rs_agent *agent, rs_send_state *sending, const rostrum_receiver *receiver);
-/* A sending of a leg's own; NULL with words (ROSTRUM_TEXT_MAX + 1 bytes). */
-rs_send_state *rs_sending_leg(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, char *words);
+/* A sending of a leg's own; NULL with the reason (ROSTRUM_TEXT_MAX + 1 bytes). */
+rs_send_state *rs_sending_leg(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, char *text);
 /* The same of an object that is passed on: by legs, if its receivers are in several sites. */
-rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, struct rs_relay *relay, char *words);
+rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, struct rs_relay *relay, char *text);
 /* A sending that goes by legs is over: who asked for it is told, and it is freed. */
 void rs_sending_over(rs_agent *agent, rs_send_state *sending, bool ok, const char *cause);
 
@@ -82,7 +82,7 @@ uint32_t rs_sending_runs(void *agent, const rs_object_id *id, const char *name, 
 /* The application's calls, and what the core says. */
 void rs_sending_api(void *agent, const rs_api_send *send);
 void rs_sending_added_api(void *agent, const rs_object *object);
-void rs_sending_unreadable_api(void *agent, const rs_object *object, const char *words);
+void rs_sending_unreadable_api(void *agent, const rs_object *object, const char *text);
 void rs_sending_cancel_api(void *agent, const rs_api_call *call, const rs_object_id *id);
 void rs_sending_event(rs_agent *agent, const rs_event *event);
 /* Payload bytes that go out for it. */

@@ -20,7 +20,7 @@
 #define LOOK_EVERY (250 * RS_MILLISECOND)
 /* Its site's receivers keep what they have of it for the silence bound: another one must be there before. */
 #define RELAY_DOWN RS_SECOND
-#define LAST_REPORTS 5u              /* the last word is said so often, each REPORT_EVERY */
+#define LAST_REPORTS 5u              /* the final answer is said so often, each REPORT_EVERY */
 #define RELAY_SILENT (6 * RS_SECOND) /* a relay that has the object, and says nothing for so long, is gone */
 #define ORDER_WAITS (30 * RS_SECOND) /* for the object to come */
 
@@ -32,9 +32,9 @@ struct rs_leg {
     uint32_t address;                   /* of the relay */
     uint16_t port;
     bool relay_dials;
-    rs_send_state *whole;
+    rs_send_state *parent;
     rs_send_state *carrier; /* NULL: it is over */
-    uint32_t *receivers;    /* places of its receivers among the whole's */
+    uint32_t *receivers;    /* places of its receivers among the parent's */
     uint32_t receiver_count;
     bool carried;       /* the relay has all */
     rs_time heard_at;   /* the relay has spoken then */
@@ -114,65 +114,65 @@ static bool is_final(const rostrum_receiver *receiver) {
     return receiver->state >= ROSTRUM_RECEIVER_DONE;
 }
 
-static int64_t place_of(const rs_send_state *whole, const char *name) {
-    for (uint32_t i = 0; i < whole->receiver_count; i++)
-        if (strcmp(whole->receivers[i].name, name) == 0)
+static int64_t place_of(const rs_send_state *parent, const char *name) {
+    for (uint32_t i = 0; i < parent->receiver_count; i++)
+        if (strcmp(parent->receivers[i].name, name) == 0)
             return i;
     return -1;
 }
 
-static void tell_words(rs_agent *agent, rs_send_state *whole, const char *words) {
-    rs_log(RS_LOG_INFO, "sites", "object=%s %s", rs_id_text(&whole->base.id), words);
-    rostrum_event event = {.kind = ROSTRUM_EVENT_LOG, .sending = true, .size = whole->result.size};
-    snprintf(event.text, sizeof event.text, "%s", words);
-    rs_api_event(agent->api, &whole->base.id, &event);
+static void tell_text(rs_agent *agent, rs_send_state *parent, const char *text) {
+    rs_log(RS_LOG_INFO, "sites", "object=%s %s", rs_id_text(&parent->base.id), text);
+    rostrum_event event = {.kind = ROSTRUM_EVENT_LOG, .sending = true, .size = parent->result.size};
+    snprintf(event.text, sizeof event.text, "%s", text);
+    rs_api_event(agent->api, &parent->base.id, &event);
 }
 
-static void fail_receiver(rs_agent *agent, rs_send_state *whole, uint32_t place, const char *cause) {
-    rostrum_receiver *receiver = &whole->receivers[place];
+static void fail_receiver(rs_agent *agent, rs_send_state *parent, uint32_t place, const char *cause) {
+    rostrum_receiver *receiver = &parent->receivers[place];
     receiver->state = ROSTRUM_RECEIVER_FAILED;
     snprintf(receiver->cause, sizeof receiver->cause, "%s", cause);
-    whole->spread->placed[place] = true;
-    rs_sending_tell_receiver(agent, whole, receiver);
+    parent->spread->placed[place] = true;
+    rs_sending_tell_receiver(agent, parent, receiver);
 }
 
 /* ------------------------------------------------------------------------------------------------ asking for legs */
 
-static void ask(rs_sites *sites, rs_send_state *whole) {
+static void ask(rs_sites *sites, rs_send_state *parent) {
     rs_agent *agent = sites->agent;
-    rs_spread *spread = whole->spread;
-    const char **names = calloc(whole->receiver_count, sizeof *names);
+    rs_spread *spread = parent->spread;
+    const char **names = calloc(parent->receiver_count, sizeof *names);
     const char *avoid[RELAYS_TRIED];
     uint32_t count = 0;
     spread->ask_at = rs_agent_now(agent) + ASK_AGAIN;
-    for (uint32_t i = 0; names && i < whole->receiver_count; i++)
+    for (uint32_t i = 0; names && i < parent->receiver_count; i++)
         if (!spread->placed[i])
-            names[count++] = whole->receivers[i].name;
+            names[count++] = parent->receivers[i].name;
     for (uint32_t i = 0; i < spread->avoid_count; i++)
         avoid[i] = spread->avoid[i];
     if (count)
-        (void)rs_manager_split(agent->link, rs_agent_now(agent), spread->request_id, &whole->base.id, names, count,
+        (void)rs_manager_split(agent->link, rs_agent_now(agent), spread->request_id, &parent->base.id, names, count,
                                avoid, spread->avoid_count);
     free(names);
 }
 
-static void begin_to_ask(rs_sites *sites, rs_send_state *whole) {
-    whole->spread->bound_at = rs_agent_now(sites->agent) + rs_paths_wait(whole->wait_ms, false);
-    rs_uuid_text(whole->spread->request_id);
-    ask(sites, whole);
+static void begin_to_ask(rs_sites *sites, rs_send_state *parent) {
+    parent->spread->bound_at = rs_agent_now(sites->agent) + rs_paths_wait(parent->wait_ms, false);
+    rs_uuid_text(parent->spread->request_id);
+    ask(sites, parent);
 }
 
-static bool do_spread(rs_sites *sites, rs_send_state *whole) {
+static bool do_spread(rs_sites *sites, rs_send_state *parent) {
     rs_spread *spread = calloc(1, sizeof *spread);
-    bool *placed = calloc(whole->receiver_count, sizeof *placed);
+    bool *placed = calloc(parent->receiver_count, sizeof *placed);
     if (!spread || !placed) {
         free(spread);
         free(placed);
         return false;
     }
     spread->placed = placed;
-    whole->spread = spread;
-    begin_to_ask(sites, whole);
+    parent->spread = spread;
+    begin_to_ask(sites, parent);
     return true;
 }
 
@@ -191,29 +191,29 @@ static void do_spread_free(rs_sites *sites, rs_spread *spread) {
     free(spread);
 }
 
-/* All receivers are done or failed, and no leg is left: the answer. The whole is gone then. */
-static void settle(rs_sites *sites, rs_send_state *whole) {
-    rs_spread *spread = whole->spread;
+/* All receivers are done or failed, and no leg is left: the answer. The parent is gone then. */
+static void settle(rs_sites *sites, rs_send_state *parent) {
+    rs_spread *spread = parent->spread;
     uint32_t failed = 0;
     const char *first = "";
     if (spread->legs || spread->answered)
         return;
-    for (uint32_t i = 0; i < whole->receiver_count; i++) {
-        if (!is_final(&whole->receivers[i]))
+    for (uint32_t i = 0; i < parent->receiver_count; i++) {
+        if (!is_final(&parent->receivers[i]))
             return;
-        if (whole->receivers[i].state == ROSTRUM_RECEIVER_FAILED && failed++ == 0)
-            first = whole->receivers[i].cause;
+        if (parent->receivers[i].state == ROSTRUM_RECEIVER_FAILED && failed++ == 0)
+            first = parent->receivers[i].cause;
     }
     spread->answered = true;
     char cause[ROSTRUM_TEXT_MAX + 1] = "";
     if (failed)
-        snprintf(cause, sizeof cause, "%u of %u receivers failed; the first: %.160s", failed, whole->receiver_count,
+        snprintf(cause, sizeof cause, "%u of %u receivers failed; the first: %.160s", failed, parent->receiver_count,
                  first);
-    rs_sending_over(sites->agent, whole, failed == 0, cause);
+    rs_sending_over(sites->agent, parent, failed == 0, cause);
 }
 
 static void drop_leg(rs_leg *leg) {
-    rs_leg **at = &leg->whole->spread->legs;
+    rs_leg **at = &leg->parent->spread->legs;
     while (*at != leg)
         at = &(*at)->next;
     *at = leg->next;
@@ -224,17 +224,17 @@ static void drop_leg(rs_leg *leg) {
 /* Its receivers that have nothing want another way; those that can have none fail. */
 static void leg_failed(rs_sites *sites, rs_leg *leg, const char *cause) {
     rs_agent *agent = sites->agent;
-    rs_send_state *whole = leg->whole;
-    rs_spread *spread = whole->spread;
-    char words[ROSTRUM_TEXT_MAX + 1];
+    rs_send_state *parent = leg->parent;
+    rs_spread *spread = parent->spread;
+    char text[ROSTRUM_TEXT_MAX + 1];
     bool again = leg->relay[0] && spread->avoid_count < RELAYS_TRIED && !spread->cancelled, any = false;
-    snprintf(words, sizeof words, "site %.40s: relay %.40s failed: %.120s", leg->site, leg->relay, cause);
+    snprintf(text, sizeof text, "site %.40s: relay %.40s failed: %.120s", leg->site, leg->relay, cause);
     for (uint32_t i = 0; i < leg->receiver_count; i++) {
-        const rostrum_receiver *receiver = &whole->receivers[leg->receivers[i]];
+        const rostrum_receiver *receiver = &parent->receivers[leg->receivers[i]];
         if (is_final(receiver))
             continue;
         if (!again || strcmp(receiver->name, leg->relay) == 0) {
-            fail_receiver(agent, whole, leg->receivers[i], leg->relay[0] ? words : cause);
+            fail_receiver(agent, parent, leg->receivers[i], leg->relay[0] ? text : cause);
         } else {
             spread->placed[leg->receivers[i]] = false;
             any = true;
@@ -242,36 +242,36 @@ static void leg_failed(rs_sites *sites, rs_leg *leg, const char *cause) {
     }
     if (again)
         memcpy(spread->avoid[spread->avoid_count++], leg->relay, sizeof leg->relay);
-    tell_words(agent, whole, words);
+    tell_text(agent, parent, text);
     drop_leg(leg);
     if (any)
-        begin_to_ask(sites, whole);
-    settle(sites, whole);
+        begin_to_ask(sites, parent);
+    settle(sites, parent);
 }
 
 /* Nobody of it is left, and the relay needs nothing more. */
 static bool leg_over(rs_sites *sites, rs_leg *leg) {
-    rs_send_state *whole = leg->whole;
+    rs_send_state *parent = leg->parent;
     for (uint32_t i = 0; i < leg->receiver_count; i++)
-        if (leg->carrier || !is_final(&whole->receivers[leg->receivers[i]]))
+        if (leg->carrier || !is_final(&parent->receivers[leg->receivers[i]]))
             return false;
     if (leg->relay[0]) {
-        char words[ROSTRUM_TEXT_MAX + 1];
+        char text[ROSTRUM_TEXT_MAX + 1];
         uint32_t done = 0;
         for (uint32_t i = 0; i < leg->receiver_count; i++)
-            done += whole->receivers[leg->receivers[i]].state == ROSTRUM_RECEIVER_DONE;
-        snprintf(words, sizeof words,
+            done += parent->receivers[leg->receivers[i]].state == ROSTRUM_RECEIVER_DONE;
+        snprintf(text, sizeof text,
                  "site %.40s: %u of %u receivers done, by relay %.40s; %llu bytes went over the wide area", leg->site,
                  done, leg->receiver_count, leg->relay, (unsigned long long)leg->bytes);
-        tell_words(sites->agent, whole, words);
+        tell_text(sites->agent, parent, text);
     }
     drop_leg(leg);
-    settle(sites, whole);
+    settle(sites, parent);
     return true;
 }
 
 /* NULL: it cannot be, and its receivers have failed. */
-static rs_leg *make_leg(rs_send_state *whole, const rs_manager_leg *from) {
+static rs_leg *make_leg(rs_send_state *parent, const rs_manager_leg *from) {
     rs_leg *leg = calloc(1, sizeof *leg);
     uint32_t *receivers = calloc(from->receiver_count, sizeof *receivers);
     if (!leg || !receivers) {
@@ -280,14 +280,14 @@ static rs_leg *make_leg(rs_send_state *whole, const rs_manager_leg *from) {
         return NULL;
     }
     leg->receivers = receivers;
-    leg->whole = whole;
+    leg->parent = parent;
     snprintf(leg->id, sizeof leg->id, "%s", from->leg_id);
     snprintf(leg->site, sizeof leg->site, "%s", from->site);
     for (uint32_t i = 0; i < from->receiver_count; i++) {
-        int64_t place = place_of(whole, from->receivers[i]);
-        if (place < 0 || whole->spread->placed[place])
+        int64_t place = place_of(parent, from->receivers[i]);
+        if (place < 0 || parent->spread->placed[place])
             continue;
-        whole->spread->placed[place] = true;
+        parent->spread->placed[place] = true;
         leg->receivers[leg->receiver_count++] = (uint32_t)place;
     }
     if (from->relay) {
@@ -296,8 +296,8 @@ static rs_leg *make_leg(rs_send_state *whole, const rs_manager_leg *from) {
         leg->port = from->relay->control_port;
         leg->relay_dials = from->relay_dials;
     }
-    leg->next = whole->spread->legs;
-    whole->spread->legs = leg;
+    leg->next = parent->spread->legs;
+    parent->spread->legs = leg;
     return leg;
 }
 
@@ -314,40 +314,40 @@ static void learn_relay(rs_agent *agent, const rs_leg *leg) {
 
 static void begin_leg(rs_sites *sites, rs_leg *leg) {
     rs_agent *agent = sites->agent;
-    rs_send_state *whole = leg->whole;
-    char words[ROSTRUM_TEXT_MAX + 1];
+    rs_send_state *parent = leg->parent;
+    char text[ROSTRUM_TEXT_MAX + 1];
     const char *relay = leg->relay;
     const char **names = calloc(leg->receiver_count + 1, sizeof *names);
     for (uint32_t i = 0; names && i < leg->receiver_count; i++)
-        names[i] = whole->receivers[leg->receivers[i]].name;
-    const rs_api_send send = {.id = whole->base.id,
-                              .object = whole->base.object,
+        names[i] = parent->receivers[leg->receivers[i]].name;
+    const rs_api_send send = {.id = parent->base.id,
+                              .object = parent->base.object,
                               .stream = -1,
                               .process = "a leg",
-                              .wait_ms = whole->wait_ms,
-                              .stragglers = relay[0] ? ROSTRUM_STRAGGLERS_DEFAULT : whole->stragglers,
-                              .protocol = relay[0] ? ROSTRUM_PROTOCOL_WAN : whole->protocol,
+                              .wait_ms = parent->wait_ms,
+                              .stragglers = relay[0] ? ROSTRUM_STRAGGLERS_DEFAULT : parent->stragglers,
+                              .protocol = relay[0] ? ROSTRUM_PROTOCOL_WAN : parent->protocol,
                               .receivers = relay[0] ? &relay : names,
                               .receiver_count = relay[0] ? 1 : leg->receiver_count};
     leg->heard_at = rs_agent_now(agent);
     leg->down_since = RS_NEVER;
-    snprintf(words, sizeof words, "no memory for a leg");
-    leg->carrier = names ? rs_sending_leg(agent, &send, leg, words) : NULL;
+    snprintf(text, sizeof text, "no memory for a leg");
+    leg->carrier = names ? rs_sending_leg(agent, &send, leg, text) : NULL;
     free(names);
     if (!leg->carrier)
-        leg_failed(sites, leg, words);
+        leg_failed(sites, leg, text);
     else if (relay[0])
         learn_relay(agent, leg);
 }
 
-static void no_way(rs_sites *sites, rs_send_state *whole, const char *reason) {
-    for (uint32_t i = 0; i < whole->receiver_count; i++)
-        if (!whole->spread->placed[i])
-            fail_receiver(sites->agent, whole, i, reason);
-    whole->spread->ask_at = whole->spread->bound_at = RS_NEVER;
-    snprintf(whole->denial, sizeof whole->denial, "%s", reason);
-    whole->failure = ROSTRUM_ERR_DENIED;
-    settle(sites, whole);
+static void no_way(rs_sites *sites, rs_send_state *parent, const char *reason) {
+    for (uint32_t i = 0; i < parent->receiver_count; i++)
+        if (!parent->spread->placed[i])
+            fail_receiver(sites->agent, parent, i, reason);
+    parent->spread->ask_at = parent->spread->bound_at = RS_NEVER;
+    snprintf(parent->denial, sizeof parent->denial, "%s", reason);
+    parent->failure = ROSTRUM_ERR_DENIED;
+    settle(sites, parent);
 }
 
 static rs_send_state *asking(const rs_agent *agent, const char *request_id) {
@@ -359,56 +359,56 @@ static rs_send_state *asking(const rs_agent *agent, const char *request_id) {
     return NULL;
 }
 
-static void note_ways(rs_agent *agent, rs_send_state *whole, const rs_manager_split_answer *answer) {
-    char words[ROSTRUM_TEXT_MAX + 1];
+static void note_ways(rs_agent *agent, rs_send_state *parent, const rs_manager_split_answer *answer) {
+    char text[ROSTRUM_TEXT_MAX + 1];
     size_t used = 0;
-    words[0] = '\0';
-    for (uint32_t i = 0; i < answer->leg_count && used < sizeof words; i++)
+    text[0] = '\0';
+    for (uint32_t i = 0; i < answer->leg_count && used < sizeof text; i++)
         if (answer->legs[i].relay)
-            used += (size_t)snprintf(words + used, sizeof words - used, "%s%.150s", used ? "; " : "",
-                                     answer->legs[i].reason);
-    if (!whole->ever_granted) {
-        whole->ever_granted = true;
-        whole->result.accepted_ns = rs_wall_clock();
-        whole->result.path = ROSTRUM_PATH_PACKET;
-        whole->result.protocol = words[0] ? ROSTRUM_PROTOCOL_WAN : ROSTRUM_PROTOCOL_REPUBLIC;
-        snprintf(whole->result.reason, sizeof whole->result.reason, "%s", words);
+            used +=
+                (size_t)snprintf(text + used, sizeof text - used, "%s%.150s", used ? "; " : "", answer->legs[i].reason);
+    if (!parent->ever_granted) {
+        parent->ever_granted = true;
+        parent->result.accepted_ns = rs_wall_clock();
+        parent->result.path = ROSTRUM_PATH_PACKET;
+        parent->result.protocol = text[0] ? ROSTRUM_PROTOCOL_WAN : ROSTRUM_PROTOCOL_REPUBLIC;
+        snprintf(parent->result.reason, sizeof parent->result.reason, "%s", text);
     }
-    rs_sending_tell_phase(agent, whole, "accepted", words);
+    rs_sending_tell_phase(agent, parent, "accepted", text);
 }
 
 static void on_legs(void *context, const rs_manager_split_answer *answer) {
     rs_agent *agent = context;
     rs_sites *sites = agent->sites;
-    rs_send_state *whole = asking(agent, answer->request_id);
-    if (!whole)
+    rs_send_state *parent = asking(agent, answer->request_id);
+    if (!parent)
         return;
-    rs_spread *spread = whole->spread;
+    rs_spread *spread = parent->spread;
     if (answer->leg_count == 0 && answer->ever) {
-        no_way(sites, whole, answer->reason);
+        no_way(sites, parent, answer->reason);
         return;
     }
     if (answer->leg_count == 0) {
         if (strcmp(spread->waits_for, answer->reason) != 0)
-            rs_sending_tell_phase(agent, whole, "queued", answer->reason);
+            rs_sending_tell_phase(agent, parent, "queued", answer->reason);
         snprintf(spread->waits_for, sizeof spread->waits_for, "%s", answer->reason);
         return;
     }
     spread->ask_at = spread->bound_at = RS_NEVER;
-    note_ways(agent, whole, answer);
+    note_ways(agent, parent, answer);
     rs_leg *made[64];
     uint32_t count = 0;
     for (uint32_t i = 0; i < answer->leg_count && count < 64; i++)
-        if ((made[count] = make_leg(whole, &answer->legs[i])))
+        if ((made[count] = make_leg(parent, &answer->legs[i])))
             count++;
-    for (uint32_t i = 0; i < whole->receiver_count; i++)
+    for (uint32_t i = 0; i < parent->receiver_count; i++)
         if (!spread->placed[i])
-            fail_receiver(agent, whole, i, "the manager named no leg for it, or memory is short");
+            fail_receiver(agent, parent, i, "the manager named no leg for it, or memory is short");
     spread->answered = true; /* not while they begin */
     for (uint32_t i = 0; i < count; i++)
         begin_leg(sites, made[i]);
     spread->answered = false;
-    settle(sites, whole);
+    settle(sites, parent);
 }
 
 /* -------------------------------------------------------------------------------------------------- what they do */
@@ -428,28 +428,28 @@ static bool do_path(rs_sites *sites, rs_send_state *carrier, uint64_t remaining)
 }
 
 static void do_receiver(rs_sites *sites, rs_send_state *carrier, const rostrum_receiver *receiver) {
-    rs_send_state *whole = carrier->leg->whole;
-    int64_t place = place_of(whole, receiver->name);
-    if (place < 0 || is_final(&whole->receivers[place]))
+    rs_send_state *parent = carrier->leg->parent;
+    int64_t place = place_of(parent, receiver->name);
+    if (place < 0 || is_final(&parent->receivers[place]))
         return; /* a relay that the object is not for */
     if (carrier->leg->relay[0] && receiver->state == ROSTRUM_RECEIVER_FAILED)
         return; /* what follows from that is seen when the leg ends */
-    whole->receivers[place] = *receiver;
-    rs_sending_tell_receiver(sites->agent, whole, &whole->receivers[place]);
+    parent->receivers[place] = *receiver;
+    rs_sending_tell_receiver(sites->agent, parent, &parent->receivers[place]);
 }
 
 static void do_carried(rs_sites *sites, rs_send_state *carrier, bool ok, const char *cause) {
     rs_leg *leg = carrier->leg;
-    rs_send_state *whole = leg->whole;
+    rs_send_state *parent = leg->parent;
     leg->carrier = NULL;
     leg->carried = ok;
     leg->heard_at = rs_agent_now(sites->agent);
     leg->bytes = carrier->result.bytes_sent;
-    whole->result.bytes_sent += carrier->result.bytes_sent;
-    whole->stats.packets_sent += carrier->stats.packets_sent;
-    whole->stats.packets_redundant += carrier->stats.packets_redundant;
-    whole->stats.patches_sent += carrier->stats.patches_sent;
-    whole->stats.repairs_sent += carrier->stats.repairs_sent;
+    parent->result.bytes_sent += carrier->result.bytes_sent;
+    parent->stats.packets_sent += carrier->stats.packets_sent;
+    parent->stats.packets_redundant += carrier->stats.packets_redundant;
+    parent->stats.patches_sent += carrier->stats.patches_sent;
+    parent->stats.repairs_sent += carrier->stats.repairs_sent;
     carrier->leg = NULL;
     if (leg_over(sites, leg))
         return;
@@ -482,12 +482,12 @@ static void on_relayed(void *context, const rs_manager_relay_report *report) {
     rs_leg *leg = leg_of(agent, report->leg_id);
     if (!leg || strcmp(leg->relay, report->relay) != 0)
         return;
-    rs_send_state *whole = leg->whole;
+    rs_send_state *parent = leg->parent;
     leg->heard_at = rs_agent_now(agent);
     for (uint32_t i = 0; i < report->receiver_count; i++) {
         const rs_manager_receiver_report *from = &report->receivers[i];
-        int64_t place = place_of(whole, from->server);
-        rostrum_receiver *to = place < 0 ? NULL : &whole->receivers[place];
+        int64_t place = place_of(parent, from->server);
+        rostrum_receiver *to = place < 0 ? NULL : &parent->receivers[place];
         bool its = false;
         for (uint32_t m = 0; to && m < leg->receiver_count; m++)
             its |= leg->receivers[m] == (uint32_t)place;
@@ -500,7 +500,7 @@ static void on_relayed(void *context, const rs_manager_relay_report *report) {
         to->patched_fragments = from->patched_fragments;
         to->first_light_ns = from->first_light_ns;
         to->complete_ns = to->state == ROSTRUM_RECEIVER_DONE ? rs_wall_clock() : 0; /* by the clock of this server */
-        rs_sending_tell_receiver(agent, whole, to);
+        rs_sending_tell_receiver(agent, parent, to);
     }
     bool ended = strcmp(report->state, "failed") == 0 || strcmp(report->state, "done") == 0;
     if (leg_over(sites, leg) || !ended || leg->carrier)
@@ -508,16 +508,16 @@ static void on_relayed(void *context, const rs_manager_relay_report *report) {
     leg_failed(sites, leg, report->cause[0] ? report->cause : "it ended without all of its receivers");
 }
 
-static void do_cancel(rs_sites *sites, rs_send_state *whole, const char *cause) {
+static void do_cancel(rs_sites *sites, rs_send_state *parent, const char *cause) {
     rs_agent *agent = sites->agent;
-    rs_spread *spread = whole->spread;
-    char words[ROSTRUM_TEXT_MAX + 1];
-    snprintf(words, sizeof words, "cancelled by the sender: %.200s", cause);
+    rs_spread *spread = parent->spread;
+    char text[ROSTRUM_TEXT_MAX + 1];
+    snprintf(text, sizeof text, "cancelled by the sender: %.200s", cause);
     spread->cancelled = true;
     spread->ask_at = spread->bound_at = RS_NEVER;
-    for (uint32_t i = 0; i < whole->receiver_count; i++)
-        if (!is_final(&whole->receivers[i]))
-            fail_receiver(agent, whole, i, words);
+    for (uint32_t i = 0; i < parent->receiver_count; i++)
+        if (!is_final(&parent->receivers[i]))
+            fail_receiver(agent, parent, i, text);
     for (rs_leg *leg = spread->legs, *next; leg; leg = next) {
         next = leg->next;
         if (leg->carrier)
@@ -529,20 +529,20 @@ static void do_cancel(rs_sites *sites, rs_send_state *whole, const char *cause) 
     spread->bound_at = rs_agent_now(agent);
 }
 
-static void do_sample(rs_sites *sites, rs_send_state *whole) {
+static void do_sample(rs_sites *sites, rs_send_state *parent) {
     uint64_t bytes = 0, legs = 0;
     int64_t rate = 0;
     (void)sites;
-    for (const rs_leg *leg = whole->spread->legs; leg; leg = leg->next, legs++) {
-        bytes += leg->carrier ? leg->carrier->stats.bytes_present : whole->result.size;
+    for (const rs_leg *leg = parent->spread->legs; leg; leg = leg->next, legs++) {
+        bytes += leg->carrier ? leg->carrier->stats.bytes_present : parent->result.size;
         rate += leg->carrier ? leg->carrier->stats.rate_bps : 0;
     }
-    whole->stats.rate_bps = rate;
-    whole->stats.bytes_present = legs ? bytes / legs : whole->stats.bytes_present;
-    whole->stats.receivers_done = whole->stats.receivers_failed = 0;
-    for (uint32_t i = 0; i < whole->receiver_count; i++) {
-        whole->stats.receivers_done += whole->receivers[i].state == ROSTRUM_RECEIVER_DONE;
-        whole->stats.receivers_failed += whole->receivers[i].state == ROSTRUM_RECEIVER_FAILED;
+    parent->stats.rate_bps = rate;
+    parent->stats.bytes_present = legs ? bytes / legs : parent->stats.bytes_present;
+    parent->stats.receivers_done = parent->stats.receivers_failed = 0;
+    for (uint32_t i = 0; i < parent->receiver_count; i++) {
+        parent->stats.receivers_done += parent->receivers[i].state == ROSTRUM_RECEIVER_DONE;
+        parent->stats.receivers_failed += parent->receivers[i].state == ROSTRUM_RECEIVER_FAILED;
     }
 }
 
@@ -550,17 +550,17 @@ static void do_sample(rs_sites *sites, rs_send_state *whole) {
 
 static void report(rs_sites *sites, rs_relay *relay) {
     rs_agent *agent = sites->agent;
-    static const char *const words[] = {[ROSTRUM_RECEIVER_WAITING] = "waiting",
-                                        [ROSTRUM_RECEIVER_RECEIVING] = "receiving",
-                                        [ROSTRUM_RECEIVER_DONE] = "done",
-                                        [ROSTRUM_RECEIVER_FAILED] = "failed",
-                                        [ROSTRUM_RECEIVER_LEFT] = "left"};
+    static const char *const text[] = {[ROSTRUM_RECEIVER_WAITING] = "waiting",
+                                       [ROSTRUM_RECEIVER_RECEIVING] = "receiving",
+                                       [ROSTRUM_RECEIVER_DONE] = "done",
+                                       [ROSTRUM_RECEIVER_FAILED] = "failed",
+                                       [ROSTRUM_RECEIVER_LEFT] = "left"};
     relay->report_at = rs_agent_now(agent) + REPORT_EVERY;
     for (uint32_t i = 0; i < relay->count && relay->sending; i++) {
         const rostrum_receiver *from = &relay->sending->receivers[i];
         snprintf(relay->causes[i], sizeof relay->causes[i], "%s", from->cause);
         relay->last[i] = (rs_manager_receiver_report){.server = relay->names[i],
-                                                      .state = words[from->state],
+                                                      .state = text[from->state],
                                                       .cause = relay->causes[i],
                                                       .initial_sn = from->initial_sn,
                                                       .patched_fragments = from->patched_fragments,
@@ -601,27 +601,27 @@ static void do_relay_over(rs_sites *sites, rs_relay *relay, rs_send_state *sendi
 /* The object is here, or comes from the origin: it is passed on. */
 static void pass_on(rs_sites *sites, rs_relay *relay) {
     rs_agent *agent = sites->agent;
-    char words[ROSTRUM_TEXT_MAX + 1];
+    char text[ROSTRUM_TEXT_MAX + 1];
     if (relay->begun || relay->over)
         return;
     rs_object *object = rs_store_find(agent->store, &relay->id);
-    bool whole = object && object->phase == RS_OBJECT_COMPLETE;
+    bool parent = object && object->phase == RS_OBJECT_COMPLETE;
     bool comes = object && object->phase == RS_OBJECT_RECEIVING && rs_receiving_from(agent, object) == relay->peer;
-    if (!whole && !comes)
+    if (!parent && !comes)
         return;
     const rs_api_send send = {.id = relay->id,
                               .object = object,
                               .stream = -1,
                               .process = relay->origin,
-                              .protocol = whole ? ROSTRUM_PROTOCOL_AUTO : ROSTRUM_PROTOCOL_WAN,
+                              .protocol = parent ? ROSTRUM_PROTOCOL_AUTO : ROSTRUM_PROTOCOL_WAN,
                               .receivers = (const char *const *)relay->names,
                               .receiver_count = relay->count};
     relay->begun = true;
     relay->state = "passing";
-    relay->grown = whole ? object->size : 0;
-    relay->sending = rs_sending_relayed(agent, &send, relay, words);
+    relay->grown = parent ? object->size : 0;
+    relay->sending = rs_sending_relayed(agent, &send, relay, text);
     if (!relay->sending)
-        relay_ends(sites, relay, false, words);
+        relay_ends(sites, relay, false, text);
 }
 
 static rs_relay *new_relay(rs_sites *sites, const rs_manager_relay_order *order) {
@@ -778,18 +778,18 @@ rs_time rs_sites_deadline(const rs_sites *sites) {
 }
 
 /* True: it, or the list it is in, has changed. */
-static bool check_send(rs_sites *sites, rs_send_state *whole, rs_time now) {
-    rs_spread *spread = whole->spread;
+static bool check_send(rs_sites *sites, rs_send_state *parent, rs_time now) {
+    rs_spread *spread = parent->spread;
     if (now >= spread->bound_at && !spread->cancelled) {
-        char words[ROSTRUM_TEXT_MAX + 1];
-        snprintf(words, sizeof words, "no way to all sites within the bound: %.180s",
+        char text[ROSTRUM_TEXT_MAX + 1];
+        snprintf(text, sizeof text, "no way to all sites within the bound: %.180s",
                  spread->waits_for[0] ? spread->waits_for : "the manager did not answer");
-        no_way(sites, whole, words);
+        no_way(sites, parent, text);
         return true;
     }
     if (now >= spread->bound_at) {
         spread->bound_at = RS_NEVER;
-        settle(sites, whole);
+        settle(sites, parent);
         return true;
     }
     for (rs_leg *leg = spread->legs; leg; leg = leg->next)
@@ -801,7 +801,7 @@ static bool check_send(rs_sites *sites, rs_send_state *whole, rs_time now) {
             return true;
         }
     if (now >= spread->ask_at)
-        ask(sites, whole);
+        ask(sites, parent);
     return false;
 }
 

@@ -12,13 +12,13 @@ typedef struct rs_sites rs_sites;
 /* What sending.c and receiving.c call goes by a table: they know nothing of legs, and sites.c stands on both. */
 typedef struct {
     bool (*several)(const rs_sites *sites);
-    bool (*spread)(rs_sites *sites, rs_send_state *whole);
+    bool (*spread)(rs_sites *sites, rs_send_state *parent);
     bool (*path)(rs_sites *sites, rs_send_state *carrier, uint64_t remaining);
     void (*receiver)(rs_sites *sites, rs_send_state *carrier, const rostrum_receiver *receiver);
     void (*carried)(rs_sites *sites, rs_send_state *carrier, bool ok, const char *cause);
-    void (*cancel)(rs_sites *sites, rs_send_state *whole, const char *cause);
+    void (*cancel)(rs_sites *sites, rs_send_state *parent, const char *cause);
     void (*spread_free)(rs_sites *sites, rs_spread *spread);
-    void (*sample)(rs_sites *sites, rs_send_state *whole);
+    void (*sample)(rs_sites *sites, rs_send_state *parent);
     void (*relay_changed)(rs_sites *sites, rs_relay *relay);
     void (*relay_over)(rs_sites *sites, rs_relay *relay, rs_send_state *sending, bool ok, const char *cause);
     void (*incoming)(rs_sites *sites, const rs_object_id *id);
@@ -44,9 +44,9 @@ void rs_sites_link_down(rs_sites *sites);
 static inline bool rs_sites_several(const rs_sites *sites) {
     return RS_SITES_CALL(sites, several)(sites);
 }
-/* `whole` goes by legs: the manager is asked which. False: memory is short. */
-static inline bool rs_sites_spread(rs_sites *sites, rs_send_state *whole) {
-    return RS_SITES_CALL(sites, spread)(sites, whole);
+/* `parent` goes by legs: the manager is asked which. False: memory is short. */
+static inline bool rs_sites_spread(rs_sites *sites, rs_send_state *parent) {
+    return RS_SITES_CALL(sites, spread)(sites, parent);
 }
 /* Of a leg: a path is wanted that is not asked of the manager. False: it is one of its own site. */
 static inline bool rs_sites_path(rs_sites *sites, rs_send_state *carrier, uint64_t remaining) {
@@ -59,15 +59,15 @@ static inline void rs_sites_receiver(rs_sites *sites, rs_send_state *carrier, co
 static inline void rs_sites_carried(rs_sites *sites, rs_send_state *carrier, bool ok, const char *cause) {
     RS_SITES_CALL(sites, carried)(sites, carrier, ok, cause);
 }
-static inline void rs_sites_cancel(rs_sites *sites, rs_send_state *whole, const char *cause) {
-    RS_SITES_CALL(sites, cancel)(sites, whole, cause);
+static inline void rs_sites_cancel(rs_sites *sites, rs_send_state *parent, const char *cause) {
+    RS_SITES_CALL(sites, cancel)(sites, parent, cause);
 }
 static inline void rs_sites_spread_free(rs_sites *sites, rs_spread *spread) {
     RS_SITES_CALL(sites, spread_free)(sites, spread);
 }
 /* Figures of its legs. */
-static inline void rs_sites_sample(rs_sites *sites, rs_send_state *whole) {
-    RS_SITES_CALL(sites, sample)(sites, whole);
+static inline void rs_sites_sample(rs_sites *sites, rs_send_state *parent) {
+    RS_SITES_CALL(sites, sample)(sites, parent);
 }
 
 /* Of what this server passes on: a receiver's state has changed; all of it is over. */
@@ -79,7 +79,7 @@ static inline void rs_sites_relay_over(rs_sites *sites, rs_relay *relay, rs_send
     RS_SITES_CALL(sites, relay_over)(sites, relay, sending, ok, cause);
 }
 
-/* An object comes in, from somebody; it is whole, and in the store; it goes away before. */
+/* An object comes in, from somebody; it is parent, and in the store; it goes away before. */
 static inline void rs_sites_incoming(rs_sites *sites, const rs_object_id *id) {
     RS_SITES_CALL(sites, incoming)(sites, id);
 }

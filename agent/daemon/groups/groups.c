@@ -129,12 +129,12 @@ static void remove_group(rs_groups *g, rs_local_group *group) {
     free(group);
 }
 
-void rs_group_refuse(rs_local_group *group, bool waiting_only, rostrum_code code, const char *words) {
+void rs_group_refuse(rs_local_group *group, bool waiting_only, rostrum_code code, const char *text) {
     group->held++; /* the last stream must not take the group with it */
     for (rs_group_stream *s = group->streams, *next; s; s = next) {
         next = rs_stream_next(s);
         if (!waiting_only || rs_stream_waits(s))
-            rs_stream_refuse(s, code, words);
+            rs_stream_refuse(s, code, text);
     }
     group->held--;
 }
@@ -154,8 +154,8 @@ static rs_local_group *make_group(rs_groups *g, const char *name) {
     return group;
 }
 
-/* What of `join` is other than the group is, in words; false: nothing. */
-static bool differs(rs_groups *g, const rs_local_group *group, const rs_api_join *join, char *words, size_t size) {
+/* What of `join` is other than the group is, as text; false: nothing. */
+static bool differs(rs_groups *g, const rs_local_group *group, const rs_api_join *join, char *text, size_t size) {
     char has[RS_GROUP_OPTIONS_TEXT], wanted[RS_GROUP_OPTIONS_TEXT];
     if (!group->viewed || !join->protocol[0])
         return false;
@@ -164,7 +164,7 @@ static bool differs(rs_groups *g, const rs_local_group *group, const rs_api_join
         rs_messages_check_options(g->node, group->protocol, has, join->options, wanted) == RS_OK &&
         strcmp(has, wanted) == 0)
         return false;
-    snprintf(words, size, "%.64s runs %s with order %s%s%.64s, other than was asked for; leave the options out",
+    snprintf(text, size, "%.64s runs %s with order %s%s%.64s, other than was asked for; leave the options out",
              group->name, group->protocol, group->order, group->options[0] ? " and " : "", group->options);
     return true;
 }
@@ -187,7 +187,7 @@ static bool has_regions(const rs_groups *g, const char *protocol) {
 void rs_groups_api(void *context, const rs_api_join *join) {
     rs_agent *agent = context;
     rs_groups *g = agent->groups;
-    char words[ROSTRUM_TEXT_MAX + 1];
+    char text[ROSTRUM_TEXT_MAX + 1];
     rs_local_group *group = rs_groups_by_name(g, join->group);
     bool ready = group && group->viewed && (!join->subscribe || group->member);
     if (!ready && !agent->link && !agent->lan) {
@@ -206,8 +206,8 @@ void rs_groups_api(void *context, const rs_api_join *join) {
                            join->protocol);
         return;
     }
-    if (group && differs(g, group, join, words, sizeof words)) {
-        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_DENIED, "%s", words);
+    if (group && differs(g, group, join, text, sizeof text)) {
+        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_DENIED, "%s", text);
         return;
     }
     if (!group && g->stream_count < RS_GROUP_STREAMS_MOST)
@@ -297,15 +297,15 @@ rs_time rs_groups_deadline(const rs_groups *g) {
 
 /* The manager has not answered a join in time. */
 static void refuse_late(rs_groups *g, rs_group_stream *s, rs_time now) {
-    char words[ROSTRUM_TEXT_MAX + 1];
+    char text[ROSTRUM_TEXT_MAX + 1];
     const rs_manager_client *link = g->agent->link;
     if (!link || rs_manager_answers(link)) {
         rs_stream_refuse(s, ROSTRUM_ERR_TIMEOUT,
                          link ? "the manager has not answered within 10 s" : "there is no memory for it");
         return;
     }
-    rs_manager_describe(link, now, words, sizeof words);
-    rs_stream_refuse(s, ROSTRUM_ERR_UNAVAILABLE, words);
+    rs_manager_describe(link, now, text, sizeof text);
+    rs_stream_refuse(s, ROSTRUM_ERR_UNAVAILABLE, text);
 }
 
 /* When a join fails that has no answer. Only while the manager is there does it owe one; one that went away before it

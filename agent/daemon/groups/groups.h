@@ -51,7 +51,7 @@ void rs_group_tell(rs_groups *groups, rs_local_group *group, rs_manager_group_ca
 /* The engine has nothing to do with it any more. */
 void rs_group_forget(rs_groups *groups, rs_local_group *group);
 /* Its programs, or those that wait for it, are told why. */
-void rs_group_refuse(rs_local_group *group, bool waiting_only, rostrum_code code, const char *words);
+void rs_group_refuse(rs_local_group *group, bool waiting_only, rostrum_code code, const char *text);
 
 /* A stream was closed: the group goes some time after its last one. */
 void rs_groups_stream_gone(rs_groups *groups, rs_local_group *group, bool received);

@@ -19,7 +19,7 @@
 
 #define IN_FIRST (256u << 10)
 #define OUT_FIRST (64u << 10)
-#define OUT_SPARE (1u << 10) /* kept for words about what was lost */
+#define OUT_SPARE (1u << 10) /* kept for text about what was lost */
 #define OUT_PIECE (256u << 10)
 #define SOCKET_BYTES (512 << 10)
 #define STUCK RS_FLOW_HOLD /* a program that reads nothing so long is not waited for */
@@ -41,7 +41,7 @@ struct rs_group_stream {
     rs_time progress_at;
     uint64_t lost;  /* not told yet: there was no room */
     uint64_t *told; /* bit i: the program knows the name of the peer with that index */
-    uint32_t told_words;
+    uint32_t told_size;
 };
 
 static void close_stream(rs_group_stream *s);
@@ -133,14 +133,14 @@ static bool told_of_losses(rs_group_stream *s) {
 static bool knows(rs_group_stream *s, const rs_group_peer *peer) {
     uint32_t word = peer->index / 64;
     uint64_t bit = UINT64_C(1) << peer->index % 64;
-    if (word >= s->told_words) {
+    if (word >= s->told_size) {
         uint32_t more = word + 16;
         uint64_t *larger = realloc(s->told, more * sizeof *larger);
         if (!larger)
             return false;
-        memset(larger + s->told_words, 0, (more - s->told_words) * sizeof *larger);
+        memset(larger + s->told_size, 0, (more - s->told_size) * sizeof *larger);
         s->told = larger;
-        s->told_words = more;
+        s->told_size = more;
     }
     if (s->told[word] & bit)
         return true;
@@ -414,14 +414,14 @@ void rs_stream_open(rs_group_stream *s) {
     rs_api_reply_group(g->agent->api, &s->call, group->protocol, group->order, g->message_bytes, ends[1]);
 }
 
-void rs_stream_refuse(rs_group_stream *s, rostrum_code code, const char *words) {
+void rs_stream_refuse(rs_group_stream *s, rostrum_code code, const char *text) {
     if (s->waits) {
-        rs_api_reply_error(s->groups->agent->api, &s->call, code, "%s", words);
+        rs_api_reply_error(s->groups->agent->api, &s->call, code, "%s", text);
     } else {
-        size_t length = strnlen(words, 255);
+        size_t length = strnlen(text, 255);
         uint8_t *at = room(s, rs_group_frame_end_length(length));
         if (at)
-            rs_group_frame_end(at, (uint16_t)code, words, length);
+            rs_group_frame_end(at, (uint16_t)code, text, length);
         (void)flush(s); /* what the socket takes: the program may have much unread */
     }
     close_stream(s);

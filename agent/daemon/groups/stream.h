@@ -15,7 +15,7 @@ const rs_manager_group_options *rs_stream_options(const rs_group_stream *stream)
 /* The program gets its end. */
 void rs_stream_open(rs_group_stream *stream);
 /* A waiting stream: the program is told; an open one: it reads the words last. The stream is gone then. */
-void rs_stream_refuse(rs_group_stream *stream, rostrum_code code, const char *words);
+void rs_stream_refuse(rs_group_stream *stream, rostrum_code code, const char *text);
 void rs_stream_message(rs_group_stream *stream, const rs_messages_event *event);
 void rs_stream_lost(rs_group_stream *stream, const rs_messages_event *event);
 /* Sends what was put into streams since. */

@@ -234,7 +234,7 @@ static bool has_channels(const rs_groups *g, const rs_local_group *group, const 
     return same;
 }
 
-/* Moves to the view's addresses. False, in words: they cannot be listened at; the group is as it was. */
+/* Moves to the view's addresses. False, as text: they cannot be listened at; the group is as it was. */
 static bool take_channels(rs_groups *g, rs_local_group *group, const rs_manager_group_view *view, bool member,
                           char *error) {
     if (view->group ? view->in_regions : group->in_regions) {
@@ -304,7 +304,7 @@ static uint32_t look_up(const rs_groups *g, const int32_t *ids, uint32_t id_coun
     return count;
 }
 
-/* The engine gets the view. Words in `error` if it does not take it. */
+/* The engine gets the view. The reason in `error` if it does not take it. */
 static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
     size_t most = (size_t)group->member_count + group->sender_count + 1;
     rs_peer *peers = calloc(most, sizeof *peers);
@@ -336,7 +336,7 @@ static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
             group->member |= peers[i] == self;
         status = rs_messages_set_view(g->node, now, &view);
     }
-    if (status == RS_ERR_STATE) { /* versions began anew */
+    if (status == RS_ERR_STATE) { /* versions started over */
         rs_messages_forget(g->node, now, group->id);
         status = rs_messages_set_view(g->node, now, &view);
     }

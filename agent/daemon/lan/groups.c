@@ -208,15 +208,15 @@ static void leave(rs_lan_groups *g, rs_time now, lan_group *group) {
 }
 
 static void refuse(rs_lan_groups *g, rs_time now, lan_group *group) {
-    char words[ROSTRUM_TEXT_MAX + 1], name[ROSTRUM_GROUP_NAME_MAX + 1], founder[RS_ADDRESS_TEXT];
-    snprintf(words, sizeof words,
+    char text[ROSTRUM_TEXT_MAX + 1], name[ROSTRUM_GROUP_NAME_MAX + 1], founder[RS_ADDRESS_TEXT];
+    snprintf(text, sizeof text,
              "%.64s runs %s%s%.64s with order %s, as %s founded it, other than was asked for: "
              "leave the options out",
              group->name, group->is.protocol, group->is.options[0] ? " and " : "", group->is.options, group->is.order,
              rs_address_text(group->founder, founder));
     memcpy(name, group->name, sizeof name);
     leave(g, now, group);
-    g->views.on_group_refused(g->views.context, name, words);
+    g->views.on_group_refused(g->views.context, name, text);
 }
 
 static bool is_wanted(const lan_group *group) {
@@ -366,19 +366,18 @@ rs_time rs_lan_groups_deadline(const rs_lan_groups *g) {
 /* ---------------------------------------------------------------------------------------------------- from programs */
 
 static lan_group *make(rs_lan_groups *g, rs_time now, const char *name) {
-    char words[160];
+    char text[160];
     uint32_t id = rs_lan_group_id(name);
     lan_group *group = g->group_count < RS_LAN_GROUPS_MAX ? calloc(1, sizeof *group) : NULL;
-    snprintf(words, sizeof words, "%u groups are used here already, as many as can be without a manager",
-             g->group_count);
+    snprintf(text, sizeof text, "%u groups are used here already, as many as can be without a manager", g->group_count);
     for (const lan_group *other = g->groups; other; other = other->next)
         if (other->id == id) {
-            snprintf(words, sizeof words, "its number is that of %.100s: choose another name", other->name);
+            snprintf(text, sizeof text, "its number is that of %.100s: choose another name", other->name);
             free(group);
             group = NULL;
         }
     if (!group) {
-        g->views.on_group_refused(g->views.context, name, words);
+        g->views.on_group_refused(g->views.context, name, text);
         return NULL;
     }
     snprintf(group->name, sizeof group->name, "%s", name);

@@ -231,39 +231,39 @@ static void drop_path(rs_lan *lan, lan_path *path) {
 }
 
 /* What ends a path before it was granted, or after. */
-static void fail(rs_lan *lan, lan_path *path, const char *words) {
+static void fail(rs_lan *lan, lan_path *path, const char *text) {
     const rs_manager_callbacks *c = &lan->callbacks;
-    rs_log(RS_LOG_WARNING, "lan", "request=%s failed=%s", path->request_id, rs_quote(words));
+    rs_log(RS_LOG_WARNING, "lan", "request=%s failed=%s", path->request_id, rs_quote(text));
     char request_id[RS_UUID_TEXT], response_id[RS_UUID_TEXT];
     memcpy(request_id, path->request_id, sizeof request_id);
     memcpy(response_id, path->response_id, sizeof response_id);
     bool granted = path->granted;
     drop_path(lan, path);
     if (granted) {
-        c->on_failed(c->context, response_id, words);
+        c->on_failed(c->context, response_id, text);
         return;
     }
     const rs_manager_response response = {
-        .request_id = request_id, .response_id = "", .decision = RS_MANAGER_DENIED, .reason = words};
+        .request_id = request_id, .response_id = "", .decision = RS_MANAGER_DENIED, .reason = text};
     c->on_response(c->context, &response);
 }
 
-static void describe(const lan_path *path, char *words, size_t size) {
+static void describe(const lan_path *path, char *text, size_t size) {
     uint32_t direct = 0, handed = 0;
     for (uint32_t i = 0; i < path->count; i++) {
         direct += path->members[i].direct;
         handed += !path->members[i].direct;
     }
     if (handed == 0)
-        snprintf(words, size, "multicast gets through to all %u", path->count);
+        snprintf(text, size, "multicast gets through to all %u", path->count);
     else
-        snprintf(words, size,
+        snprintf(text, size,
                  "multicast gets through to %u of %u: for the others the data is handed on from server to server",
                  direct, path->count);
 }
 
 static void grant(rs_lan *lan, lan_path *path) {
-    char words[200], request_id[RS_UUID_TEXT], response_id[RS_UUID_TEXT];
+    char text[200], request_id[RS_UUID_TEXT], response_id[RS_UUID_TEXT];
     path->phase = GRANTED;
     path->next_at = RS_NEVER;
     for (uint32_t i = 0; i < path->count; i++)
@@ -282,14 +282,14 @@ static void grant(rs_lan *lan, lan_path *path) {
         servers[i] = (rs_manager_server){.server = path->members[i].name,
                                          .address = path->members[i].peer.address,
                                          .control_port = path->members[i].peer.control_port};
-    describe(path, words, sizeof words);
+    describe(path, text, sizeof text);
     path->granted = true;
     memcpy(request_id, path->request_id, sizeof request_id);
     memcpy(response_id, path->response_id, sizeof response_id);
     const rs_manager_response response = {.request_id = request_id,
                                           .response_id = response_id,
                                           .decision = RS_MANAGER_ACCEPTED,
-                                          .reason = words,
+                                          .reason = text,
                                           .accepted_size = path->remaining,
                                           .kind = RS_PATH_PACKET,
                                           .group = path->group,
@@ -382,21 +382,21 @@ static void relay_tick(rs_lan *lan, lan_path *path) {
     path->next_at = now + RELAY_EVERY;
     if (now - path->phase_at < RELAY_BOUND)
         return;
-    char words[ROSTRUM_TEXT_MAX + 1] = "";
-    for (uint32_t i = 0; i < path->count && !words[0]; i++) {
+    char text[ROSTRUM_TEXT_MAX + 1] = "";
+    for (uint32_t i = 0; i < path->count && !text[0]; i++) {
         const member *m = &path->members[i];
         if (!m->involved || m->gone || m->ready)
             continue;
         if (m->relay_port == 0)
-            snprintf(words, sizeof words, "%.60s, to which multicast does not get through, does not answer any more",
+            snprintf(text, sizeof text, "%.60s, to which multicast does not get through, does not answer any more",
                      m->name);
         else if (m->next != NOBODY)
-            snprintf(words, sizeof words,
+            snprintf(text, sizeof text,
                      "multicast does not get through, and %.60s does not reach %.60s: does a firewall refuse UDP port "
                      "%u?",
                      m->name, path->members[m->next].name, RS_LAN_PORT);
     }
-    fail(lan, path, words[0] ? words : "relays did not get ready");
+    fail(lan, path, text[0] ? text : "relays did not get ready");
 }
 
 /* Relays are kept alive; one that is silent is gone around. */
@@ -517,9 +517,9 @@ static void test_tick(rs_lan *lan, lan_path *path) {
         if (m->decided)
             continue;
         if (since > TEST_SILENCE && !m->listening) {
-            char words[160];
-            snprintf(words, sizeof words, "%.80s was found, but does not answer any more", m->name);
-            fail(lan, path, words);
+            char text[160];
+            snprintf(text, sizeof text, "%.80s was found, but does not answer any more", m->name);
+            fail(lan, path, text);
             return;
         }
         if (path->tested && since > TEST_BOUND)
@@ -584,10 +584,10 @@ static void advance_find(rs_lan *lan, lan_path *path) {
         for (uint32_t k = 0; k < i; k++)
             if (path->members[i].peer.address == path->members[k].peer.address &&
                 path->members[i].peer.control_port == path->members[k].peer.control_port) {
-                char words[200];
-                snprintf(words, sizeof words, "%.60s and %.60s are the same agent: name it once", path->members[k].name,
+                char text[200];
+                snprintf(text, sizeof text, "%.60s and %.60s are the same agent: name it once", path->members[k].name,
                          path->members[i].name);
-                fail(lan, path, words);
+                fail(lan, path, text);
                 return;
             }
     begin_test(lan, path);
@@ -612,24 +612,24 @@ static void find_tick(rs_lan *lan, lan_path *path) {
     path->pause = path->pause * 2 < FIND_LONGEST ? path->pause * 2 : FIND_LONGEST;
     if (now < path->until)
         return;
-    char words[ROSTRUM_TEXT_MAX + 1];
+    char text[ROSTRUM_TEXT_MAX + 1];
     size_t used = 0;
     uint32_t absent = 0;
     for (uint32_t i = 0; i < path->count; i++)
         if (!path->members[i].found && absent++ < 3)
             used +=
-                (size_t)snprintf(words + used, sizeof words - used, "%s%.40s", used ? ", " : "", path->members[i].name);
-    snprintf(words + used, sizeof words - used,
+                (size_t)snprintf(text + used, sizeof text - used, "%s%.40s", used ? ", " : "", path->members[i].name);
+    snprintf(text + used, sizeof text - used,
              "%s: no agent answers by that name; does rostrum receive run there, does its firewall take UDP %u and %u?",
              absent > 3 ? ", ..." : "", RS_LAN_PORT, lan->options.data_port);
-    fail(lan, path, words);
+    fail(lan, path, text);
 }
 
-rs_status rs_lan_request(rs_lan *lan, const rs_manager_request_params *request, char *words, size_t words_size) {
+rs_status rs_lan_request(rs_lan *lan, const rs_manager_request_params *request, char *text, size_t text_size) {
     lan_path *path = calloc(1, sizeof *path);
     member *members = calloc(request->receiver_count, sizeof *members);
     if (!path || !members || lan->path_count >= RS_LAN_PATHS_MAX) {
-        snprintf(words, words_size, "%s",
+        snprintf(text, text_size, "%s",
                  path && members ? "as many paths as an agent has without a manager are in use" : "memory is short");
         free(path);
         free(members);
@@ -720,11 +720,11 @@ static void on_copies(void *context, const char *group, const uint32_t *addresse
     lan->options.on_copies(lan->callbacks.context, group, addresses, count);
 }
 
-void rs_lan_describe(const rs_lan *lan, char *words, size_t words_size) {
+void rs_lan_describe(const rs_lan *lan, char *text, size_t text_size) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < RS_LAN_PEERS_MAX; i++)
         count += lan->peers[i].used && now_of(lan) - lan->peers[i].heard < RS_LAN_FRESH;
-    snprintf(words, words_size, "none (standalone): %u other agents heard of on %s", count, lan->options.interface);
+    snprintf(text, text_size, "none (standalone): %u other agents heard of on %s", count, lan->options.interface);
 }
 
 /* ------------------------------------------------------------------------------------------------- asked by others */

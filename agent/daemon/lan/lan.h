@@ -32,14 +32,14 @@ typedef struct {
     void (*on_copies)(void *context, const char *group, const uint32_t *addresses, uint32_t count);
 } rs_lan_options;
 
-/* NULL with words in the log. */
+/* NULL with the reason in the log. */
 rs_lan *rs_lan_new(const rs_lan_options *options);
 void rs_lan_free(rs_lan *lan);
 rs_time rs_lan_deadline(const rs_lan *lan);
 void rs_lan_timeout(rs_lan *lan);
 
 /* As the functions of link.h with these names. Receivers are named by server, host or address. */
-rs_status rs_lan_request(rs_lan *lan, const rs_manager_request_params *request, char *words, size_t words_size);
+rs_status rs_lan_request(rs_lan *lan, const rs_manager_request_params *request, char *text, size_t text_size);
 void rs_lan_release(rs_lan *lan, const char *response_id);
 void rs_lan_cancel(rs_lan *lan, const char *request_id);
 void rs_lan_no_light(rs_lan *lan, const char *response_id, const char *const *receivers, uint32_t receiver_count);
@@ -50,7 +50,7 @@ const char *rs_lan_own_name(const rs_lan *lan, const char *response_id, const ch
 /* As rs_manager_group, with all that a new group has; `asked`: a group that is otherwise is refused. */
 void rs_lan_group(rs_lan *lan, rs_manager_group_call call, const char *group, const rs_manager_group_options *facts,
                   bool asked);
-void rs_lan_describe(const rs_lan *lan, char *words, size_t words_size);
+void rs_lan_describe(const rs_lan *lan, char *text, size_t text_size);
 
 /* The index-th agent known; false: there are no more. */
 bool rs_lan_peer(const rs_lan *lan, uint32_t index, rs_lan_peer_info *out);

@@ -16,7 +16,7 @@ enum { READS_PER_TURN = 16, UNANSWERED_MAX = 3 };
 #define MS ((rs_time)1000000)
 #define TELL_PAUSE (1000 * MS)
 
-#define RS_MANAGER_WORDS 320
+#define RS_MANAGER_TEXT 320
 
 typedef enum {
     RS_MANAGER_STOPPED,    /* before rs_manager_start */
@@ -31,7 +31,7 @@ struct rs_manager_client {
     rs_manager_options options;
     rs_manager_callbacks callbacks;
     char *server;
-    char manager[32]; /* address:port of the one connected to or tried, for words */
+    char manager[32]; /* address:port of the one connected to or tried, for text */
     struct sockaddr_in managers[1 + RS_MANAGER_STANDBYS_MAX];
     uint32_t manager_count, manager_index;
     rs_tls_identity *identity; /* NULL: no TLS */
@@ -51,9 +51,9 @@ struct rs_manager_client {
     uint64_t jitter;
     bool told_down; /* on_state(false) was called for this outage */
     bool broken;    /* the connection is of no use: close it at the next turn; `cause` says why */
-    char cause[RS_MANAGER_WORDS];
+    char cause[RS_MANAGER_TEXT];
     bool tls_cause; /* it is TLS's, and stays until somebody mends it */
-    char told_cause[RS_MANAGER_WORDS];
+    char told_cause[RS_MANAGER_TEXT];
     rs_time told_at; /* on_state(false), for the last time */
     int watched_fd;
     unsigned watched_wants;
@@ -77,10 +77,10 @@ __attribute__((format(printf, 2, 3))) static void break_link(rs_manager_client *
 
 /* The connection failed: by TLS, which says more, or as `error` (-errno) has it. */
 static void break_by(rs_manager_client *link, int error) {
-    const char *words = rs_frames_words(&link->frames);
+    const char *text = rs_frames_text(&link->frames);
     if (!link->broken)
-        link->tls_cause = words[0] != '\0';
-    break_link(link, "%s", words[0] ? words : strerror(-error));
+        link->tls_cause = text[0] != '\0';
+    break_link(link, "%s", text[0] ? text : strerror(-error));
 }
 
 static double seconds(rs_time time) {
@@ -91,20 +91,20 @@ static const char *by_tls(const rs_manager_client *link) {
     return link->frames.tls ? " by TLS" : "";
 }
 
-void rs_manager_describe(const rs_manager_client *link, rs_time now, char *words, size_t words_size) {
+void rs_manager_describe(const rs_manager_client *link, rs_time now, char *text, size_t text_size) {
     if (link->state == RS_MANAGER_STOPPED)
-        snprintf(words, words_size, "not connected to manager %s yet", link->manager);
+        snprintf(text, text_size, "not connected to manager %s yet", link->manager);
     else if (link->silent)
-        snprintf(words, words_size, "manager %s is connected%s and has not answered for %.1f s", link->manager,
+        snprintf(text, text_size, "manager %s is connected%s and has not answered for %.1f s", link->manager,
                  by_tls(link), seconds(now - link->asked_at));
     else if (link->state == RS_MANAGER_UP)
-        snprintf(words, words_size, "connected to manager %s%s for %.1f s", link->manager, by_tls(link),
+        snprintf(text, text_size, "connected to manager %s%s for %.1f s", link->manager, by_tls(link),
                  seconds(now - link->state_since));
     else if (link->cause[0])
-        snprintf(words, words_size, "manager %s unreachable for %.1f s: %s", link->manager,
+        snprintf(text, text_size, "manager %s unreachable for %.1f s: %s", link->manager,
                  seconds(now - link->down_since), link->cause);
     else
-        snprintf(words, words_size, "connecting to manager %s for %.1f s", link->manager,
+        snprintf(text, text_size, "connecting to manager %s for %.1f s", link->manager,
                  seconds(now - link->down_since));
 }
 
@@ -149,17 +149,17 @@ static void know_managers(rs_manager_client *link, struct sockaddr_in first) {
     choose_manager(link, 0);
 }
 
-rs_manager_client *rs_manager_new(const rs_manager_options *options, const rs_manager_callbacks *callbacks, char *words,
-                                  size_t words_size) {
+rs_manager_client *rs_manager_new(const rs_manager_options *options, const rs_manager_callbacks *callbacks, char *text,
+                                  size_t text_size) {
     struct sockaddr_in address = {.sin_family = AF_INET};
     const char *wrong = options_wrong(options, callbacks, &address);
     rs_manager_client *link = wrong ? NULL : calloc(1, sizeof *link);
     char *server = link ? strdup(options->server) : NULL;
-    char tls_words[RS_TLS_WORDS] = "out of memory";
+    char tls_text[RS_TLS_TEXT] = "out of memory";
     if (server && options->tls.certificate)
-        link->identity = rs_tls_identity_new(&options->tls, tls_words);
+        link->identity = rs_tls_identity_new(&options->tls, tls_text);
     if (!server || (options->tls.certificate && !link->identity)) {
-        snprintf(words, words_size, "%s", wrong ? wrong : tls_words);
+        snprintf(text, text_size, "%s", wrong ? wrong : tls_text);
         free(server);
         free(link);
         return NULL;
@@ -265,11 +265,11 @@ static void say_hello(rs_manager_client *link, rs_time now) {
 }
 
 static void attempt(rs_manager_client *link, rs_time now) {
-    char words[RS_TLS_WORDS];
+    char text[RS_TLS_TEXT];
     set_state(link, RS_MANAGER_CONNECTING, now);
-    if (link->identity && !rs_tls_identity_refresh(link->identity, words)) {
+    if (link->identity && !rs_tls_identity_refresh(link->identity, text)) {
         link->tls_cause = true;
-        break_link(link, "%s", words);
+        break_link(link, "%s", text);
         return;
     }
     int error =
@@ -322,10 +322,10 @@ static void tell_down(rs_manager_client *link, rs_time now) {
     link->told_down = true;
     link->told_at = now;
     memcpy(link->told_cause, link->cause, sizeof link->told_cause);
-    char words[RS_MANAGER_WORDS + 64];
-    rs_manager_describe(link, now, words, sizeof words);
+    char text[RS_MANAGER_TEXT + 64];
+    rs_manager_describe(link, now, text, sizeof text);
     if (link->callbacks.on_state)
-        link->callbacks.on_state(link->callbacks.context, false, words);
+        link->callbacks.on_state(link->callbacks.context, false, text);
 }
 
 /* Whether anything is heard, by the time that the first unanswered keepalive has waited. */
@@ -336,16 +336,16 @@ static void note_silence(rs_manager_client *link, rs_time now, bool silent) {
         link->asked_at = silent ? link->asked_at : RS_NEVER;
         return;
     }
-    char words[RS_MANAGER_WORDS + 64];
+    char text[RS_MANAGER_TEXT + 64];
     link->silent = silent;
     if (silent)
-        rs_manager_describe(link, now, words, sizeof words);
+        rs_manager_describe(link, now, text, sizeof text);
     else
-        snprintf(words, sizeof words, "manager %s answers again, after %.1f s", link->manager,
+        snprintf(text, sizeof text, "manager %s answers again, after %.1f s", link->manager,
                  seconds(now - link->asked_at));
     link->asked_at = silent ? link->asked_at : RS_NEVER;
     if (link->callbacks.on_silent)
-        link->callbacks.on_silent(link->callbacks.context, silent, words);
+        link->callbacks.on_silent(link->callbacks.context, silent, text);
 }
 
 /* Closes a broken connection and plans the next attempt. */
@@ -401,10 +401,10 @@ static void welcomed(rs_manager_client *link, rs_time now, const char *manager) 
     repeat(link, now);
     if (link->checking)
         link->keepalive_at = now;
-    char words[RS_MANAGER_NAME_MAX + 64];
-    snprintf(words, sizeof words, "connected to manager %s%s (%s)", link->manager, by_tls(link), manager);
+    char text[RS_MANAGER_NAME_MAX + 64];
+    snprintf(text, sizeof text, "connected to manager %s%s (%s)", link->manager, by_tls(link), manager);
     if (link->callbacks.on_state)
-        link->callbacks.on_state(link->callbacks.context, true, words);
+        link->callbacks.on_state(link->callbacks.context, true, text);
 }
 
 /* ---- calls from the manager ---- */
@@ -515,7 +515,7 @@ static void handle(void *context, const rs_manager_message *message) {
 static void handle_frames(rs_manager_client *link, rs_time now) {
     const uint8_t *frame;
     size_t length;
-    char words[RS_MANAGER_WORDS / 2];
+    char text[RS_MANAGER_TEXT / 2];
     turn t = {link, now};
     while (!link->broken) {
         int got = rs_frames_next(&link->frames, &frame, &length);
@@ -523,8 +523,8 @@ static void handle_frames(rs_manager_client *link, rs_time now) {
             return;
         if (got < 0)
             break_link(link, "it sent a frame of no or more than 2 MiB length; is it a manager's Thrift port?");
-        else if (!rs_manager_decode(frame, length, handle, &t, words, sizeof words))
-            break_link(link, "it sent a malformed call: %s", words);
+        else if (!rs_manager_decode(frame, length, handle, &t, text, sizeof text))
+            break_link(link, "it sent a malformed call: %s", text);
     }
 }
 
@@ -548,10 +548,10 @@ static void read_in(rs_manager_client *link, rs_time now) {
 static void fail_expired(rs_manager_client *link, rs_time now) {
     char *id;
     while ((id = rs_pending_expire(&link->pending, now, link->options.request_hold))) {
-        char words[RS_MANAGER_WORDS + 64];
-        rs_manager_describe(link, now, words, sizeof words);
+        char text[RS_MANAGER_TEXT + 64];
+        rs_manager_describe(link, now, text, sizeof text);
         rs_manager_response response = {
-            .request_id = id, .response_id = "", .decision = RS_MANAGER_DENIED, .reason = words};
+            .request_id = id, .response_id = "", .decision = RS_MANAGER_DENIED, .reason = text};
         if (link->callbacks.on_response)
             link->callbacks.on_response(link->callbacks.context, &response);
         free(id);
@@ -722,7 +722,7 @@ static void keep(rs_manager_client *link, rs_time now, rs_manager_frame frame) {
     flush(link, now);
 }
 
-static const char *status_words(rs_status status) {
+static const char *status_text(rs_status status) {
     switch (status) {
     case RS_ERR_INVALID:
         return "a path request needs an id, 1 ... 16384 receivers named in UTF-8, and sizes below 2^63";
@@ -735,16 +735,16 @@ static const char *status_words(rs_status status) {
     }
 }
 
-rs_status rs_manager_request(rs_manager_client *link, rs_time now, const rs_manager_request_params *request,
-                             char *words, size_t words_size) {
+rs_status rs_manager_request(rs_manager_client *link, rs_time now, const rs_manager_request_params *request, char *text,
+                             size_t text_size) {
     bool up = rs_manager_up(link);
     char scratch[1];
-    if (!words) {
-        words = scratch;
-        words_size = sizeof scratch;
+    if (!text) {
+        text = scratch;
+        text_size = sizeof scratch;
     }
     if (link->state == RS_MANAGER_STOPPED) {
-        rs_manager_describe(link, now, words, words_size);
+        rs_manager_describe(link, now, text, text_size);
         return RS_ERR_STATE;
     }
     rs_manager_frame frame;
@@ -755,7 +755,7 @@ rs_status rs_manager_request(rs_manager_client *link, rs_time now, const rs_mana
             free(frame.bytes);
     }
     if (status != RS_OK) {
-        snprintf(words, words_size, "%s", status_words(status));
+        snprintf(text, text_size, "%s", status_text(status));
         return status;
     }
     if (up) {
@@ -855,9 +855,9 @@ rs_status rs_manager_relayed(rs_manager_client *link, rs_time now, const rs_mana
 }
 
 rs_status rs_manager_holds(rs_manager_client *link, rs_time now, const rs_manager_held *held, uint32_t count,
-                           bool anew) {
+                           bool reset) {
     rs_manager_frame frame;
-    rs_status status = rs_manager_encode_holds(held, count, anew, &frame);
+    rs_status status = rs_manager_encode_holds(held, count, reset, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 

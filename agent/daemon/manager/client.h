@@ -263,15 +263,15 @@ typedef struct {
     /* Watch `fd` for `wants` (RS_MANAGER_READ | RS_MANAGER_WRITE), and no other descriptor of this link. fd = -1: none;
      * called before a watched descriptor is closed. Level-triggered. */
     void (*watch)(void *context, int fd, unsigned wants);
-    /* Up: words name the manager. Down: words say why and since when. Only changes are told, the first failure to
+    /* Up: text names the manager. Down: text says why and since when. Only changes are told, the first failure to
      * connect, and what is wrong with TLS: that does not pass by itself. */
-    void (*on_state)(void *context, bool up, const char *words);
+    void (*on_state)(void *context, bool up, const char *text);
     /* The manager of this connection answers nothing (it is stopped, or cut off), or does again. */
-    void (*on_silent)(void *context, bool silent, const char *words);
+    void (*on_silent)(void *context, bool silent, const char *text);
     void (*on_response)(void *context, const rs_manager_response *response);
     void (*on_moved)(void *context, const char *response_id, rs_path_kind kind, const char *reason);
     void (*on_failed)(void *context, const char *response_id, const char *reason);
-    /* Every receivers' rack has light, by the word of its switches (asked for by `wants_light`). */
+    /* Every receivers' rack has light, by the report of its switches (asked for by `wants_light`). */
     void (*on_light)(void *context, const char *response_id);
     void (*on_probe)(void *context, const rs_manager_probe *probe);
     void (*on_view)(void *context, const rs_manager_view *view);
@@ -382,11 +382,11 @@ typedef struct {
     uint32_t requests_pending, kept;
 } rs_manager_stats;
 
-/* NULL if memory is short or an option is invalid; `words` (of `words_size` bytes) then says which. Nothing is
+/* NULL if memory is short or an option is invalid; `text` (of `text_size` bytes) then says which. Nothing is
  * connected before rs_manager_start. */
-rs_manager_client *rs_manager_new(const rs_manager_options *options, const rs_manager_callbacks *callbacks, char *words,
-                                  size_t words_size);
-/* Closes without a word to the manager; `watch(-1)` is called if a descriptor was watched. */
+rs_manager_client *rs_manager_new(const rs_manager_options *options, const rs_manager_callbacks *callbacks, char *text,
+                                  size_t text_size);
+/* Closes without a message to the manager; `watch(-1)` is called if a descriptor was watched. */
 void rs_manager_free(rs_manager_client *link);
 
 void rs_manager_start(rs_manager_client *link, rs_time now);
@@ -399,16 +399,16 @@ bool rs_manager_up(const rs_manager_client *link);
 bool rs_manager_answers(const rs_manager_client *link);
 /* Asks the manager to answer, at once or when it is connected; then on_checked is called. */
 void rs_manager_confirm(rs_manager_client *link, rs_time now);
-/* State in words, for people: "connected to manager ..." or "manager 10.255.0.1:9090 unreachable for 3.2 s: Connection
+/* State as text, for people: "connected to manager ..." or "manager 10.255.0.1:9090 unreachable for 3.2 s: Connection
  * refused". */
-void rs_manager_describe(const rs_manager_client *link, rs_time now, char *words, size_t words_size);
+void rs_manager_describe(const rs_manager_client *link, rs_time now, char *text, size_t text_size);
 rs_manager_stats rs_manager_stats_get(const rs_manager_client *link);
 
 /* The calls of Table II. RS_OK = sent or kept. RS_ERR_INVALID: an argument is out of range; RS_ERR_LIMIT: too many
  * requests or too large; RS_ERR_STATE: the link is down (no_light, passing reports), or was not started; RS_ERR_EXISTS:
- * that request is pending. rs_manager_request says it in `words` too (may be NULL). */
-rs_status rs_manager_request(rs_manager_client *link, rs_time now, const rs_manager_request_params *request,
-                             char *words, size_t words_size);
+ * that request is pending. rs_manager_request says it in `text` too (may be NULL). */
+rs_status rs_manager_request(rs_manager_client *link, rs_time now, const rs_manager_request_params *request, char *text,
+                             size_t text_size);
 rs_status rs_manager_release(rs_manager_client *link, rs_time now, const char *request_id, const char *response_id);
 rs_status rs_manager_cancel(rs_manager_client *link, rs_time now, const char *request_id);
 /* A server hears a path's packets from now on without being its receiver, or (not `joins`) is no receiver any more. */
@@ -437,10 +437,10 @@ rs_status rs_manager_split(rs_manager_client *link, rs_time now, const char *req
                            const char *const *receivers, uint32_t receiver_count, const char *const *avoid,
                            uint32_t avoid_count);
 rs_status rs_manager_relayed(rs_manager_client *link, rs_time now, const rs_manager_relay_report *report);
-/* After on_tell_objects. Objects that came or went; `anew`: what was told before is void. The second is answered by
+/* After on_tell_objects. Objects that came or went; `reset`: what was told before is void. The second is answered by
  * on_holders. Both: sent if the link is up, else RS_ERR_STATE. */
 rs_status rs_manager_holds(rs_manager_client *link, rs_time now, const rs_manager_held *held, uint32_t count,
-                           bool anew);
+                           bool reset);
 rs_status rs_manager_fetch(rs_manager_client *link, rs_time now, const rs_object_id *id, bool together);
 rs_status rs_manager_probe_report_send(rs_manager_client *link, rs_time now, const rs_manager_probe_report *report);
 

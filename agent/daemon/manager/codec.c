@@ -121,8 +121,8 @@ rs_status rs_manager_encode_hello(const rs_manager_options *options, rs_manager_
                                         .regions = options->group_engines[i]->region != NULL};
     }
     for (uint32_t e = 0; e < RS_ENGINES_MOST && protocol_count < RS_MANAGER_PROTOCOLS_MAX; e++)
-        if (rs_engine_word(e))
-            protocols[protocol_count++] = rs_engine_word(e);
+        if (rs_engine_name(e))
+            protocols[protocol_count++] = rs_engine_name(e);
     if (paths && groups) {
         count = live_paths(live_path, context, paths, groups);
         const rs_thrift_manager_hello args = {.info = {.version = RS_THRIFT_VERSION,
@@ -314,7 +314,7 @@ rs_status rs_manager_encode_relayed(const rs_manager_relay_report *report, rs_ma
     return status;
 }
 
-rs_status rs_manager_encode_holds(const rs_manager_held *held, uint32_t count, bool anew, rs_manager_frame *out) {
+rs_status rs_manager_encode_holds(const rs_manager_held *held, uint32_t count, bool reset, rs_manager_frame *out) {
     rs_thrift_held_object rows[RS_MANAGER_HELD_MAX];
     if (count > RS_MANAGER_HELD_MAX)
         return RS_ERR_LIMIT;
@@ -329,7 +329,7 @@ rs_status rs_manager_encode_holds(const rs_manager_held *held, uint32_t count, b
                                           .has_gone = held[i].gone,
                                           .gone = held[i].gone};
     }
-    const rs_thrift_manager_holds args = {.objects = {rows, count}, .anew = anew};
+    const rs_thrift_manager_holds args = {.objects = {rows, count}, .reset = reset};
     return encode(RS_THRIFT_MANAGER_HOLDS, &args, out);
 }
 
@@ -428,7 +428,7 @@ static const char *fill_grant(const rs_thrift_path_response *from, rs_manager_re
     to->light_bound = (rs_time)from->light_bound_ms * 1000000;
     to->protocol =
         from->has_protocol ? (rs_protocol)(from->protocol - RS_THRIFT_PROTOCOL_REPUBLIC) : RS_PROTOCOL_REPUBLIC;
-    if (!rs_engine_word((uint32_t)to->protocol))
+    if (!rs_engine_name((uint32_t)to->protocol))
         return "its protocol is one that this agent has no engine for";
     return NULL;
 }
@@ -850,12 +850,12 @@ static void deliver_call(uint32_t call, const void *args, rs_manager_deliver_fn 
     deliver(context, &message);
 }
 
-bool rs_manager_decode(const uint8_t *frame, size_t length, rs_manager_deliver_fn *deliver, void *context, char *words,
-                       size_t words_size) {
+bool rs_manager_decode(const uint8_t *frame, size_t length, rs_manager_deliver_fn *deliver, void *context,
+                       char *message, size_t text_size) {
     rs_thrift_call call;
     char text[RS_THRIFT_TEXT_SIZE];
     if (!rs_thrift_decode(&rs_thrift_service_agent, frame, length, &call, text)) {
-        snprintf(words, words_size, "%s", text);
+        snprintf(message, text_size, "%s", text);
         return false;
     }
     deliver_call(call.call, call.args, deliver, context);

@@ -39,7 +39,7 @@ rs_status rs_manager_encode_split(const char *request_id, const rs_object_id *ob
                                   uint32_t receiver_count, const char *const *avoid, uint32_t avoid_count,
                                   rs_manager_frame *out);
 rs_status rs_manager_encode_relayed(const rs_manager_relay_report *report, rs_manager_frame *out);
-rs_status rs_manager_encode_holds(const rs_manager_held *held, uint32_t count, bool anew, rs_manager_frame *out);
+rs_status rs_manager_encode_holds(const rs_manager_held *held, uint32_t count, bool reset, rs_manager_frame *out);
 rs_status rs_manager_encode_fetch(const rs_object_id *id, bool together, rs_manager_frame *out);
 rs_status rs_manager_encode_probe_report(const rs_manager_probe_report *report, rs_manager_frame *out);
 
@@ -72,8 +72,8 @@ typedef struct {
 typedef void rs_manager_deliver_fn(void *context, const rs_manager_message *message);
 
 /* Checks the frame (without its length prefix), decodes it and hands it to `deliver`; pointers hold until that returns.
- * False: nothing was delivered, `words` says why. */
-bool rs_manager_decode(const uint8_t *frame, size_t length, rs_manager_deliver_fn *deliver, void *context, char *words,
-                       size_t words_size);
+ * False: nothing was delivered, `text` says why. */
+bool rs_manager_decode(const uint8_t *frame, size_t length, rs_manager_deliver_fn *deliver, void *context, char *text,
+                       size_t text_size);
 
 #endif

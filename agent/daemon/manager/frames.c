@@ -88,8 +88,8 @@ int rs_frames_secure(rs_frames *f, rs_tls_identity *identity, const struct socka
     return f->tls ? rs_tls_handshake(f->tls) : -ENOMEM;
 }
 
-const char *rs_frames_words(const rs_frames *f) {
-    return f->tls ? rs_tls_words(f->tls) : "";
+const char *rs_frames_text(const rs_frames *f) {
+    return f->tls ? rs_tls_text(f->tls) : "";
 }
 
 void rs_frames_close(rs_frames *f) {

@@ -33,7 +33,7 @@ int rs_frames_connected(rs_frames *f);
  * is ready), else failed. */
 int rs_frames_secure(rs_frames *f, rs_tls_identity *identity, const struct sockaddr_in *address);
 /* Why TLS failed; "" if it did not. */
-const char *rs_frames_words(const rs_frames *f);
+const char *rs_frames_text(const rs_frames *f);
 void rs_frames_close(rs_frames *f);
 
 /* Queues whole frames (with their length prefixes). -ENOBUFS beyond RS_MANAGER_OUTPUT_MAX, -ENOMEM. */

@@ -34,13 +34,13 @@ struct rs_tls {
     int socket_error; /* errno of the last send or recv that failed */
     bool shaken, failed, wants_write;
     char address[INET_ADDRSTRLEN];
-    char words[RS_TLS_WORDS];
+    char text[RS_TLS_TEXT];
 };
 
-__attribute__((format(printf, 2, 3))) static void say(char words[RS_TLS_WORDS], const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void say(char text[RS_TLS_TEXT], const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(words, RS_TLS_WORDS, format, arguments);
+    vsnprintf(text, RS_TLS_TEXT, format, arguments);
     va_end(arguments);
 }
 
@@ -90,13 +90,13 @@ static const char *file_at(const rs_tls_files *files, int index) {
     return index == 0 ? files->certificate : index == 1 ? files->key : files->authority;
 }
 
-/* False with words if one is not there, or not readable. */
-static bool look(const rs_tls_files *files, stamp out[FILES], char words[RS_TLS_WORDS]) {
+/* False with the reason if one is not there, or not readable. */
+static bool look(const rs_tls_files *files, stamp out[FILES], char text[RS_TLS_TEXT]) {
     for (int i = 0; i < FILES; i++) {
         struct stat status;
         FILE *file = fopen(file_at(files, i), "re");
         if (!file || fstat(fileno(file), &status) < 0) {
-            say(words, "%s cannot be read: %s", file_at(files, i), strerror(errno));
+            say(text, "%s cannot be read: %s", file_at(files, i), strerror(errno));
             if (file)
                 fclose(file);
             return false;
@@ -122,23 +122,23 @@ static int no_password(char *out, int size, int writing, void *context) {
 
 static int on_verify(int fine, X509_STORE_CTX *store);
 
-static SSL_CTX *read_files(const rs_tls_files *files, char words[RS_TLS_WORDS]) {
+static SSL_CTX *read_files(const rs_tls_files *files, char text[RS_TLS_TEXT]) {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
     ERR_clear_error();
     if (!context || !SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION)) {
-        say(words, "TLS cannot be set up: memory is short");
+        say(text, "TLS cannot be set up: memory is short");
     } else {
         SSL_CTX_set_default_passwd_cb(context, no_password);
         if (SSL_CTX_use_certificate_chain_file(context, files->certificate) != 1)
-            say(words, "%s holds no certificate that can be used (PEM)", files->certificate);
+            say(text, "%s holds no certificate that can be used (PEM)", files->certificate);
         else if (SSL_CTX_use_PrivateKey_file(context, files->key, SSL_FILETYPE_PEM) != 1)
-            say(words,
+            say(text,
                 ERR_GET_REASON(ERR_peek_error()) == X509_R_KEY_VALUES_MISMATCH
                     ? "the key %s is not that of the certificate"
                     : "%s holds no private key that can be used (PEM, not encrypted)",
                 files->key);
         else if (SSL_CTX_load_verify_file(context, files->authority) != 1)
-            say(words, "%s holds no certificate of a CA (PEM)", files->authority);
+            say(text, "%s holds no certificate of a CA (PEM)", files->authority);
         else {
             SSL_CTX_set_verify(context, SSL_VERIFY_PEER, on_verify);
             SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
@@ -152,16 +152,16 @@ static SSL_CTX *read_files(const rs_tls_files *files, char words[RS_TLS_WORDS]) 
     return NULL;
 }
 
-bool rs_tls_identity_refresh(rs_tls_identity *identity, char words[RS_TLS_WORDS]) {
+bool rs_tls_identity_refresh(rs_tls_identity *identity, char text[RS_TLS_TEXT]) {
     stamp now[FILES];
-    if (!look(&identity->files, now, words))
+    if (!look(&identity->files, now, text))
         return false;
     bool changed = !identity->context;
     for (int i = 0; i < FILES; i++)
         changed |= !same(&now[i], &identity->seen[i]);
     if (!changed)
         return true;
-    SSL_CTX *context = read_files(&identity->files, words);
+    SSL_CTX *context = read_files(&identity->files, text);
     if (!context)
         return false;
     SSL_CTX_free(identity->context); /* connections that use it keep it */
@@ -170,13 +170,13 @@ bool rs_tls_identity_refresh(rs_tls_identity *identity, char words[RS_TLS_WORDS]
     return true;
 }
 
-rs_tls_identity *rs_tls_identity_new(const rs_tls_files *files, char words[RS_TLS_WORDS]) {
+rs_tls_identity *rs_tls_identity_new(const rs_tls_files *files, char text[RS_TLS_TEXT]) {
     rs_tls_identity *identity = calloc(1, sizeof *identity);
     if (!identity || !(identity->socket = socket_method())) {
-        say(words, "TLS cannot be set up: memory is short");
+        say(text, "TLS cannot be set up: memory is short");
     } else {
         identity->files = *files;
-        if (rs_tls_identity_refresh(identity, words))
+        if (rs_tls_identity_refresh(identity, text))
             return identity;
     }
     rs_tls_identity_free(identity);
@@ -210,11 +210,11 @@ static int on_verify(int fine, X509_STORE_CTX *store) {
     switch (error) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
         date(certificate ? X509_get0_notAfter(certificate) : NULL, when);
-        say(tls->words, "its certificate expired at %s", when);
+        say(tls->text, "its certificate expired at %s", when);
         break;
     case X509_V_ERR_CERT_NOT_YET_VALID:
         date(certificate ? X509_get0_notBefore(certificate) : NULL, when);
-        say(tls->words, "its certificate holds from %s only; is this machine's clock right?", when);
+        say(tls->text, "its certificate holds from %s only; is this machine's clock right?", when);
         break;
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
@@ -222,13 +222,13 @@ static int on_verify(int fine, X509_STORE_CTX *store) {
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_CERT_SIGNATURE_FAILURE:
-        say(tls->words, "its certificate is not signed by the CA in %s", tls->identity->files.authority);
+        say(tls->text, "its certificate is not signed by the CA in %s", tls->identity->files.authority);
         break;
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-        say(tls->words, "its certificate is not for %s (it needs subjectAltName=IP:%s)", tls->address, tls->address);
+        say(tls->text, "its certificate is not for %s (it needs subjectAltName=IP:%s)", tls->address, tls->address);
         break;
     default:
-        say(tls->words, "its certificate is refused: %s", X509_verify_cert_error_string(error));
+        say(tls->text, "its certificate is refused: %s", X509_verify_cert_error_string(error));
     }
     return 0;
 }
@@ -256,20 +256,20 @@ static const char *complaint(int reason) {
 static void explain(rs_tls *tls, unsigned long error) {
     int reason = ERR_GET_REASON(error);
     const char *refused = complaint(reason);
-    if (tls->words[0])
+    if (tls->text[0])
         return; /* on_verify has said it */
     if (refused)
-        say(tls->words, "it refuses the certificate %s: %s", tls->identity->files.certificate, refused);
+        say(tls->text, "it refuses the certificate %s: %s", tls->identity->files.certificate, refused);
     else if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_PACKET_LENGTH_TOO_LONG ||
              reason == SSL_R_HTTP_REQUEST)
-        say(tls->words, "it does not speak TLS; start rostrum-manager with --thrift-tls, or rostrumd without "
-                        "--manager-tls");
+        say(tls->text, "it does not speak TLS; start rostrum-manager with --thrift-tls, or rostrumd without "
+                       "--manager-tls");
     else if (reason == SSL_R_UNSUPPORTED_PROTOCOL || reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION)
-        say(tls->words, "it speaks no TLS from 1.2 on");
+        say(tls->text, "it speaks no TLS from 1.2 on");
     else if (error && reason != SSL_R_UNEXPECTED_EOF_WHILE_READING)
-        say(tls->words, "TLS failed: %s", ERR_reason_error_string(error) ? ERR_reason_error_string(error) : "?");
+        say(tls->text, "TLS failed: %s", ERR_reason_error_string(error) ? ERR_reason_error_string(error) : "?");
     else if (!tls->shaken && tls->socket_error == 0)
-        say(tls->words, "it closed the connection in TLS's handshake");
+        say(tls->text, "it closed the connection in TLS's handshake");
 }
 
 /* ---- a connection ---- */
@@ -374,6 +374,6 @@ bool rs_tls_partial(const rs_tls *tls) {
     return SSL_has_pending(tls->ssl);
 }
 
-const char *rs_tls_words(const rs_tls *tls) {
-    return tls->words;
+const char *rs_tls_text(const rs_tls *tls) {
+    return tls->text;
 }

@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-#define RS_TLS_WORDS 256
+#define RS_TLS_TEXT 256
 
 /* Paths of PEM files; the certificate's may hold a chain. The texts must stay. */
 typedef struct {
@@ -17,10 +17,11 @@ typedef struct {
 typedef struct rs_tls_identity rs_tls_identity; /* the files, as last read */
 typedef struct rs_tls rs_tls;                   /* a connection */
 
-/* NULL with words if the files are of no use or memory is short. */
-rs_tls_identity *rs_tls_identity_new(const rs_tls_files *files, char words[RS_TLS_WORDS]);
-/* Reads the files again if they have changed. False with words: they are of no use; connections there are go on. */
-bool rs_tls_identity_refresh(rs_tls_identity *identity, char words[RS_TLS_WORDS]);
+/* NULL with the reason if the files are of no use or memory is short. */
+rs_tls_identity *rs_tls_identity_new(const rs_tls_files *files, char text[RS_TLS_TEXT]);
+/* Reads the files again if they have changed. False with the reason: they are of no use; connections there are go on.
+ * */
+bool rs_tls_identity_refresh(rs_tls_identity *identity, char text[RS_TLS_TEXT]);
 void rs_tls_identity_free(rs_tls_identity *identity);
 
 /* On the connected `fd`, to a manager at `address` (IPv4, host order); NULL if memory is short. `identity` must outlive
@@ -36,7 +37,7 @@ ssize_t rs_tls_read(rs_tls *tls, void *out, size_t size);
 ssize_t rs_tls_write(rs_tls *tls, const void *bytes, size_t length);
 /* The handshake, or the last read, goes on when the descriptor takes output. */
 bool rs_tls_wants_write(const rs_tls *tls);
-bool rs_tls_partial(const rs_tls *tls);      /* inside a record */
-const char *rs_tls_words(const rs_tls *tls); /* why it failed; "" if only the socket did */
+bool rs_tls_partial(const rs_tls *tls);     /* inside a record */
+const char *rs_tls_text(const rs_tls *tls); /* why it failed; "" if only the socket did */
 
 #endif

@@ -272,12 +272,12 @@ static void group_engines(const rs_agent *agent, page *p) {
     for (uint32_t e = 0; e < rs_group_engine_count; e++) {
         uint32_t count = rs_groups_engine_stats(agent->groups, e, stats);
         for (uint32_t i = 0; i < count; i++) {
-            char name[64], words[96];
+            char name[64], text[96];
             const char *what = stats[i].name, *engine = rs_group_engines_known[e]->name;
             snprintf(name, sizeof name, "group_%s%s", what, stats[i].gauge ? "" : "_total");
-            snprintf(words, sizeof words, "Of message groups, as the engine %s counts %s.", engine, what);
+            snprintf(text, sizeof text, "Of message groups, as the engine %s counts %s.", engine, what);
             if (i == 0 || strcmp(stats[i - 1].name, what) != 0)
-                family(p, name, stats[i].gauge ? "gauge" : "counter", words);
+                family(p, name, stats[i].gauge ? "gauge" : "counter", text);
             by(p, name, stats[i].kind ? "kind" : "engine", stats[i].kind ? stats[i].kind : engine, stats[i].value);
         }
     }

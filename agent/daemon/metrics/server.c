@@ -156,10 +156,10 @@ static void on_accept(void *context, uint32_t events) {
     rs_metrics_server *server = context;
     (void)events;
     int fd = accept4(server->watch.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    char words[RS_ACCEPT_WORDS];
-    if (fd < 0 && rs_accept_failed(&server->pause, errno, rs_loop_now(server->loop), "the page of metrics", words)) {
-        if (words[0])
-            rs_log(RS_LOG_ERROR, "metrics", "%s", words);
+    char text[RS_ACCEPT_TEXT];
+    if (fd < 0 && rs_accept_failed(&server->pause, errno, rs_loop_now(server->loop), "the page of metrics", text)) {
+        if (text[0])
+            rs_log(RS_LOG_ERROR, "metrics", "%s", text);
         rs_loop_watch(server->loop, &server->watch, server->watch.fd, 0);
     }
     if (fd < 0)
@@ -228,12 +228,12 @@ static int listen_unix(rs_metrics_server *server, const char *path) {
 }
 
 rs_metrics_server *rs_metrics_server_new(rs_loop *loop, const char *where, rs_metrics_page_fn *page, void *context,
-                                         char words[RS_METRICS_WORDS]) {
+                                         char text[RS_METRICS_TEXT]) {
     uint32_t address = 0;
     uint16_t port = 0;
     rs_metrics_server *server = calloc(1, sizeof *server);
     if (!server) {
-        snprintf(words, RS_METRICS_WORDS, "memory is short");
+        snprintf(text, RS_METRICS_TEXT, "memory is short");
         return NULL;
     }
     server->loop = loop;
@@ -249,7 +249,7 @@ rs_metrics_server *rs_metrics_server_new(rs_loop *loop, const char *where, rs_me
         errno = EINVAL;
     if (fd >= 0 && rs_loop_watch(loop, &server->watch, fd, EPOLLIN))
         return server;
-    snprintf(words, RS_METRICS_WORDS, "cannot serve metrics at %.80s: %s", where, strerror(errno));
+    snprintf(text, RS_METRICS_TEXT, "cannot serve metrics at %.80s: %s", where, strerror(errno));
     if (fd >= 0)
         close(fd);
     rs_metrics_server_free(server);

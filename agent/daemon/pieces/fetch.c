@@ -396,7 +396,7 @@ static void take(holder *h, const rs_piece_message *m) {
         holder_has(h, m);
         break;
     case RS_PIECE_NO:
-        lose(h, m->gone && !h->peer, m->words);
+        lose(h, m->gone && !h->peer, m->text);
         break;
     case RS_PIECE_LEAVES:
         holder_leaves(h, m);
@@ -779,7 +779,7 @@ static void on_holders(void *context, const rs_manager_holders *answer) {
     rs_time now = rs_fetch_now(f), at = answer->sent_within > 0 ? now + answer->sent_within : 0;
     snprintf(f->answer, sizeof f->answer, "%s", answer->holder_count ? "" : answer->reason);
     rs_log(RS_LOG_INFO, "fetch", "object=%s holders=%u sent_within_ms=%lld%s%s", rs_id_text(&f->id),
-           answer->holder_count, (long long)(answer->sent_within / RS_MILLISECOND), answer->reason[0] ? " words=" : "",
+           answer->holder_count, (long long)(answer->sent_within / RS_MILLISECOND), answer->reason[0] ? " text=" : "",
            answer->reason[0] ? rs_quote(answer->reason) : "");
     if (at > 0)
         f->progress_at = f->ask_at = at;
@@ -859,8 +859,8 @@ static void check_holder(holder *h) {
 }
 
 static void check_fetch(fetch *f) {
-    char words[ROSTRUM_TEXT_MAX + 1] = "nobody gives it:";
-    size_t used = strlen(words);
+    char text[ROSTRUM_TEXT_MAX + 1] = "nobody gives it:";
+    size_t used = strlen(text);
     bool alive = false;
     if (f->sleeps) {
         check_sleeper(f);
@@ -873,12 +873,12 @@ static void check_fetch(fetch *f) {
     for (uint32_t i = 0; i < f->holder_count; i++) {
         const holder *h = f->holders[i];
         alive |= h->state != HOLDER_GONE && !(h->state == HOLDER_WAITING && f->background && h->tries >= 3);
-        int more = snprintf(words + used, sizeof words - used, " %.40s: %.80s;", h->name, h->cause);
-        used = more > 0 && used + (size_t)more < sizeof words ? used + (size_t)more : used;
+        int more = snprintf(text + used, sizeof text - used, " %.40s: %.80s;", h->name, h->cause);
+        used = more > 0 && used + (size_t)more < sizeof text ? used + (size_t)more : used;
     }
-    words[used - (words[used - 1] == ';')] = '\0';
+    text[used - (text[used - 1] == ';')] = '\0';
     if (f->answer[0] && f->holder_count == 0)
-        snprintf(words, sizeof words, "%s", f->answer);
+        snprintf(text, sizeof text, "%s", f->answer);
     rs_hear_look(f);
     ask_leaves(f);
     ask_all(f);
@@ -889,7 +889,7 @@ static void check_fetch(fetch *f) {
     if (f->hears.live)
         f->progress_at = rs_fetch_now(f);
     if (!alive || rs_fetch_now(f) - f->progress_at > PROGRESS_BOUND)
-        fetch_ends(f, false, words);
+        fetch_ends(f, false, text);
 }
 
 rs_fetches *rs_fetches_new(rs_agent *agent) {

@@ -10,7 +10,7 @@
 
 /* What a sender tells of a transfer to others: its packets bring the rest of the object here, too. */
 void rs_hear(fetch *f, const rs_piece_message *m) {
-    char words[RS_IO_ERROR_MAX];
+    char text[RS_IO_ERROR_MAX];
     rs_agent *agent = f->all->agent;
     uint64_t fragments = m->fragment_size ? f->size / m->fragment_size + (f->size % m->fragment_size != 0) : 0;
     bool sane = m->address >> 28 == 14 && m->port && m->nonce && m->fragment_size >= RS_FRAGMENT_LEAST &&
@@ -19,8 +19,7 @@ void rs_hear(fetch *f, const rs_piece_message *m) {
         return;
     f->hears.bits = calloc(fragments / 8 + 1, 1);
     f->hears.got = calloc((size_t)f->pieces + 1, sizeof *f->hears.got);
-    f->hears.group =
-        f->hears.bits && f->hears.got ? rs_data_join(agent->data, m->address, m->port, words) : RS_NO_GROUP;
+    f->hears.group = f->hears.bits && f->hears.got ? rs_data_join(agent->data, m->address, m->port, text) : RS_NO_GROUP;
     if (f->hears.group == RS_NO_GROUP) {
         free(f->hears.bits);
         free(f->hears.got);

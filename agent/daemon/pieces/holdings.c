@@ -7,7 +7,7 @@
 #include "daemon/data/sending.h"
 
 #define EVERY (100 * RS_MILLISECOND)
-#define GONE_MOST 1024u /* not told yet; when there are more, all that is here is told anew */
+#define GONE_MOST 1024u /* not told yet; when there are more, all that is here is told again */
 #define SERVES_MOST 16u /* orders of the manager carried out at a time */
 #define SERVE_WAIT_MS 1500u
 
@@ -15,7 +15,7 @@ struct rs_holdings {
     rs_agent *agent;
     rs_time check_at;
     bool wanted; /* the manager of this connection wants to be told */
-    bool anew;   /* nothing was told on this connection */
+    bool reset;  /* nothing was told on this connection */
     uint32_t gone_count;
     rs_object_id gone[GONE_MOST];
 };
@@ -45,13 +45,13 @@ static void tell(rs_holdings *h) {
             (rs_manager_held){.id = object->id, .size = object->size, .digest = digests[count], .name = object->name};
         count++;
     }
-    if (count == 0 && !h->anew)
+    if (count == 0 && !h->reset)
         return;
-    if (rs_manager_holds(agent->link, rs_agent_now(agent), rows, count, h->anew) != RS_OK)
+    if (rs_manager_holds(agent->link, rs_agent_now(agent), rows, count, h->reset) != RS_OK)
         return; /* down: all of it is told on the next connection */
     for (uint32_t i = came; i < count; i++)
         told[i]->told = true;
-    h->anew = false;
+    h->reset = false;
     h->gone_count -= went;
     memmove(h->gone, h->gone + went, h->gone_count * sizeof h->gone[0]);
 }
@@ -61,7 +61,7 @@ static void forget_told(rs_holdings *h) {
     for (rs_object *object; (object = rs_store_next(h->agent->store, &cursor));)
         object->told = false;
     h->gone_count = 0;
-    h->anew = true;
+    h->reset = true;
 }
 
 void rs_holdings_link_changed(rs_holdings *h) {
@@ -80,7 +80,7 @@ bool rs_holdings_wanted(const rs_holdings *h) {
 }
 
 void rs_holdings_gone(rs_holdings *h, const rs_object_id *id) {
-    if (h->anew)
+    if (h->reset)
         return;
     if (h->gone_count == GONE_MOST)
         forget_told(h);
@@ -92,7 +92,7 @@ void rs_holdings_name_api(void *context, const rs_object_id *id, const char *nam
     const rs_agent *agent = context;
     const rs_object *object = rs_store_find(agent->store, id);
     const rs_manager_held row = {.id = *id, .digest = "", .name = name, .gone = true};
-    if (rs_holdings_wanted(agent->holdings) && !agent->holdings->anew && (!object || !object->told))
+    if (rs_holdings_wanted(agent->holdings) && !agent->holdings->reset && (!object || !object->told))
         (void)rs_manager_holds(agent->link, rs_agent_now(agent), &row, 1, false);
 }
 
@@ -112,7 +112,7 @@ void rs_holdings_timeout(rs_holdings *h) {
 /* Servers fetch it together. What goes wrong they notice: then they ask for pieces. */
 static void on_serve(void *context, const rs_manager_serve *order) {
     rs_agent *agent = context;
-    char words[ROSTRUM_TEXT_MAX + 1] = "it is not whole here (any more)";
+    char text[ROSTRUM_TEXT_MAX + 1] = "it is not whole here (any more)";
     rs_object *object = rs_store_find(agent->store, &order->id);
     const rs_api_send send = {.id = order->id,
                               .object = object,
@@ -127,10 +127,10 @@ static void on_serve(void *context, const rs_manager_serve *order) {
         serving += rs_sending_of(t)->call.client == 0 && !rs_sending_of(t)->leg && !rs_sending_of(t)->relay;
     bool complete = object && object->phase == RS_OBJECT_COMPLETE;
     if (serving >= SERVES_MOST)
-        snprintf(words, sizeof words, "%u objects are being sent to servers that fetch them already", serving);
-    bool ok = complete && serving < SERVES_MOST && rs_sending_relayed(agent, &send, NULL, words);
+        snprintf(text, sizeof text, "%u objects are being sent to servers that fetch them already", serving);
+    bool ok = complete && serving < SERVES_MOST && rs_sending_relayed(agent, &send, NULL, text);
     rs_log(ok ? RS_LOG_INFO : RS_LOG_WARNING, "fetch", "object=%s sent to those that fetch it: receivers=%u%s%s",
-           rs_id_text(&order->id), order->receiver_count, ok ? "" : " not begun: ", ok ? "" : rs_quote(words));
+           rs_id_text(&order->id), order->receiver_count, ok ? "" : " not begun: ", ok ? "" : rs_quote(text));
     agent->served_together += ok;
 }
 
@@ -147,7 +147,7 @@ rs_holdings *rs_holdings_new(rs_agent *agent) {
     if (!h)
         return NULL;
     h->agent = agent;
-    h->anew = true;
+    h->reset = true;
     h->check_at = 0;
     return h;
 }

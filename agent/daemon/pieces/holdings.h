@@ -17,7 +17,7 @@ void rs_holdings_link_changed(rs_holdings *holdings);
 bool rs_holdings_wanted(const rs_holdings *holdings);
 /* A program's name for an object, which may be on its way: the manager is told. */
 void rs_holdings_name_api(void *agent, const rs_object_id *id, const char *name);
-/* The store's word: an object that was told is not here any more. */
+/* The store's report: an object that was told is not here any more. */
 void rs_holdings_gone(rs_holdings *holdings, const rs_object_id *id);
 void rs_holdings_link(const rs_agent *agent, rs_manager_options *options, rs_manager_callbacks *callbacks);
 

@@ -112,9 +112,9 @@ static void say(client *c, const rs_piece_message *m) {
     c->out_length += length + follows;
 }
 
-static void refuse(client *c, bool gone, const char *words) {
+static void refuse(client *c, bool gone, const char *text) {
     rs_piece_message m = {.type = RS_PIECE_NO, .gone = gone};
-    snprintf(m.words, sizeof m.words, "%s", words);
+    snprintf(m.text, sizeof m.text, "%s", text);
     say(c, &m);
 }
 
@@ -505,12 +505,12 @@ static void listener_ready(void *context, uint32_t events) {
     for (int i = 0; i < 16; i++) {
         struct sockaddr_in remote = {0};
         socklen_t length = sizeof remote;
-        char words[RS_ACCEPT_WORDS];
+        char text[RS_ACCEPT_TEXT];
         int fd = accept4(server->watch.fd, (struct sockaddr *)&remote, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            if (rs_accept_failed(&server->pause, errno, now_of(server), "the door of pieces", words)) {
-                if (words[0])
-                    rs_log(RS_LOG_ERROR, "pieces", "%s", words);
+            if (rs_accept_failed(&server->pause, errno, now_of(server), "the door of pieces", text)) {
+                if (text[0])
+                    rs_log(RS_LOG_ERROR, "pieces", "%s", text);
                 (void)rs_loop_watch(server->config.loop, &server->watch, server->watch.fd, 0);
             }
             return;

@@ -20,7 +20,7 @@ typedef struct {
     uint32_t address;
     uint16_t port;
     char name[RS_PIECE_NAME];
-    char cause[RS_PIECE_WORDS]; /* why it is gone, or waits */
+    char cause[RS_PIECE_TEXT]; /* why it is gone, or waits */
     uint32_t tries;
     rs_time since; /* something happened; WAITING: when it is tried again */
     bool peer;     /* fetches it itself, or is being sent it: told by another holder */
@@ -45,7 +45,7 @@ struct fetch {
     bool sleeps;       /* it is being sent here */
     bool for_send;     /* a sender waits for it */
     rs_time ask_at;    /* the next time */
-    char answer[160];  /* why nobody has it, by the manager's word */
+    char answer[160];  /* why nobody has it, by the manager's report */
     rs_object *object; /* NULL: what it is, is not known yet */
     uint64_t size;
     uint32_t pieces;

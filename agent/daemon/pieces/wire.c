@@ -26,7 +26,7 @@ typedef struct {
 static const field FIELDS[RS_PIECE_RUN + 1][FIELDS_MOST] = {
     [RS_PIECE_ASK] = {FIELD(BYTES, id.app), FIELD(NUMBER, id.data), FIELD(NUMBER, port), FIELD(TEXT, name)},
     [RS_PIECE_HAS] = {FIELD(NUMBER, size), FIELD(NUMBER, root.algorithm), FIELD(NUMBER, root.length)},
-    [RS_PIECE_NO] = {FIELD(FLAG, gone), FIELD(TEXT, words)},
+    [RS_PIECE_NO] = {FIELD(FLAG, gone), FIELD(TEXT, text)},
     [RS_PIECE_LEAVES] = {FIELD(NUMBER, first), FIELD(NUMBER, count)},
     [RS_PIECE_WANT] = {FIELD(NUMBER, first)},
     [RS_PIECE_PIECE] = {FIELD(NUMBER, first)},

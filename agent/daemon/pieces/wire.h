@@ -9,7 +9,7 @@
 #define RS_PIECE_HEAD 8u
 #define RS_PIECE_BODY_MOST 32768u /* of all messages but PIECE */
 #define RS_PIECE_NAME 64u         /* with its NUL */
-#define RS_PIECE_WORDS 160u
+#define RS_PIECE_TEXT 160u
 
 typedef enum {
     RS_PIECE_ASK = 1, /* who fetches says which object */
@@ -31,20 +31,20 @@ typedef struct {
     uint8_t type;
     rs_object_id id; /* ASK */
     uint16_t port;   /* ASK, PEER: where that server gives pieces itself; 0: it does not. RUNS: of the data channel */
-    char name[RS_PIECE_NAME];   /* ASK, PEER */
-    uint64_t size;              /* HAS; STREAM: of all fragments, RS_STREAM: not known yet */
-    rs_digest root;             /* HAS; length 0: it is not known there yet */
-    bool complete;              /* HAS: all pieces are here; else HAVE says which */
-    bool gone;                  /* NO: asking again is of no use */
-    char words[RS_PIECE_WORDS]; /* NO */
-    uint32_t first, count;      /* LEAVES, HAVE: pieces from there on, so many; WANT, PIECE: first; WANT_RUN: count */
-    uint32_t address;           /* PEER; RUNS: the group. IPv4, host order */
-    uint64_t nonce;             /* RUNS: its packets have it */
-    uint32_t fragment_size;     /* RUNS, STREAM */
-    uint64_t sn, here;          /* STREAM: from sn to before `here`; WANT_RUN, RUN: from sn on */
-    bool no_leaves;             /* HAS: it knows no digests of pieces */
-    const uint8_t *bytes;       /* LEAVES: digests; HAVE: bits; RUN: fragments; not copied */
-    uint32_t length;            /* bytes of them; PIECE: of the piece */
+    char name[RS_PIECE_NAME]; /* ASK, PEER */
+    uint64_t size;            /* HAS; STREAM: of all fragments, RS_STREAM: not known yet */
+    rs_digest root;           /* HAS; length 0: it is not known there yet */
+    bool complete;            /* HAS: all pieces are here; else HAVE says which */
+    bool gone;                /* NO: asking again is of no use */
+    char text[RS_PIECE_TEXT]; /* NO */
+    uint32_t first, count;    /* LEAVES, HAVE: pieces from there on, so many; WANT, PIECE: first; WANT_RUN: count */
+    uint32_t address;         /* PEER; RUNS: the group. IPv4, host order */
+    uint64_t nonce;           /* RUNS: its packets have it */
+    uint32_t fragment_size;   /* RUNS, STREAM */
+    uint64_t sn, here;        /* STREAM: from sn to before `here`; WANT_RUN, RUN: from sn on */
+    bool no_leaves;           /* HAS: it knows no digests of pieces */
+    const uint8_t *bytes;     /* LEAVES: digests; HAVE: bits; RUN: fragments; not copied */
+    uint32_t length;          /* bytes of them; PIECE: of the piece */
 } rs_piece_message;
 
 /* The bytes of a message without what `bytes` is at, which follows; a PIECE's follow too. Room for

@@ -45,7 +45,7 @@ bool rs_store_file_allocate(int fd, uint64_t offset, uint64_t length, rs_error *
 bool rs_store_file_map(int fd, uint64_t size, bool writable, uint8_t **out, rs_error *error);
 /* A new descriptor of the same file with `flags` (O_RDONLY, O_RDWR), with a position of its own. -1 with errno. */
 int rs_store_file_reopen(int fd, int flags);
-/* Is it a regular file that can be read? `words` of the error say what it is and what to do. */
+/* Is it a regular file that can be read? `text` of the error say what it is and what to do. */
 bool rs_store_file_check(int fd, uint64_t *size, dev_t *device, ino_t *inode, bool *in_memory, rs_error *error);
 /* A memfd that nobody can shorten or change any more? */
 bool rs_store_file_sealed(int fd);

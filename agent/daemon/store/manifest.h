@@ -27,7 +27,7 @@ typedef struct {
 } rs_manifest;
 
 void rs_manifest_put(const rs_manifest *manifest, uint8_t out[RS_MANIFEST_HEADER]);
-/* False: these bytes are no header of ours, and `why` says it in words. */
+/* False: these bytes are no header of ours, and `why` says it as text. */
 bool rs_manifest_take(const uint8_t *bytes, size_t length, rs_manifest *out, const char **why);
 
 /* How many pieces it has, and the bytes of one's digest. */

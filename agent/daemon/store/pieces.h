@@ -43,7 +43,7 @@ uint64_t rs_pieces_length(const rs_pieces *pieces, uint64_t piece);
 bool rs_pieces_put(rs_pieces *pieces, uint64_t piece, const uint8_t *leaf);
 /* Its bytes are not there (any more). */
 void rs_pieces_drop(rs_pieces *pieces, uint64_t piece);
-/* Pieces' digests by the word of somebody else: if they make `root`, they are the right ones; pieces here that have
+/* Pieces' digests by the report of somebody else: if they make `root`, they are the right ones; pieces here that have
  * others go. False: they do not, and nothing changed. */
 bool rs_pieces_confirm(rs_pieces *pieces, const uint8_t *leaves, const rs_digest *root);
 /* The first piece from `from` on that is not here; `count` if there is none. */

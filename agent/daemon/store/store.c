@@ -53,7 +53,7 @@ struct rs_store {
     place memory, disk;
     bool has_disk;
     uint64_t disk_from;
-    void (*log)(void *context, const char *words);
+    void (*log)(void *context, const char *text);
     void (*gone)(void *context, const rs_object_id *id);
     void *context;
     rs_time evict_notice;
@@ -441,13 +441,13 @@ rs_object *rs_store_create(rs_store *store, uint64_t size, uint64_t owner, rs_er
 }
 
 static bool refuse_existing(const rs_store *store, const rs_object_id *id, rs_error *error) {
-    static const char *const words[] = {"is being written", "is being received",      "is being added",
-                                        "exists",           "is being checked again", "is partly here"};
+    static const char *const text[] = {"is being written", "is being received",      "is being added",
+                                       "exists",           "is being checked again", "is partly here"};
     const rs_object *object = rs_store_find(store, id);
     if (!object)
         return true;
     return rs_error_set(error, ROSTRUM_ERR_EXISTS, "object %" PRIu64 " of this application %s already on this server",
-                        id->data, words[object->phase]);
+                        id->data, text[object->phase]);
 }
 
 /* The file of rs_store_create comes back as an object. It may have been shortened or grown meanwhile. */
@@ -714,21 +714,21 @@ void rs_store_read_ahead(rs_object *object, uint64_t offset) {
 
 /* ------------------------------------------------------------------------------------------------------ at a start */
 
-static void tell(const rs_store *store, const char *words) {
+static void tell(const rs_store *store, const char *text) {
     if (store->log)
-        store->log(store->context, words);
+        store->log(store->context, text);
 }
 
 static bool found_on_disk(void *context, const rs_manifest *manifest, const rs_disk_files *files) {
     rs_store *store = context;
     rs_error error = {0};
-    char words[400];
+    char text[400];
     rs_object *object =
         rs_store_find(store, &manifest->id) ? NULL : object_new(store, &store->disk, manifest->size, false, &error);
     if (!object) {
-        (void)snprintf(words, sizeof words, "object %" PRIu64 " on disk is left alone: %.250s", manifest->id.data,
+        (void)snprintf(text, sizeof text, "object %" PRIu64 " on disk is left alone: %.250s", manifest->id.data,
                        error.text);
-        tell(store, words);
+        tell(store, text);
         return false;
     }
     object->id = manifest->id;
@@ -754,9 +754,9 @@ static bool found_on_disk(void *context, const rs_manifest *manifest, const rs_d
 
 static void removed_on_disk(void *context, const char *name, const char *why) {
     const rs_store *store = context;
-    char words[400];
-    (void)snprintf(words, sizeof words, "%s in %.200s was removed: %s", name, store->disk.folder.path, why);
-    tell(store, words);
+    char text[400];
+    (void)snprintf(text, sizeof text, "%s in %.200s was removed: %s", name, store->disk.folder.path, why);
+    tell(store, text);
 }
 
 static bool find_on_disk(rs_store *store, rs_error *error) {
@@ -782,10 +782,10 @@ static void checked(rs_store *store, rs_object *object) {
     }
     if (all)
         return;
-    char words[200];
-    (void)snprintf(words, sizeof words, "object %" PRIu64 " has %" PRIu64 " of %" PRIu64 " pieces on disk",
+    char text[200];
+    (void)snprintf(text, sizeof text, "object %" PRIu64 " has %" PRIu64 " of %" PRIu64 " pieces on disk",
                    object->id.data, pieces->known, pieces->count);
-    tell(store, words);
+    tell(store, text);
     object->phase = RS_OBJECT_PARTIAL;
 }
 

@@ -13,8 +13,8 @@
  * Receiving:  rs_store_receive -> (rs_store_ensure, write into object->map)* -> rs_store_commit | rs_store_discard
  * Sending:    rs_store_find or rs_store_add -> rs_store_hold -> (send from object->map)* -> rs_store_release
  * Only sockets may read the map of an object that is not `private_file`: an application may still hold a writable
- * descriptor and shorten the file, which makes sendmsg fail with EFAULT (end the transfer with words) but would kill a
- * process that touches the memory itself. */
+ * descriptor and shorten the file, which makes sendmsg fail with EFAULT (end the transfer with the reason) but would
+ * kill a process that touches the memory itself. */
 #ifndef RS_STORE_H
 #define RS_STORE_H
 
@@ -70,7 +70,7 @@ typedef struct {
     uint64_t disk_from;        /* received objects of so many bytes or more go there */
     uint64_t disk_quota_bytes; /* 0 = what the disk has */
     /* Something a person may want to know (an object found on disk, files that are none); may be NULL. */
-    void (*log)(void *context, const char *words);
+    void (*log)(void *context, const char *text);
     /* An object with `told` goes; may be NULL. */
     void (*gone)(void *context, const rs_object_id *id);
     void *context;
@@ -173,7 +173,7 @@ int rs_store_reader_fd(const rs_object *object, rs_error *error);
 /* A new descriptor of a CREATED one, readable and writable. */
 int rs_store_writer_fd(const rs_object *object, rs_error *error);
 
-/* COMPLETE objects: UNKNOWN if there is none, BUSY (with words) while a transfer holds it or it is being built.
+/* COMPLETE objects: UNKNOWN if there is none, BUSY (with the reason) while a transfer holds it or it is being built.
  * Descriptors that readers have stay valid; the memory is free when the last of them is closed. */
 bool rs_store_delete(rs_store *store, const rs_object_id *id, rs_error *error);
 

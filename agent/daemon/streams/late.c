@@ -36,7 +36,7 @@ typedef struct {
     uint32_t address;
     uint16_t port;
     char name[RS_PIECE_NAME];
-    char cause[RS_PIECE_WORDS];
+    char cause[RS_PIECE_TEXT];
     bool up, ready, sends; /* connected; has said what it keeps; is the sender */
     uint64_t first, here;  /* what it keeps */
     bool asked;            /* it owes an answer: a run up to `upto`, or what it keeps */
@@ -415,10 +415,10 @@ static void take_run(peer *p, const rs_piece_message *m) {
 /* Its packets bring the rest here, too. */
 static void take_runs(peer *p, const rs_piece_message *m) {
     late *l = p->of;
-    char words[RS_IO_ERROR_MAX];
+    char text[RS_IO_ERROR_MAX];
     p->sends = true;
     if (l->group == RS_NO_GROUP && m->address >> 28 == 14 && m->port && m->nonce) {
-        l->group = rs_data_join(l->agent->data, m->address, m->port, words);
+        l->group = rs_data_join(l->agent->data, m->address, m->port, text);
         l->nonce = m->nonce;
     }
 }
@@ -438,7 +438,7 @@ static void take(peer *p, const rs_piece_message *m) {
         add_peer(p->of, m->name, m->address, m->port);
         break;
     case RS_PIECE_NO:
-        lose(p, m->gone, m->words);
+        lose(p, m->gone, m->text);
         break;
     default:
         lose(p, true, "it has no stream by that name");
@@ -573,7 +573,7 @@ bool rs_late_leave(rs_agent *agent, const rs_object_id *id) {
 static void check_at(late *l) {
     rs_time now = now_of(l);
     bool alive = false, began = false;
-    char words[ROSTRUM_TEXT_MAX + 1] = "nobody is named who has it";
+    char text[ROSTRUM_TEXT_MAX + 1] = "nobody is named who has it";
     size_t used = 0;
     l->check_at = now + TICK;
     for (uint32_t i = 0; i < l->peer_count; i++) {
@@ -586,16 +586,16 @@ static void check_at(late *l) {
             dial(p);
         alive |= p->watch.active || p->tries < TRIES_MOST;
         began |= p->ready;
-        if (!p->ready && used < sizeof words - 1)
-            used += (size_t)snprintf(words + used, sizeof words - used, "%s%.40s: %.80s", used ? "; " : "", p->name,
+        if (!p->ready && used < sizeof text - 1)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.40s: %.80s", used ? "; " : "", p->name,
                                      p->cause[0] ? p->cause : "no answer yet");
     }
     if (l->waits_since != RS_NEVER && now - l->waits_since >= STALLED_BOUND)
         over(l, false, ROSTRUM_ERR_FAILED, "the program that reads it took nothing for 10 s");
     else if (!began && !l->begun && now >= l->deadline)
-        over(l, false, ROSTRUM_ERR_TIMEOUT, words);
+        over(l, false, ROSTRUM_ERR_TIMEOUT, text);
     else if (!alive || (!began && l->begun && now - l->given_at >= NOBODY_BOUND))
-        over(l, false, ROSTRUM_ERR_FAILED, words);
+        over(l, false, ROSTRUM_ERR_FAILED, text);
     ask(l);
 }
 

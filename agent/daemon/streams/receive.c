@@ -71,9 +71,9 @@ static void close_program(rs_stream_sink *s) {
 }
 
 /* This receiver has failed; the sender is told. */
-static void give_up(rs_stream_sink *s, const char *words) {
+static void give_up(rs_stream_sink *s, const char *text) {
     char cause[160];
-    snprintf(cause, sizeof cause, "%s at %.60s", words, s->agent->options.server);
+    snprintf(cause, sizeof cause, "%s at %.60s", text, s->agent->options.server);
     s->ended = true;
     s->waits_since = RS_NEVER;
     if (s->fd >= 0)
@@ -419,11 +419,11 @@ void rs_streams_timeout(rs_agent *agent) {
     for (rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next) {
         if (!t->sink || now < stalled_at(t->sink))
             continue;
-        char words[96];
-        snprintf(words, sizeof words, "%s for %.1f s",
+        char text[96];
+        snprintf(text, sizeof text, "%s for %.1f s",
                  t->sink->fd < 0 ? "no program read the stream" : "the program that reads the stream took nothing",
                  (double)(now - t->sink->waits_since) / 1e9);
-        give_up(t->sink, words);
+        give_up(t->sink, text);
     }
     for (rs_stream_reader *r = agent->stream_readers, *next; r; r = next) {
         next = r->next;

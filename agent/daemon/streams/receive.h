@@ -8,7 +8,8 @@
 
 typedef struct rs_stream_sink rs_stream_sink;
 
-/* A stream is coming in. NULL with words in `cause`: it cannot be taken. rs_stream_sink_begin when the core has it. */
+/* A stream is coming in. NULL with the reason in `cause`: it cannot be taken. rs_stream_sink_begin when the core has
+ * it. */
 rs_stream_sink *rs_stream_sink_new(rs_agent *agent, const rs_incoming *info, char *cause, size_t size);
 void rs_stream_sink_begin(rs_stream_sink *sink, rs_xfer xfer);
 /* The program wants no more of it; it is still there for others, and freed when its transfer ends. */

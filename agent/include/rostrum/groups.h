@@ -34,7 +34,7 @@ typedef struct {
 
 /* Subscribes: what others publish from now on comes by rostrum_next, and rostrum_publish may be called too. What this
  * program itself publishes does not come back to it; other programs on this server get it. `options` NULL: as the group
- * is, or the manager's defaults. Errors: DENIED (the manager's words: another protocol, too many groups, ...),
+ * is, or the manager's defaults. Errors: DENIED (the manager's text: another protocol, too many groups, ...),
  * UNAVAILABLE (no manager), TIMEOUT, LIMIT. */
 ROSTRUM_API rostrum_code rostrum_subscribe(rostrum *agent, const char *group, const rostrum_group_options *options,
                                            rostrum_group **out, rostrum_error *error);

@@ -6,8 +6,8 @@
  * since its answer comes after the callback. It must return (no longjmp, no C++ exception). A connection is used by one
  * thread at a time.
  *
- * Functions return ROSTRUM_OK (0) or a rostrum_code, and on failure fill `error` (which may be NULL) with words for a
- * person.
+ * Functions return ROSTRUM_OK (0) or a rostrum_code, and on failure fill `error` (which may be NULL) with the reason
+ * for a person.
  *
  *     rostrum *agent;
  *     rostrum_error error;

@@ -51,7 +51,7 @@ ROSTRUM_API rostrum_code rostrum_stream_join(rostrum *agent, uint64_t data_id, c
                                              uint32_t holder_count, uint32_t wait_ms, rostrum_stream **out,
                                              rostrum_error *error);
 /* Waits for bytes; *length is 0 at the end of the stream, which is whole then. Errors: UNKNOWN, TIMEOUT (it did not
- * begin), EXISTS (another program here reads it), FAILED (there will be no more, and it is not whole; the words say
+ * begin), EXISTS (another program here reads it), FAILED (there will be no more, and it is not whole; the text says
  * why). */
 ROSTRUM_API rostrum_code rostrum_stream_read(rostrum_stream *stream, void *bytes, size_t room, size_t *length,
                                              rostrum_error *error);

@@ -93,7 +93,7 @@ typedef struct {
 
     rostrum_path path;
     rostrum_protocol protocol;         /* that of the last session; AUTO: none was begun */
-    char reason[ROSTRUM_TEXT_MAX + 1]; /* why this kind of path; the manager's words */
+    char reason[ROSTRUM_TEXT_MAX + 1]; /* why this kind of path; the manager's text */
     char response_id[64];
     int64_t reconfiguration_ns; /* what the manager told to expect; 0 = a live circuit or a packet path */
     uint32_t sessions;
@@ -199,7 +199,7 @@ typedef struct {
     uint64_t boot_id;
     int64_t started_ns;
     bool manager_up;
-    char manager[ROSTRUM_TEXT_MAX + 1]; /* where the manager is and how the link to it stands, in words */
+    char manager[ROSTRUM_TEXT_MAX + 1]; /* where the manager is and how the link to it stands, as text */
     char store[ROSTRUM_TEXT_MAX + 1];   /* the store's folder */
     uint64_t store_used, store_quota;
     uint32_t clients;

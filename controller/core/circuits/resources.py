@@ -71,7 +71,7 @@ class Resources:
         self.circuits = CircuitTable()
         self.health = Health(settings.quarantine_ns)
         self.switches_down: dict[str, str] = dict.fromkeys(topology.switches, "not connected yet")
-        self.ports_down: dict[tuple[str, int], str] = {}  # (switch, port) -> in words
+        self.ports_down: dict[tuple[str, int], str] = {}  # (switch, port) -> as text
         self.stale_rules = StaleRules(topology)
         self.ocs: dict[str, OcsStatus] = {name: OcsStatus(OcsState.STARTING, now) for name in topology.ocs}
         self.ports = _ports(topology)

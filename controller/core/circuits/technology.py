@@ -22,7 +22,7 @@ class Technology(Protocol):
         """Racks that one circuit reaches at most, with all of the switch free."""
 
     def shortage(self, ocs: Ocs) -> str:
-        """Why it does not reach more, in words."""
+        """Why it does not reach more, as text."""
 
     def fit(
         self, ocs: Ocs, uplink: TorPort, downlinks: Sequence[TorPort], available: Sequence[Splitter]

@@ -173,9 +173,9 @@ def _ocs(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
                     yield _ill(f"{name} {side} {port}", ill[0])
 
 
-def _ill(subject: str, words: str) -> Finding:
+def _ill(subject: str, text: str) -> Finding:
     mend = "clean or replace its fibre; it is tried again by itself when the time is over"
-    return Finding("warning", "optics", subject, f"{subject} is {words}", mend)
+    return Finding("warning", "optics", subject, f"{subject} is {text}", mend)
 
 
 def _dark(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
@@ -239,10 +239,10 @@ def _cabling(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
             mend = (
                 f"plug it where the topology file says, {link.expected.node}:{link.expected.port}, or correct the file"
             )
-            yield Finding("error", "cabling", subject, link.words, mend)
+            yield Finding("error", "cabling", subject, link.text, mend)
         elif link.state == "silent":
             mend = "check the cable and both ports; a switch between them that filters LLDP looks the same"
-            yield Finding("warning", "cabling", subject, link.words, mend)
+            yield Finding("warning", "cabling", subject, link.text, mend)
         elif link.state == "not looked at" and core.topology.switches[link.switch].p4:
             blind.append(link.switch)
     if blind:
@@ -267,9 +267,9 @@ def _links(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
 
 
 def _ports(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
-    for (switch, port), words in core.resources.ports_down.items():
+    for (switch, port), text in core.resources.ports_down.items():
         mend = f"see that {switch}'s port {port} is enabled and that both ends have power and light"
-        yield Finding("error", "port", f"{switch} port {port}", words, mend)
+        yield Finding("error", "port", f"{switch} port {port}", text, mend)
 
 
 def _rules(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
@@ -305,9 +305,9 @@ def _differences(core: Core, name: str, found: Collection[MulticastRule]) -> Ite
 
 def _capabilities(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
     """What switches cannot do, or have too little of."""
-    for name, words in core.topology.not_promised.items():
+    for name, text in core.topology.not_promised.items():
         mend = "see that the network keeps room for it; where priority counts, let this manager drive the switches"
-        yield Finding("note", "capability", name, words, mend)
+        yield Finding("note", "capability", name, text, mend)
     for name, facts in evidence.switches.items():
         for one in facts.remarks:
             yield Finding("warning" if one.severity == "warning" else "note", "capability", name, one.what, one.mend)

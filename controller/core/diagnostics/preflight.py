@@ -105,12 +105,12 @@ def _mtu(one: Evidence, sender: str, send_cause: str) -> list[Finding]:
         what = f"{sender}: {send_cause}"
         mend = f"ip link set mtu {one.mtu} on {sender}'s data NIC, or correct network.mtu in the topology file"
         return [Finding("error", "mtu", sender, what, mend)]
-    for words, small, full in (
+    for text, small, full in (
         ("to the group", one.group_small, one.group_full),
         ("to its address", one.unicast_small, one.unicast_full),
     ):
         if small > 0 and full == 0:
-            what = f"small packets {words} get from {sender} to {one.receiver}, packets of {one.mtu} bytes do not"
+            what = f"small packets {text} get from {sender} to {one.receiver}, packets of {one.mtu} bytes do not"
             mend = f"a link on the way has a smaller MTU: set {one.mtu} on every switch port between them"
             found.append(Finding("error", "mtu", one.receiver, what, mend))
     return found

@@ -53,7 +53,7 @@ class Regions:
     _parts: dict[Signature, int] = field(default_factory=dict)
     _dirty: set[tuple[str, int]] = field(default_factory=set)
     _changed: set[str] = field(default_factory=set)
-    _anew: int = 0
+    _restarted: int = 0
     _last: int = 0
 
     def put(self, group: str, kind: str, members: int) -> None:
@@ -79,8 +79,8 @@ class Regions:
         self._changed.add(group)
 
     def renew(self, server: int) -> None:
-        """It was restarted: what it knew is gone, and its regions begin anew."""
-        self._anew |= 1 << server
+        """It was restarted: what it knew is gone, and its regions start over."""
+        self._restarted |= 1 << server
 
     def restore(self, view: RegionView) -> None:
         """As an earlier manager had it; before the first batch."""
@@ -97,7 +97,7 @@ class Regions:
 
     @property
     def changed(self) -> bool:
-        return bool(self._dirty or self._changed or self._anew)
+        return bool(self._dirty or self._changed or self._restarted)
 
     def batch(self) -> Batch:
         """All that changed since the last one becomes new views."""
@@ -109,7 +109,7 @@ class Regions:
         groups = self._map({view.region for view in changed} | set(gone))
         self._dirty.clear()
         self._changed.clear()
-        self._anew = 0
+        self._restarted = 0
         return Batch(tuple(changed), tuple(gone), groups)
 
     def waste(self, group: str) -> int:
@@ -165,7 +165,7 @@ class Regions:
                 open_parts.append(part)
             else:
                 kept[same] = self.views[same]
-                if part[1] & self._anew:
+                if part[1] & self._restarted:
                     kept[same] = self._view(same, *part)
                     changed.append(kept[same])
         for kind, nodes in sorted(open_parts, key=lambda part: (-part[1].bit_count(), _order(part))):

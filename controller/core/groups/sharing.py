@@ -94,7 +94,7 @@ class Sharing:
 
     @property
     def wrong_budget(self) -> str:
-        """Why no group can be, in words; empty = they can."""
+        """Why no group can be, as text; empty = they can."""
         short = [name for name, cost in sorted(self.cost.items()) if EVERYBODY_MAX * cost > self.budget]
         if not short:
             return ""

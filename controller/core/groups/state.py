@@ -81,7 +81,7 @@ class Group:
         if moved or changed or new_members or new_senders or gone:
             self.version += 1
         # Who was not in the last view has nothing that a delta could change. Publishers are told who the members are
-        # too: what these ask for, and how far they say they are, counts; nobody else's word does. Those who are in it
+        # too: what these ask for, and how far they say they are, counts; nobody else's report does. Those who are in it
         # hear of a new publisher before it is told that it may publish.
         whole = (fresh | new_members | new_senders) & self.everybody
         views: dict[int, GroupView] = {}

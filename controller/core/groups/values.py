@@ -49,7 +49,7 @@ class Engine:
     regions: bool = False  # its groups travel in regions
 
     def read(self, text: str) -> dict[str, int]:
-        """What the text names, in thousandths. Raises WrongOptions, in the words of the agent's own check."""
+        """What the text names, in thousandths. Raises WrongOptions, as text like the agent's own check."""
         known = {one.name: one for one in self.options}
         named = dict[str, int]()
         for part in text.split(",") if text else ():
@@ -92,7 +92,7 @@ class GroupOptions:
 
 
 def wrong_options(one: GroupOptions) -> str:
-    """What no engine would take, in words; empty = nothing."""
+    """What no engine would take, as text; empty = nothing."""
     if not PROTOCOL.fullmatch(one.protocol):
         return f"{one.protocol[:40]!r} cannot be a group protocol: 1 to 31 characters of a-z 0-9 . _ -"
     if one.order not in ORDERS:
@@ -103,7 +103,7 @@ def wrong_options(one: GroupOptions) -> str:
 
 
 def wrong_name(name: str) -> str:
-    """What is wrong with a group's name, in words; empty = nothing."""
+    """What is wrong with a group's name, as text; empty = nothing."""
     if NAME.fullmatch(name):
         return ""
     return f"{name[:40]!r} cannot be a group's name: 1 to 128 characters of A-Z a-z 0-9 . _ : -"

@@ -114,10 +114,10 @@ class Darkness:
         """Until when a server is expected to be dark on such a path; None if it is not. Who does not hear the packet
         network hears no circuit. `asker` None: by any word.
         """
-        words = dict(self._servers.get((server, PathKind.PACKET), {}))
+        text = dict(self._servers.get((server, PathKind.PACKET), {}))
         if kind is PathKind.CIRCUIT:
-            words |= self._servers.get((server, kind), {})
-        return _believed({origin: self._until(one) for origin, one in words.items()}, asker, now)
+            text |= self._servers.get((server, kind), {})
+        return _believed({origin: self._until(one) for origin, one in text.items()}, asker, now)
 
     def suspects(self, now: int) -> Iterator[Suspect]:
         for (server, kind), of in self._servers.items():
@@ -128,7 +128,7 @@ class Darkness:
                 yield Suspect(server, kind, tuple(sorted(held)), best, until)
 
     def dark_servers(self, now: int) -> set[str]:
-        """Those that are expected to be dark on some kind of path, by anybody's word."""
+        """Those that are expected to be dark on some kind of path, by anybody's report."""
         return {name for (name, _), of in self._servers.items() if any(self._until(one) > now for one in of.values())}
 
     def _until(self, one: DarkServer) -> int:
@@ -214,7 +214,7 @@ class Darkness:
 
 
 def _believed(until: dict[str, int], asker: str | None, now: int) -> int | None:
-    """Of several agents' words, each good until then: one's own, or two others'; until when."""
+    """Of several agents' text, each good until then: one's own, or two others'; until when."""
     held = {origin: at for origin, at in until.items() if at > now}
     if not held:
         return None

@@ -11,7 +11,7 @@ from rostrum.controller.core.values import MS, FirstLight
 
 def first_light(core: Core, event: ev.FirstLight, now: int) -> None:
     """Keeps and logs it; when every receivers' rack has told, the sender's agent hears so, which may start at high rate
-    without waiting for the receivers' own words. Racks whose switches cannot tell leave it waiting for those.
+    without waiting for the receivers' own text. Racks whose switches cannot tell leave it waiting for those.
     """
     seen = event.light
     path = next((one for one in reversed(core.paths.values()) if one.granted and one.group == seen.group), None)

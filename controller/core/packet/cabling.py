@@ -34,7 +34,7 @@ def interval_ns(topology: Topology) -> int:
 
 @dataclass(frozen=True)
 class Heard:
-    """What a port heard last. `wrong`: the mis-cabling in words; empty = as the topology file says."""
+    """What a port heard last. `wrong`: the mis-cabling as text; empty = as the topology file says."""
 
     sighting: Sighting
     at: int
@@ -50,7 +50,7 @@ class Link:
     expected: End
     state: State
     sees: str
-    words: str
+    text: str
 
 
 def sighted(core: Core, event: ev.Sighted, now: int) -> None:
@@ -70,7 +70,7 @@ def sighted(core: Core, event: ev.Sighted, now: int) -> None:
     was = before.wrong if before else ""
     if wrong and wrong != was:
         core.counts["miscabled"] += 1
-        core.warn("miscabled", switch=seen.switch, port=seen.port, words=wrong)
+        core.warn("miscabled", switch=seen.switch, port=seen.port, text=wrong)
     elif was and not wrong:
         core.log("cabling mended", switch=seen.switch, port=seen.port, to=f"{expected.node}:{expected.port}")
 
@@ -176,20 +176,20 @@ def _link(core: Core, switch: str, port: int, end: End, part: set[str], now: int
     fresh = heard is not None and heard.at + STALE_NS > now
     down = core.resources.ports_down.get((switch, port))
     state: State
-    sees, words = "", ""
+    sees, text = "", ""
     if heard and fresh:
         sees = f"{heard.sighting.origin.node}:{heard.sighting.origin.port}"
     if down:
-        state, words = "down", down
+        state, text = "down", down
     elif switch not in part:
         state = "not looked at"
     elif heard and fresh:
-        state, words = ("miscabled", heard.wrong) if heard.wrong else ("as expected", "")
+        state, text = ("miscabled", heard.wrong) if heard.wrong else ("as expected", "")
     elif end.node in core.topology.ocs:
         state = "not heard"  # dark, or nobody sends into the circuit: no news
     else:
         settled = core.started + STALE_NS < now
         state = "silent" if end.node in part and settled else "not looked at"
         if state == "silent":
-            words = f"{switch} port {port} expected {end.node}:{end.port}, hears nothing"
-    return Link(switch, port, end, state, sees, words)
+            text = f"{switch} port {port} expected {end.node}:{end.port}, hears nothing"
+    return Link(switch, port, end, state, sees, text)

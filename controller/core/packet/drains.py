@@ -15,7 +15,7 @@ from rostrum.controller.core.state import Core
 
 
 def obstacle(core: Core, link: Link) -> str:
-    """Why a link cannot be drained, in words; empty = it can."""
+    """Why a link cannot be drained, as text; empty = it can."""
     between_switches = all(map(core.resources.fabric.is_switch, link))
     if between_switches and not core.resources.failed.can_spare(link):
         return f"without {'-'.join(link)} a rack would be cut off: nothing else leads there, or what does is drained"

@@ -103,7 +103,7 @@ def dead_ports(core: Core) -> set[tuple[str, int]]:
 
 
 def around(core: Core, path: Path, cause: str, now: int) -> bool:
-    """Whoever is reached over links that are gone is joined anew. False: that cannot be, and nothing was changed."""
+    """Whoever is reached over links that are gone is joined again. False: that cannot be, and nothing was changed."""
     tree, resources = path.tree, core.resources
     if tree is None:
         return False
@@ -136,7 +136,7 @@ def follow(core: Core, path: Path, cause: str, now: int) -> None:
 
 
 def leave_obstacle(path: Path, receiver: str) -> str:
-    """Why a path cannot go on without a receiver, in words; empty = it can."""
+    """Why a path cannot go on without a receiver, as text; empty = it can."""
     if path.tree is None or receiver not in path.tree.receivers or not path.granted:
         return f"{receiver} is no receiver of a packet tree of {path.id}"
     if len(path.tree.receivers) == 1:
@@ -146,8 +146,8 @@ def leave_obstacle(path: Path, receiver: str) -> str:
 
 def leave(core: Core, path: Path, receiver: str, cause: str, now: int) -> None:
     """A receiver is no longer in tree and overlay. Raises CannotChange."""
-    if words := leave_obstacle(path, receiver):
-        raise CannotChange(words)
+    if text := leave_obstacle(path, receiver):
+        raise CannotChange(text)
     tree = path.tree
     assert tree is not None
     before, way = tree.links, [path.request.sender, *tree.way(receiver)]
@@ -163,13 +163,13 @@ def leave(core: Core, path: Path, receiver: str, cause: str, now: int) -> None:
 
 
 def join_obstacle(core: Core, path: Path, receiver: str, hears: bool = False) -> str:
-    """Why a path cannot have one more receiver, in words; empty = it can. `hears`: by its sender's word."""
+    """Why a path cannot have one more receiver, as text; empty = it can. `hears`: by its sender's report."""
     if receiver not in core.topology.servers:
         return f"no server is called {receiver}"
     if path.tree is None or not path.granted:
         return f"{path.id} is not on a packet tree now"
     if path.request.origin != REST and not hears:
-        return f"the receivers of {path.id} are those of {path.request.origin}'s transfer; send to {receiver} anew"
+        return f"the receivers of {path.id} are those of {path.request.origin}'s transfer; send to {receiver} again"
     if receiver in path.tree.receivers or receiver == path.request.sender:
         return f"{receiver} is in {path.id} already"
     return core.resources.cut_off(receiver)
@@ -177,8 +177,8 @@ def join_obstacle(core: Core, path: Path, receiver: str, hears: bool = False) ->
 
 def join(core: Core, path: Path, receiver: str, now: int, hears: bool = False) -> None:
     """A receiver is added to tree and overlay, one that only hears to the tree. Raises CannotChange."""
-    if words := join_obstacle(core, path, receiver, hears):
-        raise CannotChange(words)
+    if text := join_obstacle(core, path, receiver, hears):
+        raise CannotChange(text)
     tree, resources = path.tree, core.resources
     assert tree is not None
     before = tree.links

@@ -58,8 +58,8 @@ def look(core: Core, now: int) -> None:
     if 2 * len(quiet) > len(ages):
         if not silence.ours:
             core.counts["silence_of_all"] += 1
-            words = f"{len(quiet)} of {len(ages)} directions are silent at once"
-            core.warn("discovery hears nothing", cause=f"{words}: it is not the links")
+            text = f"{len(quiet)} of {len(ages)} directions are silent at once"
+            core.warn("discovery hears nothing", cause=f"{text}: it is not the links")
         silence.ours = True
         return
     silence.ours = False
@@ -125,20 +125,20 @@ def _blamed(core: Core, ages: dict[Direction, int], quiet: dict[Direction, int])
             continue
         if age <= WHOLE_NS and (one.switch in whole or one.origin in whole):
             continue
-        words = f"{one.switch} port {one.port} hears nothing of {one.origin} port {one.origin_port}"
-        blamed.setdefault(one.link, []).append(words)
-    return {link: " and ".join(words[:2]) for link, words in blamed.items()}
+        text = f"{one.switch} port {one.port} hears nothing of {one.origin} port {one.origin_port}"
+        blamed.setdefault(one.link, []).append(text)
+    return {link: " and ".join(text[:2]) for link, text in blamed.items()}
 
 
 def _leave_alone(core: Core, blamed: dict[Link, str], now: int) -> None:
     failed = core.resources.failed
     refused = 0
-    for link, words in blamed.items():
+    for link, text in blamed.items():
         known = failed.get(link)
         if known is None:
             if refused >= REFUSED_MAX or failed.is_drained(link):
                 continue
-            cause = f"silent: {words}, though no port is down"
+            cause = f"silent: {text}, though no port is down"
             if reroute.fail_links(core, [link], cause, now, wait_ns=HOLD_NS):
                 core.counts["links_silent"] += 1
             else:

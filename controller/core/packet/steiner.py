@@ -18,8 +18,8 @@ Link = tuple[str, str]
 class Unreachable(Exception):
     """No way leads from the tree to `receivers`; they are not in it, everything else is as asked for."""
 
-    def __init__(self, words: str, receivers: Sequence[str]) -> None:
-        super().__init__(words)
+    def __init__(self, text: str, receivers: Sequence[str]) -> None:
+        super().__init__(text)
         self.receivers = tuple(receivers)
 
 
@@ -131,7 +131,7 @@ class SteinerTree:
             except Unreachable as error:
                 cut_off.append((name, str(error)))
         if cut_off:
-            raise Unreachable("; ".join(words for _, words in cut_off), [name for name, _ in cut_off])
+            raise Unreachable("; ".join(text for _, text in cut_off), [name for name, _ in cut_off])
 
     @property
     def links(self) -> frozenset[Link]:
@@ -183,7 +183,7 @@ class SteinerTree:
         return frozenset(removed)
 
     def fail(self, links: Iterable[Link]) -> tuple[frozenset[Link], frozenset[Link]]:
-        """Links (either way) that are not to be used from now on: whoever was reached over them is joined anew. Returns
+        """Links (either way) that are not used from now on: whoever was reached over them is joined again. Returns
         (added, removed). Raises Unreachable naming receivers that are cut off; the others have been joined.
         """
         before = self.links
@@ -197,7 +197,7 @@ class SteinerTree:
         self._failed = {*links, *((b, a) for a, b in links)}
 
     def reroute(self) -> frozenset[str]:
-        """Who is reached over links to be avoided is joined anew; returns them. Raises Unreachable as `fail`."""
+        """Who is reached over links to be avoided is joined again; returns them. Raises Unreachable as `fail`."""
         lost = [name for name in sorted(self.receivers) if self._uses_failed(name)]
         for name in lost:
             self.leave(name)

@@ -40,7 +40,7 @@ class Tree:
 
     @property
     def nodes(self) -> SteinerTree:
-        """The tree from the sender's ToR down to the receivers, made anew each time: few paths need theirs."""
+        """The tree from the sender's ToR down to the receivers, made again each time: few paths need theirs."""
         return self.between.nodes.with_leaves(
             {tor: [one.server for one in places] for tor, places in self.below.items()}
         )

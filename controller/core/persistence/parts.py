@@ -33,7 +33,7 @@ Records = Mapping[str, Mapping[str, Json]]  # part -> key -> value
 
 @dataclass(frozen=True)
 class Unrecorded:
-    """A record that could not be made: a defect, which must cost nobody else anything. `cause`: in words."""
+    """A record that could not be made: a defect, which must cost nobody else anything. `cause`: as text."""
 
     part: str
     key: str

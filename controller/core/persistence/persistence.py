@@ -20,7 +20,7 @@ done.
 Rules for parts:
 - JSON values only (str, int, float, bool, None, list or tuple, dict with str keys), which nobody changes after they
   were dumped: a journal may write them once more later. Leave out what can be worked out again, and
-  what devices or agents tell anew: a record that is written seldom is a fast one.
+  what devices or agents tell again: a record that is written seldom is a fast one.
 - Times are ns of the manager's monotonic clock, which means nothing to the next manager:
   `core.persistence.wall(ns)` for the journal, `core.persistence.monotonic(ns)` back.
 - Later versions must read records of earlier ones: add fields with a default. When that cannot be, raise

@@ -19,7 +19,7 @@ STREAM_NS = 6000 * MS  # of a stream, any receiver that has not left: it is wait
 FORGET_NS = 1000 * MS  # an accusation that is not repeated within this is over: something came from there
 HOLD_NS = 40 * MS  # a word about links waits so long for others that speak against it
 DISPUTE_NS = 400 * MS  # so long if there are such
-SETTLE_NS = 150 * MS  # after a tree changed nobody's word of links counts: repairs feed those who were moved
+SETTLE_NS = 150 * MS  # after a tree changed nobody's report of links counts: repairs feed those who were moved
 
 
 def failure_reported(core: Core, event: ev.FailureReported, now: int) -> None:
@@ -53,7 +53,7 @@ def failure_reported(core: Core, event: ev.FailureReported, now: int) -> None:
 
 
 def _settled_at(path: Path, backup: Backup, now: int) -> int:
-    """When words about links count: not while switches are just being told another tree, nor a moment after that."""
+    """When text about links count: not while switches are just being told another tree, nor a moment after that."""
     last = max((one.rules_in or one.at for one in backup.changes if one.links_added), default=None)
     if path.retired:
         return now + SETTLE_NS  # counted from the switches' answer, which has a bound of its own
@@ -96,7 +96,7 @@ def _taken_back(core: Core, path: Path, origin: str, server: str) -> None:
 
 
 def weigh(core: Core, now: int) -> None:
-    """Words about links that waited: one alone is believed, as a single failure explains it (Sec. 3.4). Several at a
+    """Text about links that waited: one alone is believed, as a single failure explains it (Sec. 3.4). Several at a
     time come from a busy network more often than from several failures: those that stand for a while are believed.
     After each one that changed the tree, the others wait until that has settled: they may be of the links before.
     """
@@ -123,8 +123,8 @@ def _link(core: Core, path: Path, backup: Backup, ring: Ring, server: str, origi
     links = suspects(backup.overlay, ring, server)
     cause = f"{server} gets nothing by the tree of {path.id}, says {origin}"
     if not reroute.fail_links(core, links, cause, now):
-        words = ", ".join("-".join(link) for link in links)
-        path.stamps.notes.append(f"{cause}: {words} may have failed, but nothing else leads there")
+        text = ", ".join("-".join(link) for link in links)
+        path.stamps.notes.append(f"{cause}: {text} may have failed, but nothing else leads there")
         del path.stamps.notes[: -reroute.NOTES_MAX]
 
 
@@ -181,7 +181,7 @@ def _remove(core: Core, path: Path, server: str, cause: str, now: int) -> None:
     assert backup is not None
     backup.suspected_receivers.pop(server, None)
     for by in backup.suspected_receivers.values():
-        by.pop(server, None)  # the word of the dead
+        by.pop(server, None)  # the report of the dead
     backup.suspected_receivers = {name: by for name, by in backup.suspected_receivers.items() if by}
     core.counts["receivers_failed"] += 1
     try:

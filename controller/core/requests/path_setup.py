@@ -23,7 +23,7 @@ from rostrum.controller.core.values import MS, REST, Obstacle, State, Wanted
 from rostrum.topologies.model import Ocs
 
 DIM_DB = 3.0  # a power this far below the budget's tells which component is dim
-COMPLAINTS_MAX = 2  # words of "no light" on the packet path before a receiver counts as unreachable
+COMPLAINTS_MAX = 2  # reports of "no light" on the packet path before a receiver counts as unreachable
 
 
 def circuit_result(core: Core, event: ev.CircuitResult, now: int) -> None:
@@ -53,7 +53,7 @@ def circuit_result(core: Core, event: ev.CircuitResult, now: int) -> None:
 
 
 def _faults(core: Core, ocs: Ocs, circuit: Circuit, found: tuple[CrossConnect, ...], now: int) -> str:
-    """What is wrong with a circuit just set, as words; empty = steady everywhere with light enough."""
+    """What is wrong with a circuit just set, as text; empty = steady everywhere with light enough."""
     by_pair = {one.pair: one for one in found}
     bad = []
     for pair in circuit.cascade.pairs:
@@ -241,7 +241,7 @@ def rules_failed(core: Core, event: ev.RulesFailed, now: int) -> None:
     failed = {switch for switch, _ in event.failures}
     if not path.room_made and (room := core.idle_rules.of_switches(failed)):
         path.room_made = True
-        core.discard(room, now)  # whatever the switch's words were: a full table is the likeliest cause that passes
+        core.discard(room, now)  # whatever the switch's text were: a full table is the likeliest cause that passes
         core.warn("rules not set; kept ones go to make room", path=path.id, sets=len(room), cause=cause)
         core.install(path, now)
         return
@@ -368,7 +368,7 @@ def _with_light(core: Core, path: Path, dark: Collection[str]) -> set[str]:
 
 def _made_late(core: Core, path: Path, since: int, now: int) -> str:
     """What a circuit lacked for most of the time that its sender waited for light, as far as devices have confirmed it,
-    in words; empty = nothing.
+    as text; empty = nothing.
     """
     circuit = core.resources.circuits.get(path.circuit_id or "")
     steady = circuit.settled_at if circuit and circuit.state is CircuitState.LIVE else None

@@ -42,7 +42,7 @@ class Over:
     """
 
     tenant: str
-    words: str
+    text: str
     circuit: bool
     ever: bool
     policy: Policy
@@ -51,9 +51,9 @@ class Over:
     @property
     def obstacle(self) -> Obstacle:
         if self.ever:
-            text = f"beyond the quota of tenant {self.tenant}: {self.words}"
+            text = f"beyond the quota of tenant {self.tenant}: {self.text}"
         else:
-            text = f"waiting for the quota of tenant {self.tenant}: {self.words} in use"
+            text = f"waiting for the quota of tenant {self.tenant}: {self.text} in use"
         return Obstacle(ObstacleKind.OVER_QUOTA, text, ever=self.ever)
 
 
@@ -119,9 +119,9 @@ class Quotas:
             if limit is None or more == 0 or have + more <= limit:
                 continue
             ever = more > limit
-            words = _words(name, more if ever else have, limit)
+            text = _in_use_text(name, more if ever else have, limit)
             circuit = name in ("circuits", "splitters")
-            return Over(tenant, words, circuit, ever, quota.over, self._generation[tenant])
+            return Over(tenant, text, circuit, ever, quota.over, self._generation[tenant])
         return None
 
     def holds(self, path: Path, now: int) -> bool:
@@ -142,7 +142,7 @@ class Quotas:
         return over.ever or over.policy == "deny" or now >= path.circuit_until
 
 
-def _words(name: str, count: int, limit: int) -> str:
+def _in_use_text(name: str, count: int, limit: int) -> str:
     if name == "rate_bps":
         return f"{count / 1e9:g} of {limit / 1e9:g} Gbit/s"
     return f"{count} of {limit} {name}"

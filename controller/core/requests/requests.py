@@ -299,7 +299,7 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
         return _waits(path, ObstacleKind.RESOURCES, "waiting for a path to all receivers")
     all_of_it = grant.accepted_size == request.remaining_size == request.data_size
     whole = all_of_it and request is path.request and _begins_transfer(core, path)
-    protocol, words = views.choose(core, request, kind, plan.hops, whole)
+    protocol, message = views.choose(core, request, kind, plan.hops, whole)
     word = protocol.name.lower()
     demanding = protocol in (Protocol.RDCM, Protocol.WAN) and request.origin != REST
     if demanding and (strange := views.without(core, request, word)):
@@ -324,7 +324,7 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
     path.reason, path.group, path.hops = grant.reason, group, plan.hops
     path.accepted_size, path.rate_bps = grant.accepted_size, plan.rate_bps
     path.kind, path.protocol = kind, protocol
-    path.reason = "; ".join(text for text in (path.reason, words) if text)
+    path.reason = "; ".join(text for text in (path.reason, message) if text)
     if isinstance(plan, PacketPlan):
         path.take_tree(plan.tree)
     path.stamps.accepted = now
@@ -354,7 +354,7 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
             core.emit(act.RearmRules(watching, path.id))
     else:
         core.install(path, now)
-    _accepted_words(core, path)
+    _accepted_text(core, path)
     maybe_active(core, path, now)
     return None
 
@@ -369,7 +369,7 @@ def _served(core: Core, request: PathRequest, grant: Grant) -> PathRequest | Non
     return None
 
 
-def _accepted_words(core: Core, path: Path) -> None:
+def _accepted_text(core: Core, path: Path) -> None:
     kind = path.kind_name
     core.counts[f"accepted_{kind}"] += 1
     core.counts["reused_circuits"] += path.reused_circuit
@@ -492,7 +492,7 @@ def _light_bound_ms(core: Core, path: Path) -> int:
 
 
 def released(core: Core, event: ev.Released, now: int) -> None:
-    """Table II: release. Unknown ids are ignored, and so is an agent's word about somebody else's path."""
+    """Table II: release. Unknown ids are ignored, and so is an agent's report about somebody else's path."""
     path = core.paths.get(event.path_id)
     if path is None and event.request_id:
         path = core.paths.get(core.by_request.get((event.origin, event.request_id), ""))

@@ -1,4 +1,4 @@
-"""What is wrong with a request, in words its maker can act on."""
+"""What is wrong with a request, as text its maker can act on."""
 
 from __future__ import annotations
 

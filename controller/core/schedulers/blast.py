@@ -2,7 +2,7 @@
 
 Each waiting request is a hyperedge over the racks it touches, weighted by its volume; which of them to serve together
 is weighted set packing. Greedy in the order weight / sqrt(racks) is within a factor of sqrt(all racks) of the best,
-and no polynomial algorithm is known to be better than that order of magnitude. The packing is made anew whenever the
+and no polynomial algorithm is known to be better than that order of magnitude. The packing is made again whenever the
 manager asks, which is at every arrival and release.
 """
 

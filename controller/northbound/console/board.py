@@ -102,8 +102,8 @@ class Board:
     def collect(self) -> Iterator[Metric]:
         """For `GET /metrics`."""
         yield GaugeMetricFamily("rostrum_console_viewers", "Who follows the console's stream.", len(self.viewers))
-        words = "Viewers of the console that were cut off because they took nothing."
-        yield CounterMetricFamily("rostrum_console_cut_off", words, self.cut_off)
+        text = "Viewers of the console that were cut off because they took nothing."
+        yield CounterMetricFamily("rostrum_console_cut_off", text, self.cut_off)
         yield CounterMetricFamily("rostrum_console_views", "Overviews made for those who look.", self.made)
         yield CounterMetricFamily("rostrum_console_seconds", "Time that making them took.", self.seconds)
 

@@ -15,14 +15,14 @@ def collect(core: Core) -> Iterator[Metric]:
     yield GaugeMetricFamily("rostrum_group_members", "Members of all message groups, added up.", joined)
     yield GaugeMetricFamily("rostrum_group_addresses", "Multicast addresses of message groups.", len(m.sharing.all))
     waste = sum(m.sharing.waste(group.id) for group in m.groups.values())
-    words = "Servers outside their group that a message of each group is delivered to, added up over groups."
-    yield GaugeMetricFamily("rostrum_group_waste", words, waste)
+    text = "Servers outside their group that a message of each group is delivered to, added up over groups."
+    yield GaugeMetricFamily("rostrum_group_waste", text, waste)
     yield GaugeMetricFamily("rostrum_group_rules_budget", "Rules for message groups on each switch.", m.sharing.budget)
     rules = GaugeMetricFamily("rostrum_group_rules", "Of the budget, what the switch holds.", labels=("switch",))
     for name in core.topology.switches:
         rules.add_metric((name,), m.sharing.entries(name))
     yield rules
-    for name, words, key in (
+    for name, text, key in (
         ("rostrum_group_joins", "Joins and uses of groups that were taken.", "group_joins"),
         ("rostrum_group_leaves", "Leaves.", "group_leaves"),
         ("rostrum_group_refusals", "Joins that were refused.", "groups_refused"),
@@ -32,4 +32,4 @@ def collect(core: Core) -> Iterator[Metric]:
         ("rostrum_group_views_pushed", "Views told to agents.", "group_views"),
         ("rostrum_group_pushes", "Calls that told them.", "group_pushes"),
     ):
-        yield CounterMetricFamily(name, words, core.counts[key])
+        yield CounterMetricFamily(name, text, core.counts[key])

@@ -84,22 +84,22 @@ class Metrics(Collector):
         yield InfoMetricFamily("rostrum_manager", "What runs here.", facts)
         uptime_s = (self._runtime.clock() - self._started) / 1e9
         yield GaugeMetricFamily("rostrum_uptime_seconds", "Since the manager's start.", uptime_s)
-        words = "Times that the manager did not run for half a second or more: stopped, paused, or starved."
-        yield CounterMetricFamily("rostrum_manager_pauses", words, CLOCK.pauses)
-        words = "How long the manager did not run, in those."
-        yield CounterMetricFamily("rostrum_manager_paused_seconds", words, CLOCK.paused_ns / 1e9)
+        text = "Times that the manager did not run for half a second or more: stopped, paused, or starved."
+        yield CounterMetricFamily("rostrum_manager_pauses", text, CLOCK.pauses)
+        text = "How long the manager did not run, in those."
+        yield CounterMetricFamily("rostrum_manager_paused_seconds", text, CLOCK.paused_ns / 1e9)
         connected = sum(agent.connected for agent in core.agents.values())
         yield GaugeMetricFamily("rostrum_agents_connected", "Agents connected now.", connected)
         yield GaugeMetricFamily("rostrum_servers", "Servers of the topology.", len(core.topology.servers))
-        words = "Connections of agents ended for what they sent or did not send."
-        yield CounterMetricFamily("rostrum_connections_refused", words, self._refused())
+        text = "Connections of agents ended for what they sent or did not send."
+        yield CounterMetricFamily("rostrum_connections_refused", text, self._refused())
         if ends := dict(self._certificates()):
             left = {"manager": ends.pop("")} | ({"agents": min(ends.values())} if ends else {})
-            words = "Until the manager's certificate for agents ends; the first of those that agents showed."
-            yield _gauge("rostrum_certificate_left_seconds", words, ("of",), _rows(left))
+            text = "Until the manager's certificate for agents ends; the first of those that agents showed."
+            yield _gauge("rostrum_certificate_left_seconds", text, ("of",), _rows(left))
         retries = getattr(self._runtime.store, "retries", 0)
-        words = "Writes to the shared records that were tried again because no etcd answered."
-        yield CounterMetricFamily("rostrum_store_retries", words, retries)
+        text = "Writes to the shared records that were tried again because no etcd answered."
+        yield CounterMetricFamily("rostrum_store_retries", text, retries)
         busy = self._runtime.devices.busy if self._runtime.devices else 0
         yield GaugeMetricFamily(
             "rostrum_device_orders_under_way", "Orders to switches and OCSs not answered yet.", busy
@@ -107,7 +107,7 @@ class Metrics(Collector):
 
     def _requests(self, core: Core) -> Iterator[Metric]:
         counts = core.counts
-        for name, words, key in (
+        for name, text, key in (
             ("rostrum_requests", "Requests for paths that entered the queue.", "requested"),
             ("rostrum_requests_queued", "Requests that could not be granted at once.", "queued"),
             ("rostrum_requests_withdrawn", "Requests withdrawn while they waited.", "withdrawn"),
@@ -121,7 +121,7 @@ class Metrics(Collector):
             ("rostrum_leases_over", "Paths taken back because nobody kept them.", "leases_over"),
             ("rostrum_records_failed", "Records that could not be made; what they were of ended.", "records_failed"),
         ):
-            yield CounterMetricFamily(name, words, counts[key])
+            yield CounterMetricFamily(name, text, counts[key])
         granted = {kind: counts[f"accepted_{kind}"] for kind in ("circuit", "packet")}
         yield _counter("rostrum_grants", "Grants by the kind of path.", "kind", granted)
         denied = {name: self._meters.denied[name] for name in REASON_CLASSES}
@@ -150,13 +150,13 @@ class Metrics(Collector):
 
     def _times(self) -> Iterator[Metric]:
         meters = self._meters
-        words = "From a request's arrival by Thrift to the answer handed to the socket."
-        yield _histogram("rostrum_thrift_response_seconds", words, "", {"": self._thrift.histogram})
+        text = "From a request's arrival by Thrift to the answer handed to the socket."
+        yield _histogram("rostrum_thrift_response_seconds", text, "", {"": self._thrift.histogram})
         yield _histogram("rostrum_grant_wait_seconds", "From request to grant.", "", {"": meters.waited})
-        words = "From grant to active: switches and OCS have answered."
-        yield _histogram("rostrum_configuration_seconds", words, "kind", meters.configured)
-        words = "From grant to the first packet at a receivers' rack (switch) or receiver (clocks of two machines)."
-        yield _histogram("rostrum_first_light_seconds", words, "by", meters.light)
+        text = "From grant to active: switches and OCS have answered."
+        yield _histogram("rostrum_configuration_seconds", text, "kind", meters.configured)
+        text = "From grant to the first packet at a receivers' rack (switch) or receiver (clocks of two machines)."
+        yield _histogram("rostrum_first_light_seconds", text, "by", meters.light)
 
     def _transfers(self, core: Core) -> Iterator[Metric]:
         outcomes = {phase: core.counts[f"transfers_{phase}"] for phase in ("done", "failed")}
@@ -166,24 +166,24 @@ class Metrics(Collector):
         done = self._meters.transferred
         yield CounterMetricFamily("rostrum_transfer_bytes", "Bytes of objects, of transfers that ended.", done["bytes"])
         packets = {kind: done[kind] for kind in ("sent", "redundant", "patched")}
-        words = "Packets of transfers that ended: all sent by multicast, redundant ones, and patched by unicast."
-        yield _counter("rostrum_transfer_packets", words, "kind", packets)
-        words = "From a transfer's first request to its sender's word that it is done."
-        yield _histogram("rostrum_transfer_seconds", words, "", {"": self._meters.transfer_s})
-        words = "Patched packets per packet sent, of each transfer done."
-        yield _histogram("rostrum_transfer_patched_ratio", words, "", {"": self._meters.patched})
+        text = "Packets of transfers that ended: all sent by multicast, redundant ones, and patched by unicast."
+        yield _counter("rostrum_transfer_packets", text, "kind", packets)
+        text = "From a transfer's first request to its sender's word that it is done."
+        yield _histogram("rostrum_transfer_seconds", text, "", {"": self._meters.transfer_s})
+        text = "Patched packets per packet sent, of each transfer done."
+        yield _histogram("rostrum_transfer_patched_ratio", text, "", {"": self._meters.patched})
 
     def _answers(self) -> Iterator[Metric]:
         made = CounterMetricFamily("rostrum_rest_requests", "REST answers.", labels=("method", "route", "status"))
         for (method, route, status), count in sorted(self._rest.answers.items()):
             made.add_metric((method, route, str(status)), count)
         yield made
-        words = "REST: from a request's header to its answer's; long polls and event streams included."
-        yield _histogram("rostrum_rest_response_seconds", words, "route", self._rest.times)
+        text = "REST: from a request's header to its answer's; long polls and event streams included."
+        yield _histogram("rostrum_rest_response_seconds", text, "route", self._rest.times)
         yield GaugeMetricFamily("rostrum_rest_requests_under_way", "REST requests not answered.", self._rest.under_way)
         yield _gauge("rostrum_rest_connections", "Connections to REST.", ("door",), _rows(self._rest.connections()))
-        words = "Connections to REST that the manager ended: for others, for want of room, for slowness or garbage."
-        yield _counter("rostrum_rest_connections_ended", words, "reason", self._rest.ended())
+        text = "Connections to REST that the manager ended: for others, for want of room, for slowness or garbage."
+        yield _counter("rostrum_rest_connections_ended", text, "reason", self._rest.ended())
 
 
 def _care(core: Core, now: int) -> Iterator[Metric]:
@@ -228,8 +228,8 @@ def _network(core: Core, now: int) -> Iterator[Metric]:
     yield _gauge(
         "rostrum_circuits", "Circuits by state; idle ones are kept for reuse.", ("ocs", "state"), states.items()
     )
-    words = "Links of ToRs to the OCS by state; utilisation = busy / all."
-    yield _gauge("rostrum_ocs_links", words, ("ocs", "link", "state"), ports.items())
+    text = "Links of ToRs to the OCS by state; utilisation = busy / all."
+    yield _gauge("rostrum_ocs_links", text, ("ocs", "link", "state"), ports.items())
     yield _gauge("rostrum_splitters", "Splitters by state.", ("ocs", "state"), splitters.items())
 
 
@@ -255,23 +255,23 @@ def _rows(values: Mapping[str, float]) -> list[tuple[tuple[str, ...], float]]:
     return [((name,), float(value)) for name, value in values.items()]
 
 
-def _counter(name: str, words: str, label: str, values: Mapping[str, int]) -> Metric:
-    made = CounterMetricFamily(name, words, labels=(label,))
+def _counter(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
+    made = CounterMetricFamily(name, text, labels=(label,))
     for value, count in values.items():
         made.add_metric((value,), count)
     return made
 
 
-def _gauge(name: str, words: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
-    made = GaugeMetricFamily(name, words, labels=labels)
+def _gauge(name: str, text: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
+    made = GaugeMetricFamily(name, text, labels=labels)
     for values, number in rows:
         made.add_metric(values, number)
     return made
 
 
-def _histogram(name: str, words: str, label: str, each: Mapping[str, Histogram]) -> Metric:
+def _histogram(name: str, text: str, label: str, each: Mapping[str, Histogram]) -> Metric:
     """Without a label: one histogram, under the key ""."""
-    made = HistogramMetricFamily(name, words, labels=(label,) if label else ())
+    made = HistogramMetricFamily(name, text, labels=(label,) if label else ())
     for value, histogram in each.items():
         made.add_metric((value,) if label else (), histogram.cumulative(), histogram.sum)
     return made

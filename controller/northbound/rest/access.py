@@ -41,7 +41,7 @@ ASK = "send Authorization: Bearer TOKEN (rostrum manager token makes one)"
 
 
 class AccessError(Exception):
-    """What is wrong with the options or files that say who may call, in words."""
+    """What is wrong with the options or files that say who may call, as text."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Access:
         return made
 
     def reload(self) -> None:
-        """Takes the token file anew; one that cannot be read is told of, and what was known stays."""
+        """Takes the token file again; one that cannot be read is told of, and what was known stays."""
         if self.options.tokens is None:
             return
         try:
@@ -169,7 +169,7 @@ class Access:
             return f"this certificate is for {shown}, and --rest-tokens has no line with tls:{name}"
         if not shown.roles:
             return (
-                f"this certificate is for {shown} and says no role: have it signed anew with "
+                f"this certificate is for {shown} and says no role: have it signed again with "
                 f"subjectAltName=URI:rostrum:operator:{name or 'NAME'}, or give the manager --rest-tokens with a line "
                 f'for tls:{name} (docs/care.md, "Roles")'
             )
@@ -178,9 +178,9 @@ class Access:
     def _refusal(self, scope: Scope) -> Response:
         """Of a caller whom nobody knows."""
         shown = scope.get("state", {}).get(PEER)
-        words = self._certified(certificates.identity(shown)) if shown and self.options.client_ca else None
-        if isinstance(words, str):
-            return problems.answer(403, f"{words}. Or {ASK}" if self.options.tokens else words)
+        text = self._certified(certificates.identity(shown)) if shown and self.options.client_ca else None
+        if isinstance(text, str):
+            return problems.answer(403, f"{text}. Or {ASK}" if self.options.tokens else text)
         refusal = problems.answer(401, f"who are you? {ASK}")
         refusal.headers["WWW-Authenticate"] = "Bearer"
         return refusal
@@ -211,8 +211,8 @@ class Access:
             if caller is None and (writes or scope["path"] not in open_to_all):
                 refusal = self._refusal(scope)
             elif caller and writes and caller.role != "write":
-                words = f"{caller.name} may only read; a token with role write is needed for {scope['method']}"
-                refusal = problems.answer(403, words)
+                text = f"{caller.name} may only read; a token with role write is needed for {scope['method']}"
+                refusal = problems.answer(403, text)
             try:
                 await (refusal or app)(scope, receive, watched)
             finally:
@@ -257,12 +257,12 @@ def read(file: Path) -> dict[str, Caller]:
         raise AccessError(f"the token file cannot be read: {error}") from error
     found: dict[str, Caller] = {}
     for number, text in enumerate(lines, 1):
-        words = text.split("#")[0].split()
-        if not words:
+        fields = text.split("#")[0].split()
+        if not fields:
             continue
-        if len(words) != 4 or not _credential(words[3]):
+        if len(fields) != 4 or not _credential(fields[3]):
             raise AccessError(f"{file} line {number}: write NAME TENANT read|write sha256:HEX (or tls:COMMON-NAME)")
-        name, tenant, role, credential = words
+        name, tenant, role, credential = fields
         if not NAME.fullmatch(name) or not NAME.fullmatch(tenant):
             raise AccessError(f"{file} line {number}: names and tenants have 1 to 64 of A-Z a-z 0-9 _ . @ -")
         if role not in ("read", "write"):

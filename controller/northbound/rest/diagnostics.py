@@ -83,7 +83,7 @@ class CableView(BaseModel):
         description="Whether paths are led over it; the reasons are in /v1/failed-links"
     )
     sees: str = Field(description="The port whose discovery frames come in; empty = none lately")
-    words: str
+    text: str
 
 
 class CableList(BaseModel):
@@ -158,7 +158,7 @@ def install(app: FastAPI, rest: Rest) -> None:
                     state=one.state,
                     use=_link_use(rest.core, one.switch, one.expected.node),
                     sees=one.sees,
-                    words=one.words,
+                    text=one.text,
                 )
                 for one in found
             ]

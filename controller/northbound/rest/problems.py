@@ -84,18 +84,18 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def fault(request: Request, _: Exception) -> Response:
-        words = (
+        message = (
             "the manager could not do this because of a fault of its own; paths and transfers go on. Its log has the "
             "cause: please report it with that"
         )
-        return answer(500, f"{request.method} {request.url.path[:100]}: {words}")
+        return answer(500, f"{request.method} {request.url.path[:100]}: {message}")
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         given = request.headers.get("content-type", "none")
         if error.body is not None and "json" not in given and any(one["loc"] == ("body",) for one in error.errors()):
             return answer(415, f"the body's Content-Type is {given[:60]}; send Content-Type: application/json")
-        return answer(422, "; ".join(_words(error.errors())) or "the request cannot be read")
+        return answer(422, "; ".join(_text(error.errors())) or "the request cannot be read")
 
 
 def _methods(request: Request) -> list[str]:
@@ -137,16 +137,16 @@ def _document(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
-def _words(errors: Sequence[Any]) -> list[str]:
-    words = []
+def _text(errors: Sequence[Any]) -> list[str]:
+    fields = []
     for error in errors[:8]:
         place = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path"))
         if error["type"] == "json_invalid":
-            words.append(f"the body is no JSON: {error.get('ctx', {}).get('error', '')}")
+            fields.append(f"the body is no JSON: {error.get('ctx', {}).get('error', '')}")
         elif error["type"] == "extra_forbidden":
-            words.append(f"{place[:60]}: there is no such field; /docs lists them")
+            fields.append(f"{place[:60]}: there is no such field; /docs lists them")
         else:
-            words.append(f"{place[:60] or 'body'}: {error['msg'][:200]}")
+            fields.append(f"{place[:60] or 'body'}: {error['msg'][:200]}")
     if len(errors) > 8:
-        words.append(f"and {len(errors) - 8} more")
-    return words
+        fields.append(f"and {len(errors) - 8} more")
+    return fields

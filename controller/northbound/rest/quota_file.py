@@ -27,22 +27,22 @@ def read(file: Path) -> dict[str, Quota]:
         raise AccessError(f"the quota file cannot be read: {error}") from error
     found: dict[str, Quota] = {}
     for number, text in enumerate(lines, 1):
-        words = text.split("#")[0].split()
-        if not words:
+        fields = text.split("#")[0].split()
+        if not fields:
             continue
         place = f"{file} line {number}"
-        if words[0] != EVERYBODY and not NAME.fullmatch(words[0]):
+        if fields[0] != EVERYBODY and not NAME.fullmatch(fields[0]):
             raise AccessError(f"{place}: a tenant's name has 1 to 64 of A-Z a-z 0-9 _ . @ -, or is *")
-        if words[0] in found or len(found) >= TENANTS_MAX:
-            raise AccessError(f"{place}: {words[0]} a second time, or more than {TENANTS_MAX} tenants")
-        found[words[0]] = _quota(place, words[1:])
+        if fields[0] in found or len(found) >= TENANTS_MAX:
+            raise AccessError(f"{place}: {fields[0]} a second time, or more than {TENANTS_MAX} tenants")
+        found[fields[0]] = _quota(place, fields[1:])
     return found
 
 
-def _quota(place: str, words: list[str]) -> Quota:
+def _quota(place: str, fields: list[str]) -> Quota:
     values: dict[str, int] = {}
     over = "wait"
-    for word in words:
+    for word in fields:
         name, _, value = word.partition("=")
         if name == "over" and value in ("wait", "deny"):
             over = value

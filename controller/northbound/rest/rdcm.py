@@ -124,8 +124,8 @@ def install(app: FastAPI, rest: Rest) -> None:
     async def join_path(path_id: str, server: str) -> schemas.PathView:
         """One more receiver for a packet path that was asked for by REST."""
         path = rest.find(path_id)
-        if words := reroute.join_obstacle(rest.core, path, server):
-            raise Refused(409, words)
+        if text := reroute.join_obstacle(rest.core, path, server):
+            raise Refused(409, text)
         rest.runtime.post(ev.ReceiverJoins(path_id, server))
         await rest.settled()
         return rest.view(path)
@@ -134,8 +134,8 @@ def install(app: FastAPI, rest: Rest) -> None:
     async def leave_path(path_id: str, server: str) -> schemas.PathView:
         """A packet path goes on without one of its receivers."""
         path = rest.find(path_id)
-        if words := reroute.leave_obstacle(path, server):
-            raise Refused(409, words)
+        if text := reroute.leave_obstacle(path, server):
+            raise Refused(409, text)
         rest.runtime.post(ev.ReceiverLeaves(path_id, server))
         await rest.settled()
         return rest.view(path)
@@ -173,8 +173,8 @@ def _draining(app: FastAPI, rest: Rest) -> None:
         runs over it is led around it; this survives restarts and other managers' takeovers.
         """
         link = _drainable(rest.core, a, b)
-        if words := drains.obstacle(rest.core, link):
-            raise Refused(409, words)
+        if text := drains.obstacle(rest.core, link):
+            raise Refused(409, text)
         rest.runtime.post(ev.LinkDrained(link, new.reason))
         await rest.settled()
         return _left_alone(rest)
@@ -209,11 +209,11 @@ def collect(core: Core) -> Iterator[Metric]:
     """For `GET /metrics`."""
     live = sum(1 for path in core.paths.values() if path.granted and path.backup)
     yield GaugeMetricFamily("rostrum_rdcm_paths", "Paths with a backup overlay now.", live)
-    words = "Links between switches left alone now because packets did not get through."
-    yield GaugeMetricFamily("rostrum_failed_links", words, len(core.resources.failed))
-    words = "Links out of use until an operator puts them back."
-    yield GaugeMetricFamily("rostrum_drained_links", words, len(core.resources.failed.all_drained))
-    for name, words, key in (
+    text = "Links between switches left alone now because packets did not get through."
+    yield GaugeMetricFamily("rostrum_failed_links", text, len(core.resources.failed))
+    text = "Links out of use until an operator puts them back."
+    yield GaugeMetricFamily("rostrum_drained_links", text, len(core.resources.failed.all_drained))
+    for name, text, key in (
         ("rostrum_rdcm_views", "Views of overlays told to agents.", "views_told"),
         ("rostrum_rdcm_receiver_reports", "Reports of receivers that are gone.", "reports_receiver"),
         ("rostrum_rdcm_link_reports", "Reports of receivers that get everything by repair.", "reports_link"),
@@ -223,7 +223,7 @@ def collect(core: Core) -> Iterator[Metric]:
         ("rostrum_links_activated", "Failed links that were used again after their time.", "links_activated"),
         ("rostrum_trees_changed", "Trees changed under traffic, confirmed by switches.", "reroutes"),
     ):
-        yield CounterMetricFamily(name, words, core.counts[key])
+        yield CounterMetricFamily(name, text, core.counts[key])
 
 
 def _link(core: Core, a: str, b: str) -> tuple[str, str]:

@@ -88,7 +88,7 @@ class TimelineView(BaseModel):
 
 
 class FirstLightView(BaseModel):
-    """When a receivers' rack had light, by the word of its switch (P4 switches only)."""
+    """When a receivers' rack had light, by the report of its switch (P4 switches only)."""
 
     rack: str
     port: int

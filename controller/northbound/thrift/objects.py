@@ -46,7 +46,7 @@ class ObjectsDoor:
         if len(rows) > HELD_MAX:
             raise BadMessage(f"{len(rows)} objects in one call; at most {HELD_MAX} are possible")
         told = [(_key(row), _held(row), row.gone is True) for row in rows]
-        if values.need(args, "anew", bool):
+        if values.need(args, "reset", bool):
             self.objects.forget(server)
         for key, held, gone in told:
             if gone and held.name:  # it is on its way

@@ -123,8 +123,8 @@ class Probes:
         if self._call(server, made):
             self._under_way[server, probe_id] = probe
         else:
-            words = f"the agent of {server} is not connected, or too old to probe"
-            probe.heard(ProbeReport(server, "failed", words))
+            text = f"the agent of {server} is not connected, or too old to probe"
+            probe.heard(ProbeReport(server, "failed", text))
         return probe
 
     def reported(self, server: str, args: Any) -> None:

@@ -92,7 +92,7 @@ class ThriftService:
 
     @property
     def turned_away(self) -> int:
-        """Connections that were ended with words, since the start."""
+        """Connections that were ended with the reason, since the start."""
         return self.refused + (self.tls.refused if self.tls else 0)
 
     def _connection(self) -> asyncio.Protocol:
@@ -407,7 +407,7 @@ class AgentConnection(asyncio.Protocol):
         return self._closing
 
     def drop(self, cause: str) -> None:
-        """Ends the connection without a word, as a manager that died would."""
+        """Ends the connection without a message, as a manager that died would."""
         if not self._closing and self._transport is not None:
             self._closing, self._cause = True, cause
             self._transport.close()

@@ -47,7 +47,7 @@ class Sites:
                 idl.Leg(leg_id, leg.site, _address(leg.relay), list(leg.receivers), leg.relay_dials, leg.reason)
             )
         where = ", ".join(leg.reason or f"site {leg.site} is the sender's own" for leg in answer.legs)
-        log.info(line("split", sender=sender, request=request_id, legs=len(legs), words=answer.reason or where))
+        log.info(line("split", sender=sender, request=request_id, legs=len(legs), text=answer.reason or where))
         self._call(sender, "legs", {"answer": idl.SplitAnswer(request_id, legs, answer.reason, answer.ever)})
 
     def _answer(self, sender: str, receivers: tuple[str, ...], avoid: tuple[str, ...]) -> sites.Split:

@@ -1,7 +1,7 @@
 """TLS on the Thrift port: agents show certificates that our CA signed, and speak as the servers that these name.
 
 asyncio's own TLS keeps to itself why a handshake failed, and closes before the other side has heard it; here both ends
-learn it, in words.
+learn it, as text.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Upper(Protocol):
 
 
 class TlsDoor:
-    """What the port shows and asks for. The files are read anew when they change. Raises access.AccessError."""
+    """What the port shows and asks for. The files are read again when they change. Raises access.AccessError."""
 
     def __init__(self, files: Files, lines: Sparing) -> None:
         self.files = files
@@ -246,7 +246,7 @@ class TlsConnection(asyncio.Protocol):
         self._refuse(cause, b"")
 
     def _refuse(self, cause: str, last: bytes) -> None:
-        """Ends it with `last` words, and waits a moment: with anything unread, closing would take them back."""
+        """Ends it with `last` text, and waits a moment: with anything unread, closing would take them back."""
         if self._closing or self._transport is None:
             return
         self._closing = True

@@ -50,7 +50,7 @@ class _Asked:
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Have TCP end the connection some 25 s after the far side went away without a word."""
+    """Have TCP end the connection some 25 s after the far side went away without a message."""
     sock = transport.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
@@ -58,7 +58,7 @@ def keep_alive(transport: asyncio.BaseTransport) -> None:
 
 
 class Tl1Connection(asyncio.Protocol):
-    """Use `open_connection`. `lost` is done, with the cause in words, when the connection has ended. `may_order`: asked
+    """Use `open_connection`. `lost` is done, with the cause as text, when the connection has ended. `may_order`: asked
     when a command that changes something is about to leave. A TL1 switch cannot tell a deposed manager from its
     successor, so whoever may be deposed has to keep silent.
     """

@@ -75,7 +75,7 @@ class Device(ABC):
         self._on_up()
 
     def check_up(self) -> None:
-        """Raises SouthboundError in words when it is not connected."""
+        """Raises SouthboundError as text when it is not connected."""
         if not self.up:
             where = f"{self.ocs.address}:{self.ocs.management_port}"
             raise SouthboundError(f"{self.ocs.name} at {where} is not connected: {self._cause}")

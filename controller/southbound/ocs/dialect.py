@@ -28,7 +28,7 @@ class Dialect(Protocol):
         """
 
     async def disconnect(self, link: Tl1Connection, pairs: Sequence[Pair]) -> str:
-        """Why some stayed, in the switch's words; empty if all are gone or the switch says nothing."""
+        """Why some stayed, in the switch's text; empty if all are gone or the switch says nothing."""
 
     async def read(self, link: Tl1Connection) -> list[CrossConnect]:
         """All cross-connects on the switch."""

@@ -65,7 +65,7 @@ class Glimmerglass:
         return {one.pair: one for one in await self.read(link) if one.pair in wanted}
 
     async def _watch(self, link: Tl1Connection, moving: Sequence[Pair]) -> dict[Pair, CrossConnect]:
-        """Reads until those that nobody's answer will settle are settled, or patience ends."""
+        """Reads until those that nobody's answer will settle are settled, or time runs out."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settle_s
         found: dict[Pair, CrossConnect] = {}

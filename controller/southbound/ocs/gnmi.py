@@ -21,7 +21,7 @@ from rostrum.controller.southbound.api import OnCrossConnect, OnOcsDown, OnOcsUp
 from rostrum.controller.southbound.ocs import ocp
 from rostrum.controller.southbound.ocs.device import Device
 from rostrum.controller.southbound.ocs.dialect import SETTLED, settle_s
-from rostrum.controller.southbound.ocs.ocp import ModelError, Words
+from rostrum.controller.southbound.ocs.ocp import Elements, ModelError
 from rostrum.topologies.model import Ocs
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ REFUSALS = (
 
 
 class Refused(SouthboundError):
-    """The switch took nothing of a Set; the text has its words."""
+    """The switch took nothing of a Set; the text is its own."""
 
 
 class Table:
@@ -52,26 +52,26 @@ class Table:
 
     def take(self, notification: Any) -> set[str]:
         """Returns the names of the connections that changed. Raises ModelError."""
-        prefix = ocp.words_of(notification.prefix)
+        prefix = ocp.elements_of(notification.prefix)
         changed: set[str] = set()
         for one in notification.delete:
-            changed |= self._drop((*prefix, *ocp.words_of(one)))
+            changed |= self._drop((*prefix, *ocp.elements_of(one)))
         for update in notification.update:
-            for words, value in ocp.update_leaves(update, prefix):
-                if words[:2] == ENTRY and len(words) == 5 and words[3] == "state":
-                    self.rows.setdefault(words[2], {})[words[4]] = str(value)[: ocp.MAX_WORD]
-                    changed.add(words[2])
+            for elements, value in ocp.update_leaves(update, prefix):
+                if elements[:2] == ENTRY and len(elements) == 5 and elements[3] == "state":
+                    self.rows.setdefault(elements[2], {})[elements[4]] = str(value)[: ocp.MAX_ELEMENT]
+                    changed.add(elements[2])
             if len(self.rows) > self._most:
                 raise ModelError(f"more than {self._most} connections")
         return changed
 
-    def _drop(self, words: Words) -> set[str]:
-        if words == ENTRY[: len(words)]:
+    def _drop(self, elements: Elements) -> set[str]:
+        if elements == ENTRY[: len(elements)]:
             gone = set(self.rows)
             self.rows.clear()
-        elif words[:2] == ENTRY and len(words) in (3, 4) and (len(words) == 3 or words[3] == "state"):
-            gone = {words[2]} & set(self.rows)
-            self.rows.pop(words[2], None)
+        elif elements[:2] == ENTRY and len(elements) in (3, 4) and (len(elements) == 3 or elements[3] == "state"):
+            gone = {elements[2]} & set(self.rows)
+            self.rows.pop(elements[2], None)
         else:
             return set()
         return gone
@@ -251,9 +251,9 @@ class GnmiDriver(Device):
             return found
         paths = [ocp.path("components", ("component", name), "ocp-ocs-port", "state") for name in sorted(names)]
         powers: dict[tuple[str, str], float | None] = {}
-        for words, value in await self._get(paths):
-            if len(words) == 6 and words[5] in ("input-optical-power", "output-optical-power"):
-                powers[words[2], words[5]] = ocp.dbm(value)
+        for elements, value in await self._get(paths):
+            if len(elements) == 6 and elements[5] in ("input-optical-power", "output-optical-power"):
+                powers[elements[2], elements[5]] = ocp.dbm(value)
         return [
             CrossConnect(
                 one.pair,
@@ -297,7 +297,7 @@ class GnmiDriver(Device):
             raise SouthboundError(f"{self.ocs.name}: Set not sent: this manager may lead no more")
         await self._call("Set", request)
 
-    async def _get(self, paths: Iterable[Any]) -> list[tuple[Words, Any]]:
+    async def _get(self, paths: Iterable[Any]) -> list[tuple[Elements, Any]]:
         request = gnmi.GetRequest(path=list(paths), encoding=gnmi.JSON_IETF)
         answer = await self._call("Get", request)
         try:
@@ -305,7 +305,7 @@ class GnmiDriver(Device):
                 leaf
                 for notification in answer.notification
                 for update in notification.update
-                for leaf in ocp.update_leaves(update, ocp.words_of(notification.prefix))
+                for leaf in ocp.update_leaves(update, ocp.elements_of(notification.prefix))
             ]
         except ModelError as error:
             raise SouthboundError(f"{self.ocs.name} sent something that is not of its model: {error}") from None
@@ -316,12 +316,12 @@ class GnmiDriver(Device):
         try:
             return await getattr(self._stub, verb)(request, timeout=ANSWER_S, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
-            words = error.details() or error.code().name
+            text = error.details() or error.code().name
             if verb == "Set" and error.code() in REFUSALS:
-                raise Refused(words) from None
+                raise Refused(text) from None
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise SouthboundError(f"{self.ocs.name} did not answer {verb} within {ANSWER_S:.3g} s") from None
-            raise SouthboundError(f"{self.ocs.name}: {verb}: {words}") from None
+            raise SouthboundError(f"{self.ocs.name}: {verb}: {text}") from None
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
@@ -330,9 +330,9 @@ class GnmiDriver(Device):
     async def _refresh(self) -> None:
         """The table as it is now: the stream may be a moment behind."""
         fresh = Table(4 * self.ocs.ports)
-        for words, value in await self._get([ocp.path("connections")]):
-            if words[:2] == ENTRY and len(words) == 5 and words[3] == "state":
-                fresh.rows.setdefault(words[2], {})[words[4]] = str(value)[: ocp.MAX_WORD]
+        for elements, value in await self._get([ocp.path("connections")]):
+            if elements[:2] == ENTRY and len(elements) == 5 and elements[3] == "state":
+                fresh.rows.setdefault(elements[2], {})[elements[4]] = str(value)[: ocp.MAX_ELEMENT]
         self._table.rows = fresh.rows
 
     async def _change(self, deadline: float) -> bool:
@@ -397,11 +397,11 @@ class GnmiDriver(Device):
             )
         directions: dict[str, str] = {}
         components: dict[str, dict[str, Any]] = {}
-        for words, value in await self._get([ocp.path("optical-switch", "state"), ocp.path("components")]):
-            if words[:3] == ("optical-switch", "state", "port-groups") and words[4:] == ("direction",):
-                directions[words[3]] = str(value)
-            elif words[3:5] == ("ocp-ocs-port", "state") and words[5:] in (("index",), ("group",)):
-                components.setdefault(words[2], {})[words[5]] = value
+        for text, value in await self._get([ocp.path("optical-switch", "state"), ocp.path("components")]):
+            if text[:3] == ("optical-switch", "state", "port-groups") and text[4:] == ("direction",):
+                directions[text[3]] = str(value)
+            elif text[3:5] == ("ocp-ocs-port", "state") and text[5:] in (("index",), ("group",)):
+                components.setdefault(text[2], {})[text[5]] = value
         self._ports = Ports(self.ocs.ports, components, directions)
 
     async def _follow(self) -> str:

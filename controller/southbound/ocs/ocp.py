@@ -6,7 +6,7 @@ and -port, version 0.8.0, with openconfig-platform) as gNMI carries it: what dri
     /components/component[name=P]/ocp-ocs-port/state   {group, index, status, input-optical-power, ...}
     /optical-switch/state                         {port-groups: [{name, direction}], ...}
 
-A leaf is a path of plain words and its value: list entries stand as two words, their list and their key, and module
+A leaf is a path of elements and its value: list entries stand as two elements, their list and their key; module
 prefixes are left out. Whatever comes is taken apart within bounds, or a `ModelError` says what is wrong with it.
 """
 
@@ -28,7 +28,7 @@ CONNECTIONS, PORTS, SWITCH = MODELS[1][0], MODELS[2][0], MODELS[0][0]
 PORT = 9339  # gNMI's, of IANA
 MAX_DEPTH = 12
 MAX_LEAVES = 262_144  # of one message
-MAX_WORD = 256
+MAX_ELEMENT = 256
 MAX_MESSAGE_BYTES = 16 << 20
 
 STATUS = {
@@ -40,7 +40,7 @@ STATUS = {
 }
 STATUS_OF = {state: name for name, state in STATUS.items()}
 
-Words = tuple[str, ...]
+Elements = tuple[str, ...]
 
 
 class ModelError(ValueError):
@@ -51,28 +51,28 @@ def connection_name(pair: Pair) -> str:
     return f"rostrum-{pair.input}-{pair.output}"
 
 
-def path(*words: str | tuple[str, str]) -> Any:
+def path(*elements: str | tuple[str, str]) -> Any:
     """path("connections", ("port-connection", "x")) -> /connections/port-connection[name=x]"""
     made = gnmi.Path()
-    for word in words:
-        if isinstance(word, tuple):
-            made.elem.add(name=word[0], key={"name": word[1]})
+    for element in elements:
+        if isinstance(element, tuple):
+            made.elem.add(name=element[0], key={"name": element[1]})
         else:
-            made.elem.add(name=word)
+            made.elem.add(name=element)
     return made
 
 
-def words_of(one: Any) -> Words:
-    """A gNMI path as words; a key follows its list's name. Raises ModelError."""
-    words: list[str] = []
+def elements_of(one: Any) -> Elements:
+    """A gNMI path as elements; a key follows its list's name. Raises ModelError."""
+    elements: list[str] = []
     for elem in one.elem:
-        words.append(plain(elem.name))
+        elements.append(plain(elem.name))
         if len(elem.key) > 1:
             raise ModelError(f"{elem.name} has one key, the name")
-        words += elem.key.values()
-    if len(words) > MAX_DEPTH or any(len(word) > MAX_WORD for word in words):
+        elements += elem.key.values()
+    if len(elements) > MAX_DEPTH or any(len(element) > MAX_ELEMENT for element in elements):
         raise ModelError("a path longer than any of this model")
-    return tuple(words)
+    return tuple(elements)
 
 
 def plain(name: str) -> str:
@@ -93,7 +93,7 @@ def value_of(typed: Any) -> Any:
     raise ModelError(f"a value of kind {kind}, which nothing in this model has")
 
 
-def leaves(start: Words, value: Any) -> Iterator[tuple[Words, Any]]:
+def leaves(start: Elements, value: Any) -> Iterator[tuple[Elements, Any]]:
     """The leaves of a value at a path. Raises ModelError."""
     todo, found = [(start, value)], 0
     while todo:
@@ -110,15 +110,15 @@ def leaves(start: Words, value: Any) -> Iterator[tuple[Words, Any]]:
                 name = entry.get("name") if isinstance(entry, Mapping) else None
                 if name is None and isinstance(entry, Mapping):
                     name = next((v for k, v in entry.items() if plain(str(k)) in ("name", "peer-name")), None)
-                if not isinstance(name, str) or len(name) > MAX_WORD:
+                if not isinstance(name, str) or len(name) > MAX_ELEMENT:
                     raise ModelError(f"an entry of {'/'.join(at)} without a name")
                 todo.append(((*at, name), entry))
         else:
             yield at, one
 
 
-def update_leaves(update: Any, prefix: Words = ()) -> Iterator[tuple[Words, Any]]:
-    return leaves((*prefix, *words_of(update.path)), value_of(update.val))
+def update_leaves(update: Any, prefix: Elements = ()) -> Iterator[tuple[Elements, Any]]:
+    return leaves((*prefix, *elements_of(update.path)), value_of(update.val))
 
 
 def json_value(value: Any) -> Any:
@@ -134,5 +134,5 @@ def dbm(value: Any) -> float | None:
     return number if -200 < number < 200 else None
 
 
-def text(one: Words) -> str:
+def text(one: Elements) -> str:
     return "/" + "/".join(one)

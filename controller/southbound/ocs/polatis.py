@@ -50,7 +50,7 @@ class Polatis:
             self._moving.difference_update(pairs)
 
     async def _watch(self, link: Tl1Connection, pairs: Sequence[Pair]) -> dict[Pair, CrossConnect]:
-        """Poll powers until each pair has steady light or patience ends."""
+        """Poll powers until each pair has steady light or time runs out."""
         deadline = CLOCK.s() + self._settle_s
         results: dict[Pair, CrossConnect] = {}
         before: dict[Pair, float | None] = {}

@@ -1,5 +1,5 @@
 """TL1 (Transaction Language 1) framing, commands and answers. Pure and bounded: whatever bytes come, the result is a
-message or a `Tl1Error` in words, never more memory than the limits below.
+message or a `Tl1Error` as text, never more memory than the limits below.
 
     command       VERB-MODIFIER:TID:AID:CTAG:BLOCK:BLOCK...;
     answer        <header line> M <ctag> COMPLD|PRTL|DENY|DELAY|RTRV <rows> ;      `>` instead of `;`: more parts follow
@@ -58,7 +58,7 @@ class Answer:
     more: bool = False
 
     def why(self) -> str:
-        """A refusal in words."""
+        """A refusal as text."""
         return " ".join(part for part in (self.error, self.text) if part) or "no reason given"
 
 

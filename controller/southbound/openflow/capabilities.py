@@ -117,8 +117,8 @@ def learned(
     empty or None where it gave none."""
     maker, device = "", ""
     if description is not None:
-        words = [_text(getattr(description, name)) for name in ("mfr_desc", "hw_desc", "sw_desc")]
-        maker, device = words[0], " ".join(word for word in words if word)
+        parts = [_text(getattr(description, name)) for name in ("mfr_desc", "hw_desc", "sw_desc")]
+        maker, device = parts[0], " ".join(word for word in parts if word)
     ours = next((one for one in tables if one.table == table), None)
     actions, fields = None, None
     if ours is not None:

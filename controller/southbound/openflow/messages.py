@@ -1,4 +1,4 @@
-"""Rules as OpenFlow 1.3 messages, and what switches answer as rules and words again. Pure: no sockets, no state.
+"""Rules as OpenFlow 1.3 messages, and what switches answer as rules and text again. Pure: no sockets, no state.
 
 A multicast rule is one flow entry and, where the switch has them, one group-table entry of type ALL:
 

@@ -56,8 +56,8 @@ LOST_QUIET_S = 30.0  # without a loss: the next one is the first again
 class Refused(SouthboundError):
     """The switch answered with errors, of these types."""
 
-    def __init__(self, words: str, types: set[int]) -> None:
-        super().__init__(words)
+    def __init__(self, text: str, types: set[int]) -> None:
+        super().__init__(text)
         self.types = types
 
 
@@ -171,7 +171,7 @@ class _SwitchLink:
         self._unanswered = 0
 
     async def keep_alive(self) -> None:
-        """Echo requests, so that a switch that died without a word is noticed."""
+        """Echo requests, so that a switch that died without a message is noticed."""
         while self._unanswered < ECHO_MISSES:
             self._unanswered += 1
             request = self.connection.ofproto_parser.OFPEchoRequest(self.connection)
@@ -310,13 +310,13 @@ class OpenFlowFabric:
         found = capabilities.facts(link.switch, link.can, link.how, link.others + len(link.flows))
         more = []
         if link.refused_groups:
-            words = f"{switch} takes no group table entries: {link.refused_groups}; action lists are used instead"
-            more.append(Remark("note", words, "none needed; see its manual for the bounds of its group table"))
+            text = f"{switch} takes no group table entries: {link.refused_groups}; action lists are used instead"
+            more.append(Remark("note", text, "none needed; see its manual for the bounds of its group table"))
         if link.lost:
             ago = time.monotonic() - link.lost_at
-            words = f"somebody else removed {link.lost} entries of ours from {switch}, last {ago:.0f} s ago; set again"
+            text = f"somebody else removed {link.lost} entries of ours from {switch}, last {ago:.0f} s ago; set again"
             mend = "find out who: another controller that starts clears the whole table, which passes by itself"
-            more.append(Remark("note" if link.switch.coexist else "warning", words, mend))
+            more.append(Remark("note" if link.switch.coexist else "warning", text, mend))
         return replace(found, remarks=(*found.remarks, *more))
 
     def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
@@ -510,8 +510,8 @@ class OpenFlowFabric:
             return
         old = self._links.get(first.name)
         if old is not None:
-            old.connection.drop("it connected anew")
-            self._gone(old.connection, "it connected anew")
+            old.connection.drop("it connected again")
+            self._gone(old.connection, "it connected again")
         links = self._by_connection[connection] = [_SwitchLink(switch, connection) for switch in device]
         self._links.update({link.switch.name: link for link in links})
         links[0].keeper = asyncio.create_task(links[0].keep_alive())
@@ -610,8 +610,8 @@ class OpenFlowFabric:
             left_out = self._strangers.may(time.monotonic())
             if left_out is not None:
                 more = f" ({left_out} more like it were not logged)" if left_out else ""
-                words = "OpenFlow from %s: ended, and was no switch in use: %s%s"
-                log.warning(words, connection.address, cause or "closed", more)
+                text = "OpenFlow from %s: ended, and was no switch in use: %s%s"
+                log.warning(text, connection.address, cause or "closed", more)
             return
         for link in links:
             link.lose(cause)

@@ -252,9 +252,9 @@ class OpenFlowThread:
             self._connections[connection] = thread
             self._shaking[connection] = None
         if oldest:
-            words = f"{HANDSHAKES_MAX} connections have not said which switch they are; the oldest makes room"
-            self._complain("OpenFlow from %s: %s", oldest.address, words)
-            oldest.drop(words)
+            text = f"{HANDSHAKES_MAX} connections have not said which switch they are; the oldest makes room"
+            self._complain("OpenFlow from %s: %s", oldest.address, text)
+            oldest.drop(text)
         try:
             thread.start()
         except RuntimeError:
@@ -271,10 +271,10 @@ class OpenFlowThread:
             self._connections.pop(connection, None)
             self._shaking.pop(connection, None)
 
-    def _complain(self, words: str, *facts: object) -> None:
+    def _complain(self, text: str, *facts: object) -> None:
         left_out = self._complaints.may(time.monotonic())
         if left_out is not None:
-            log.warning(f"{words}%s", *facts, f" ({left_out} more were not logged)" if left_out else "")
+            log.warning(f"{text}%s", *facts, f" ({left_out} more were not logged)" if left_out else "")
 
     def _serve(self, connection: Connection) -> None:
         try:

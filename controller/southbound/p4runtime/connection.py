@@ -1,4 +1,4 @@
-"""One P4Runtime connection to one switch: its stream, who is primary, and calls whose errors are words.
+"""One P4Runtime connection to one switch: its stream, who is primary, and calls whose errors are text.
 
 A connection lives until its stream ends; another one is made then (switch.py). Errors are SouthboundError.
 """
@@ -23,7 +23,7 @@ CONFIRM_S = 3.0  # a switch answers a write or a read within this
 PIPELINE_S = 15.0
 MESSAGE_BYTES_MAX = 64 << 20
 ENTITIES_MAX = 200_000  # of one read
-# Every connection its own: gRPC would share one, and its patience, among all to the same address.
+# Every connection its own: gRPC would share one, and its backoff, among all to the same address.
 CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -107,7 +107,7 @@ class Connection:
         except TimeoutError:
             raise SouthboundError(f"{self._address} does not answer within {CONNECT_S:g} s") from None
         except grpc.aio.AioRpcError as error:
-            raise SouthboundError(f"{self._address}: {errors.words(error)}") from None
+            raise SouthboundError(f"{self._address}: {errors.text(error)}") from None
         except asyncio.InvalidStateError:  # the stream broke under the write; reading it tells why
             raise SouthboundError(f"{self._address}: the connection broke at once") from None
         if self.ended.done() and not self._arbitrated.is_set():
@@ -144,7 +144,7 @@ class Connection:
         except TimeoutError:
             raise SouthboundError(f"{self.name} did not answer within {CONFIRM_S:g} s: {what}") from None
         except grpc.aio.AioRpcError as error:
-            raise SouthboundError(f"{self.name} refused to {what}: {errors.words(error, self.schema)}") from None
+            raise SouthboundError(f"{self.name} refused to {what}: {errors.text(error, self.schema)}") from None
         return found
 
     async def version(self, bound_s: float) -> tuple[int, ...]:
@@ -154,9 +154,9 @@ class Connection:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 return (0,)
-            raise SouthboundError(f"{self.name} does not tell its capabilities: {errors.words(error)}") from None
-        words = str(reply.p4runtime_api_version).split("-")[0].split(".")[:3]
-        return tuple(int(word) for word in words) if words and all(word.isdecimal() for word in words) else (0,)
+            raise SouthboundError(f"{self.name} does not tell its capabilities: {errors.text(error)}") from None
+        fields = str(reply.p4runtime_api_version).split("-")[0].split(".")[:3]
+        return tuple(int(word) for word in fields) if fields and all(word.isdecimal() for word in fields) else (0,)
 
     async def cookie(self, bound_s: float) -> int | None:
         """The cookie of the running pipeline; None if there is none. Raises SouthboundError."""
@@ -168,7 +168,7 @@ class Connection:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
                 return None
-            raise SouthboundError(f"{self.name} does not tell its pipeline: {errors.words(error)}") from None
+            raise SouthboundError(f"{self.name} does not tell its pipeline: {errors.text(error)}") from None
         return int(reply.config.cookie.cookie) if reply.config.HasField("cookie") else None
 
     async def push(self, pipeline: Pipeline) -> None:
@@ -208,7 +208,7 @@ class Connection:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise SouthboundError(f"{self.name} did not confirm within {bound_s:g} s: {what}") from None
-            cause = errors.words(error, self.schema, updates)
+            cause = errors.text(error, self.schema, updates)
             raise SouthboundError(f"{self.name} refused to {what}: {cause}") from None
 
     def _candidacy(self) -> p4r.StreamMessageRequest:
@@ -233,7 +233,7 @@ class Connection:
                     case _:  # no idle timeouts: nothing of this manager's
                         continue
         except grpc.aio.AioRpcError as error:
-            cause = errors.words(error)
+            cause = errors.text(error)
         except asyncio.CancelledError:
             cause = "closed"
         self._end(cause)

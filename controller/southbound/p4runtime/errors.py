@@ -1,4 +1,4 @@
-"""What a P4Runtime server answers when it cannot do something, in words: table, field, value, cause. Pure."""
+"""What a P4Runtime server answers when it cannot do something, as text: table, field, value, cause. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DETAILS_KEY = "grpc-status-details-bin"
 _VERBS = {p4r.Update.INSERT: "insert", p4r.Update.MODIFY: "modify", p4r.Update.DELETE: "delete"}
 
 
-def words(error: grpc.aio.AioRpcError, schema: P4Schema | None = None, updates: Sequence[p4r.Update] = ()) -> str:
+def text(error: grpc.aio.AioRpcError, schema: P4Schema | None = None, updates: Sequence[p4r.Update] = ()) -> str:
     """The cause of a failed call. Of a batch of updates, those that failed and why (p4.v1.Error, one per update)."""
     failed = [
         f"{describe(updates[number], schema)}: {_code(one.canonical_code)}{_said(one.message)}"
@@ -116,6 +116,6 @@ def _code(number: int) -> str:
 
 
 def _said(text: Any) -> str:
-    """A server's own words, made safe and short."""
+    """A server's own text, made safe and short."""
     plain = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
     return f": {plain[:TEXT_MAX]}" if plain else ""

@@ -105,8 +105,8 @@ class P4RuntimeFabric:
         one = self._switches[switch]
         if not one.up:
             return None
-        words = ".".join(map(str, one.version)) if one.version > (0,) else "of an unknown version"
-        return SwitchFacts(f"P4Runtime {words}", copies="groups", marks="DSCP", failover=one.version >= BACKUPS_SINCE)
+        text = ".".join(map(str, one.version)) if one.version > (0,) else "of an unknown version"
+        return SwitchFacts(f"P4Runtime {text}", copies="groups", marks="DSCP", failover=one.version >= BACKUPS_SINCE)
 
     def discover(self, ports: Collection[tuple[str, int]] | None = None) -> None:
         if self._discovery:

@@ -70,22 +70,22 @@ static int teardown(void **context) {
     return stop_server();
 }
 
-static void add_text(uint64_t data_id, const char *words) {
+static void add_text(uint64_t data_id, const char *text) {
     int fd;
-    assert_int_equal(rostrum_create(agent, strlen(words), &fd, NULL, &error), ROSTRUM_OK);
-    assert_int_equal(pwrite(fd, words, strlen(words), 0), strlen(words));
+    assert_int_equal(rostrum_create(agent, strlen(text), &fd, NULL, &error), ROSTRUM_OK);
+    assert_int_equal(pwrite(fd, text, strlen(text), 0), strlen(text));
     assert_int_equal(rostrum_add(agent, data_id, fd, &error), ROSTRUM_OK);
     close(fd);
 }
 
-static void assert_reads(int fd, const char *words) {
+static void assert_reads(int fd, const char *text) {
     char buffer[64] = {0};
-    assert_int_equal(pread(fd, buffer, sizeof buffer - 1, 0), strlen(words));
-    assert_string_equal(buffer, words);
+    assert_int_equal(pread(fd, buffer, sizeof buffer - 1, 0), strlen(text));
+    assert_string_equal(buffer, text);
     close(fd);
 }
 
-static void connect__fails_with_words(void **context) {
+static void connect__fails_with_a_reason(void **context) {
     (void)context;
     static const uint8_t nobody[16];
     rostrum *other;
@@ -346,7 +346,7 @@ static void stream__all_comes_and_its_end(void **context) {
     rostrum_stream_close(in);
 }
 
-static void stream__failures_have_words(void **context) {
+static void stream__failures_have_reasons(void **context) {
     (void)context;
     static const uint8_t zeros[10000];
     const char *const receivers[] = {"bad"}, *const refused[] = {"refuse"};
@@ -455,7 +455,7 @@ int main(int argc, char **argv) {
     if (mkdir(store, 0711) < 0)
         return 2;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(connect__fails_with_words, setup, teardown),
+        cmocka_unit_test_setup_teardown(connect__fails_with_a_reason, setup, teardown),
         cmocka_unit_test_setup_teardown(objects__add_read_delete, setup, teardown),
         cmocka_unit_test_setup_teardown(callbacks__that_wait_or_close_end_nothing_but_themselves, setup, teardown),
         cmocka_unit_test_setup_teardown(send__tells_what_each_receiver_got, setup, teardown),
@@ -465,7 +465,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(asynchronous__everyone_hears_that_the_agent_is_gone, setup, teardown),
         cmocka_unit_test_setup_teardown(close__answers_what_is_under_way, setup, teardown),
         cmocka_unit_test_setup_teardown(stream__all_comes_and_its_end, setup, teardown),
-        cmocka_unit_test_setup_teardown(stream__failures_have_words, setup, teardown),
+        cmocka_unit_test_setup_teardown(stream__failures_have_reasons, setup, teardown),
         cmocka_unit_test_setup_teardown(fetch__that_nobody_answers_has_words, setup, teardown),
         cmocka_unit_test(uuid__parse),
         cmocka_unit_test(data_id__is_a_number_or_a_name),

@@ -98,7 +98,7 @@ void net_kill(net *n, rs_peer server);                 /* crashes: says nothing 
 void net_freeze(net *n, rs_peer server);               /* says nothing any more, its connections stay */
 /* Its process is stopped from now for so long. Its connections stay, what comes by them waits, data is lost. */
 void net_pause(net *n, rs_peer server, rs_time time);
-void net_restart(net *n, rs_peer server);   /* anew, with nothing known */
+void net_restart(net *n, rs_peer server);   /* again, with nothing known */
 void net_cut(net *n, rs_peer a, rs_peer b); /* the control connection ends, what is on the way is lost */
 void net_unreachable(net *n, rs_peer server, bool unreachable); /* its control channel cannot be connected */
 void net_mute(net *n, rs_peer server, bool mute);               /* packets between peers neither leave nor reach it */

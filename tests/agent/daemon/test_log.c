@@ -27,11 +27,11 @@ static void catch_line(void (*write_it)(void), char out[8192]) {
 }
 
 static void pairs(void) {
-    rs_log(RS_LOG_INFO, "send", "object=%s phase=requested request=%s words=%s n=%d", "ab/7", "1-2-3",
+    rs_log(RS_LOG_INFO, "send", "object=%s phase=requested request=%s text=%s n=%d", "ab/7", "1-2-3",
            rs_quote("say \"it\" \\ \n\x07 \xff"), 3);
 }
 
-static void words(void) {
+static void text(void) {
     rs_log(RS_LOG_WARNING, "data", "the socket's buffer was full: dropped=%d", 5);
 }
 
@@ -50,13 +50,13 @@ static void log__pairs_are_members(void **state) {
     assert_int_equal(line[0], '{');
     assert_non_null(
         strstr(line, "\"level\":\"info\",\"event\":\"send\",\"object\":\"ab/7\",\"phase\":\"requested\","
-                     "\"request\":\"1-2-3\",\"words\":\"say \\\"it\\\" \\\\ \\\\x0a\\\\x07 \\ufffd\",\"n\":\"3\"}\n"));
-    catch_line(words, line);
+                     "\"request\":\"1-2-3\",\"text\":\"say \\\"it\\\" \\\\ \\\\x0a\\\\x07 \\ufffd\",\"n\":\"3\"}\n"));
+    catch_line(text, line);
     assert_non_null(strstr(line, "\"dropped\":\"5\",\"text\":\"the socket's buffer was full:\"}\n"));
     catch_line(long_one, line);
     assert_string_equal(line + strlen(line) - 3, "\"}\n");
     rs_log_set_json(false);
-    catch_line(words, line);
+    catch_line(text, line);
     assert_non_null(strstr(line, " warning data the socket's buffer was full: dropped=5\n"));
 }
 

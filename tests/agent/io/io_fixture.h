@@ -38,7 +38,7 @@ io_fixture *io_fixture_new(void);
 void io_fixture_free(io_fixture *f);
 void io_fixture_log(void *context, rs_io_log_level level, const char *text);
 
-/* Fails with words. */
+/* Fails with the reason. */
 void io_fixture_open(io_fixture *f, const char *out, const rs_io_options *out_options, const char *in,
                      const rs_io_options *in_options);
 

@@ -320,11 +320,11 @@ static void netmap__a_full_nic_keeps_what_the_kernel_sends(void **state) {
 
 /* --------------------------------------------------------------------------------------------------------- opening */
 
-static void expect_refusal(const char *words) {
+static void expect_refusal(const char *text) {
     char error[RS_IO_ERROR_MAX] = "";
     assert_null(rs_netmap_open(&fake_device, &options, error));
-    if (!strstr(error, words))
-        fail_msg("\"%s\" does not say \"%s\"", error, words);
+    if (!strstr(error, text))
+        fail_msg("\"%s\" does not say \"%s\"", error, text);
     assert_int_equal(fake.open_fds, 0);
     assert_int_equal(fake.maps, 0);
 }

@@ -251,11 +251,11 @@ static void xdp__program_goes_with_its_process_however_it_ends(void **state) {
     assert_false(has_program("va"));
 }
 
-static void expect_refusal(const char *what, const rs_io_options *options, const char *words) {
+static void expect_refusal(const char *what, const rs_io_options *options, const char *text) {
     rs_io *io = open_xdp(options);
     if (strcmp(rs_io_name(io), "udp") != 0)
         fail_msg("%s: xdp opened", what);
-    if (!strstr(said, words) || !strstr(said, "udp is used instead"))
+    if (!strstr(said, text) || !strstr(said, "udp is used instead"))
         fail_msg("%s: said \"%s\"", what, said);
     rs_io_close(io);
 }

@@ -209,7 +209,7 @@ def test_quota_file__is_read_or_the_wrong_line_is_named(tmp_path: Path) -> None:
         "physics": Quota(circuits=2, rate_bps=20 * 10**9, over="deny"),
         "*": Quota(paths=5),
     }
-    for text, words in (
+    for text, message in (
         ("physics colours=2", "line 1: 'colours=2' is not understood"),
         ("a paths=1\na paths=2", "line 2: a a second time"),
         ("a rate=fast", "line 1: rate:"),
@@ -217,7 +217,7 @@ def test_quota_file__is_read_or_the_wrong_line_is_named(tmp_path: Path) -> None:
         ("a/b paths=1", "line 1: a tenant's name"),
     ):
         file.write_text(text)
-        with pytest.raises(AccessError, match=words):
+        with pytest.raises(AccessError, match=message):
             quota_file.read(file)
 
 

@@ -107,7 +107,7 @@ def test_none_listens_for_a_moment__the_command_waits_if_there_are_several(monke
     assert net.hosts() == ["a"]
 
 
-def test_the_leader_cannot_be_reached__the_standbys_words_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_leader_cannot_be_reached__the_standbys_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     Net(monkeypatch, a=points_to("http://gone:81"))
     monkeypatch.setattr(manager_client, "TAKEOVER_S", 0.05)
     answer = get(Managers("a:81", "lab"))
@@ -220,11 +220,11 @@ def test_machine__who_may_not_enter_is_told_what_to_do(tmp_path: Path, monkeypat
         Managers(None, "lab")
 
 
-async def works(where: str, *words: str) -> str:
+async def works(where: str, *fields: str) -> str:
     """What the command prints, once there is a manager."""
     async with asyncio.timeout(BOUND_S):
         while True:
-            done = await invoke(where, *words)
+            done = await invoke(where, *fields)
             if done.exit_code == 0:
                 return done.stdout
             await asyncio.sleep(0.05)

@@ -20,15 +20,15 @@ from tests.controller.fakes import Running, running
 ACCEPTED = Decision.ACCEPTED.value
 
 
-async def invoke(manager: Running | str, *words: str) -> Result:
+async def invoke(manager: Running | str, *fields: str) -> Result:
     """In a thread: the manager answers on this one."""
     where = manager if isinstance(manager, str) else str(manager.app.socket)
     group = click.Group("rostrum", {one.name: one for one in (paths, circuits, manager_group) if one.name})
-    return await asyncio.to_thread(CliRunner().invoke, group, [*words], env={"ROSTRUM_MANAGER": where})
+    return await asyncio.to_thread(CliRunner().invoke, group, [*fields], env={"ROSTRUM_MANAGER": where})
 
 
-async def ask(manager: Running, *words: str) -> Any:
-    result = await invoke(manager, *words, "--json")
+async def ask(manager: Running, *fields: str) -> Any:
+    result = await invoke(manager, *fields, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -39,8 +39,8 @@ async def test_paths__from_request_to_release(tmp_path: Path) -> None:
         assert made["state"] == "active"
         shown = await invoke(manager, "paths", "show", made["id"])
         assert made["group"] in shown.output and "1>5" in shown.output and "cross connects steady" in shown.output
-        for words in (["paths"], ["paths", "list"], ["paths", "list", "--state", "active"]):
-            assert [one["id"] for one in (await ask(manager, *words))["paths"]] == [made["id"]]
+        for fields in (["paths"], ["paths", "list"], ["paths", "list", "--state", "active"]):
+            assert [one["id"] for one in (await ask(manager, *fields))["paths"]] == [made["id"]]
         shown = await invoke(manager, "paths", "--json", "show", made["id"])
         assert json.loads(shown.stdout)["id"] == made["id"]
         listed = await invoke(manager, "paths")
@@ -69,7 +69,7 @@ async def test_trace__is_one_the_simulator_replays(tmp_path: Path) -> None:
     assert second.at > 0 and second.receivers == ("h7",)
 
 
-async def test_errors__are_the_managers_words(tmp_path: Path) -> None:
+async def test_errors__are_the_managers_text(tmp_path: Path) -> None:
     async with running(tmp_path) as manager:
         unknown = await invoke(manager, "paths", "request", "h1", "h99")
         assert unknown.exit_code == 1 and "h99 not in topology hybrid-4x2" in unknown.output

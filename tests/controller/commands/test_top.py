@@ -19,7 +19,7 @@ from rostrum.controller.northbound.thrift.codec import idl
 
 from tests.controller.fakes import Running, running
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 @pytest.fixture
@@ -39,26 +39,26 @@ async def busy(tmp_path: Path) -> AsyncIterator[Running]:
 
 
 async def ask(manager: Running, *options: str) -> str:
-    words = ["--manager", manager.url, *options]
-    result = await asyncio.to_thread(CliRunner().invoke, top, words)
+    text = ["--manager", manager.url, *options]
+    result = await asyncio.to_thread(CliRunner().invoke, top, text)
     assert result.exit_code == 0, result.output
     return result.output
 
 
 async def test_top__once_and_as_json(busy: Running) -> None:
     text = await ask(busy, "--once")
-    for words in ("rostrum hybrid-4x2  ready", "tor1", "splitters: ", "1 under way", "said [red]nothing", "0 groups"):
-        assert words in text
+    for message in ("rostrum hybrid-4x2  ready", "tor1", "splitters: ", "1 under way", "said [red]nothing", "0 groups"):
+        assert message in text
     found = json.loads(await ask(busy, "--once", "--json"))
     assert found["transfers"]["rows"][0]["failed"] == ["h5"]
     assert "findings" in json.loads(await ask(busy, "--once", "--json", "--view", "doctor"))["doctor"]
-    for view, words in (("doctor", "error"), ("light", "circuit"), ("fabric", "rack")):
-        assert words in await ask(busy, "--once", "--view", view)
+    for view, message in (("doctor", "error"), ("light", "circuit"), ("fabric", "rack")):
+        assert message in await ask(busy, "--once", "--view", view)
 
 
-def until_shown(terminal: int, words: bytes, seen: bytes = b"") -> None:
-    while words not in seen:
-        assert select.select([terminal], [], [], PATIENCE_S)[0], f"not shown: {words!r} in {seen[-2000:]!r}"
+def until_shown(terminal: int, text: bytes, seen: bytes = b"") -> None:
+    while text not in seen:
+        assert select.select([terminal], [], [], TIMEOUT_S)[0], f"not shown: {text!r} in {seen[-2000:]!r}"
         seen += os.read(terminal, 65536)
 
 
@@ -74,11 +74,11 @@ async def test_top__in_a_terminal_by_keys(busy: Running) -> None:
     os.close(its)
     try:
         await asyncio.to_thread(until_shown, ours, b"under way")
-        for key, words in ((b"2", b"splitters:"), (b"4", b"groups at"), (b"5", b"object"), (b"9", b"object")):
+        for key, text in ((b"2", b"splitters:"), (b"4", b"groups at"), (b"5", b"object"), (b"9", b"object")):
             os.write(ours, key)
-            await asyncio.to_thread(until_shown, ours, words)
+            await asyncio.to_thread(until_shown, ours, text)
         os.write(ours, b"q")
-        assert await asyncio.to_thread(program.wait, PATIENCE_S) == 0
+        assert await asyncio.to_thread(program.wait, TIMEOUT_S) == 0
     finally:
         program.kill()
         program.wait()

@@ -110,6 +110,6 @@ async def test_its_driver__is_found_by_the_dialect(topology: Topology) -> None:
     await driver.close()
 
 
-def test_what_is_not_there__is_told_in_words() -> None:
+def test_what_is_not_there__is_told_with_a_reason() -> None:
     with pytest.raises(TopologyError, match="'copying' is none of glimmerglass, polatis, gnmi"):
         loader.load_text(text("copying"), completed=True)

@@ -93,6 +93,6 @@ def test_doctor__tells_what_switches_cannot_do(failover: bool) -> None:
     found = [
         one for one in diagnose(line.manager.core, Evidence("1", switches=facts), line.now) if one.subject == "tor1"
     ]
-    words = [one.what for one in found if one.check == "capability"]
-    assert "tor1 cannot set DSCP" in words
-    assert any("by itself" in one for one in words) is not failover
+    fields = [one.what for one in found if one.check == "capability"]
+    assert "tor1 cannot set DSCP" in fields
+    assert any("by itself" in one for one in fields) is not failover

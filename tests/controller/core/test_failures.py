@@ -201,7 +201,7 @@ def test_no_light__on_the_packet_path_fails_only_when_nobody_has_any() -> None:
 
 
 def test_no_light__said_of_the_circuit_does_not_count_against_the_packet_path() -> None:
-    """Two receivers' bounds end one after the other, and the second report crosses the word that the path moved."""
+    """Two receivers' bounds end one after the other, and the second report crosses the report that the path moved."""
     line = Timeline()
     path = line.ask_as_agent("h1", "h3", "h5")
     line.wait(410)

@@ -247,7 +247,7 @@ def test_use__and_join_and_leave_in_any_order() -> None:
     line.assert_told()
 
 
-def test_join__without_an_engine_for_the_protocol_is_refused_with_words() -> None:
+def test_join__without_an_engine_for_the_protocol_is_refused_with_a_reason() -> None:
     line = GroupLine()
     line.up("h1", knows=(Engine("plain"),))
     line.up("h2", knows=())

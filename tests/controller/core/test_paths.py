@@ -150,7 +150,7 @@ def test_deny__circuit_within_the_rack() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sender", "receivers", "more", "words"),
+    ("sender", "receivers", "more", "text"),
     [
         ("h1", ["h99"], {}, "h99 not in topology hybrid-4x2"),
         ("nobody", ["h2"], {}, "nobody not in topology"),
@@ -166,11 +166,11 @@ def test_deny__circuit_within_the_rack() -> None:
         ("h1", ["h\x00\n" * 99], {}, "not in topology"),
     ],
 )
-def test_deny__bad_requests_say_what_to_do(sender: str, receivers: list[str], more: dict[str, int], words: str) -> None:
+def test_deny__bad_requests_say_what_to_do(sender: str, receivers: list[str], more: dict[str, int], text: str) -> None:
     line = Timeline()
     path = line.ask(sender, *receivers, **more)  # type: ignore[arg-type]
     assert path.state is State.FAILED
-    assert words in path.cause and path.cause.isprintable() and len(path.cause) < 1000
+    assert text in path.cause and path.cause.isprintable() and len(path.cause) < 1000
     line.assert_nothing_held()
 
 

@@ -36,8 +36,8 @@ def test_judge__a_small_mtu_on_the_way_or_at_an_end() -> None:
     assert checks(replace(GOOD, group_full=0, unicast_full=0)) == [("error", "mtu"), ("error", "mtu")]
     at_end = judge(replace(GOOD, group_full=0, unicast_full=0, nic_mtu=1500), "h1").findings
     assert [one.what for one in at_end] == ["the data NIC of h3 has an MTU of 1500, the topology says 9000"]
-    words = "the data NIC does not take packets of 9000 bytes: its MTU is smaller"
-    at_sender = judge(replace(GOOD, group_full=0, unicast_full=0), "h1", words).findings
+    text = "the data NIC does not take packets of 9000 bytes: its MTU is smaller"
+    at_sender = judge(replace(GOOD, group_full=0, unicast_full=0), "h1", text).findings
     assert [one.subject for one in at_sender] == ["h1"]
 
 

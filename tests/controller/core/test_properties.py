@@ -139,9 +139,9 @@ def test_trees_found_before__are_as_if_found_anew_whatever_became_of_earlier_one
         ends = fabric.ends(sender, receivers)
         for _ in range(3):  # not known, not kept yet, kept
             tree = trees.build(fabric, ends, kept=kept)
-        anew = trees.build(fabric, ends)
-        assert tree == anew
-        assert (tree.nodes.links, tree.nodes.receivers) == (anew.nodes.links, set(receivers))
+        fresh = trees.build(fabric, ends)
+        assert tree == fresh
+        assert (tree.nodes.links, tree.nodes.receivers) == (fresh.nodes.links, set(receivers))
         tree.nodes.leave(receivers[0])  # as when a receiver leaves its path
 
 
@@ -311,7 +311,7 @@ def test_groups__the_ethernet_address_of_discovery_is_nobodys(network: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("names", "words"),
+    ("names", "text"),
     [
         (["s1", "s2", "s3", "s4"], "s1..s4"),
         (["s4", "s2", "s1"], "s1, s2, s4"),
@@ -322,5 +322,5 @@ def test_groups__the_ethernet_address_of_discovery_is_nobodys(network: str) -> N
         (["a1b", "01", "s01"], "01, a1b, s01"),
     ],
 )
-def test_words__listed(names: list[str], words: str) -> None:
-    assert listed(names) == words
+def test_names__listed(names: list[str], text: str) -> None:
+    assert listed(names) == text

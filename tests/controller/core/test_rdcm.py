@@ -92,7 +92,7 @@ class Group:
         version = self.path.backup.version if version is None else version
         self.line.do(ev.FailureReported(FailureReport(self.path.id, version, kind, ring, server), by))
         if kind is FailureKind.LINK and wait_ms:
-            self.line.wait(wait_ms)  # for words that speak against it
+            self.line.wait(wait_ms)  # for text that speak against it
 
     def who_tells(self, link: tuple[str, str]) -> tuple[str, RingKind, str] | None:
         """Whose report of which successor a failed link leads to: the one who still gets data by the tree. None: all
@@ -208,21 +208,21 @@ def test_link_reports__of_a_busy_network_change_nothing() -> None:
     made = Group("fat-tree-4", "h0-0-0", ["h1-0-0", "h1-1-0", "h2-0-0", "h3-0-0", "h3-1-1"])
     core, tree = made.line.manager.core, made.path.tree.links  # type: ignore[union-attr]
     overlay = made.path.backup.overlay  # type: ignore[union-attr]
-    words = []
+    fields = []
     for ring in overlay.rings():
         for member in ring.members:
             kind = RingKind.LEAF if overlay.view(member).leaf == ring else RingKind.PROXY
-            words.append((member, kind, ring.successor(member)))
+            fields.append((member, kind, ring.successor(member)))
     for what in (FailureKind.LINK, FailureKind.LINK, FailureKind.LINK_WORKS):
-        for by, kind, server in words:
+        for by, kind, server in fields:
             made.report(by, what, kind, server, wait_ms=10)
     made.line.wait(1000)
-    assert core.counts["link_reports_taken_back"] == len(words)
+    assert core.counts["link_reports_taken_back"] == len(fields)
     assert made.path.tree.links == tree and not core.resources.failed  # type: ignore[union-attr]
     link = next(one for one in pairwise(made.way("h2-0-0")) if one[0].startswith("agg2"))
     true = made.who_tells(link)
     assert true
-    other = next(one for one in words if one != true)
+    other = next(one for one in fields if one != true)
     made.report(true[0], FailureKind.LINK, *true[1:], wait_ms=0)
     made.report(other[0], FailureKind.LINK, *other[1:], wait_ms=100)
     assert link not in core.resources.failed.links
@@ -233,7 +233,7 @@ def test_link_reports__of_a_busy_network_change_nothing() -> None:
 
 @pytest.mark.parametrize("wait_ms", [0, 10, 60, 149, 200])
 def test_link_failure__a_second_one_while_the_tree_settles_is_looked_at_then(wait_ms: int, seed: int) -> None:
-    """Whenever after the first: the tree goes around both, without a word more than the one that told it."""
+    """Whenever after the first: the tree goes around both, without a message more than the one that told it."""
     rng, found = random.Random(seed), 0
     for _ in range(40):
         servers = list(load("fat-tree-4").servers)
@@ -332,14 +332,14 @@ def test_receiver_failure__a_receiver_that_reaches_nobody_does_not_take_others_w
     overlay = made.path.backup.overlay  # type: ignore[union-attr]
     cut_off = next(name for name in sorted(made.receivers) if overlay.view(name).proxy)
     view, before = overlay.view(cut_off), made.receivers
-    words = []
+    fields = []
     for kind, ring in ((RingKind.LEAF, view.leaf), (RingKind.PROXY, view.proxy)):
-        words.append((cut_off, kind, ring.successor(cut_off)))  # type: ignore[union-attr]
+        fields.append((cut_off, kind, ring.successor(cut_off)))  # type: ignore[union-attr]
         by = ring.predecessor(cut_off)  # type: ignore[union-attr]
-        words.append((by, RingKind.LEAF if overlay.view(by).leaf == ring else RingKind.PROXY, cut_off))
+        fields.append((by, RingKind.LEAF if overlay.view(by).leaf == ring else RingKind.PROXY, cut_off))
     for _ in range(5):
         assert made.receivers == before  # nobody is judged at once
-        for by, kind, server in words:
+        for by, kind, server in fields:
             made.report(by, FailureKind.RECEIVER, kind, server)
         made.line.wait(750)
         for server in made.line.topology.servers:
@@ -473,13 +473,13 @@ def test_join_and_leave__one_receiver_at_a_time(fabric: str, seed: int) -> None:
     assert "not on a packet tree" in reroute.join_obstacle(core, path, others[0])
 
 
-def test_hearing__is_in_the_tree_by_the_senders_word_and_in_no_overlay() -> None:
+def test_hearing__is_in_the_tree_by_the_senders_report_and_in_no_overlay() -> None:
     line = Timeline(load("fat-tree-4"))
     sender, *others = list(line.topology.servers)[::3]
     path = line.ask(sender, *others[:3], protocol=Protocol.RDCM)
     assert path.backup and path.tree and path.group
     views = {server: view.version for server, view in path.backup.views.items()}
-    line.do(ev.ReceiverJoins(path.id, others[4], others[0]))  # nobody else's word counts
+    line.do(ev.ReceiverJoins(path.id, others[4], others[0]))  # nobody else's report counts
     assert line.network.deliver(sender, path.group) == dict.fromkeys(others[:3], 1)
     line.do(ev.ReceiverJoins(path.id, others[4], sender))
     assert line.network.deliver(sender, path.group) == dict.fromkeys([*others[:3], others[4]], 1)

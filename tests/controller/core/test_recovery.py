@@ -52,7 +52,7 @@ def test_restart__a_packet_path_and_a_rest_path_with_its_lease() -> None:
     line.restart()
     assert [line.path_of(one).state for one in (packet, leased, forever)] == [State.ACTIVE] * 3
     line.wait(900)
-    assert line.path_of(leased).state is State.ACTIVE  # its lease began anew: nobody could renew it meanwhile
+    assert line.path_of(leased).state is State.ACTIVE  # its lease started over: nobody could renew it meanwhile
     line.do(ev.KeepAlive("h1"))
     line.wait(200)
     assert line.path_of(leased).cause == "lease of 1000 ms over"
@@ -118,7 +118,7 @@ def test_restart__a_path_taken_back_meanwhile_is_told_to_its_agent() -> None:
     path = line.ask_as_agent("h1", "h3", "h5")
     live = dict(line.believed)
     line.do(ev.Released(path.id, "", REST))
-    line.believed = live  # the word of it got lost
+    line.believed = live  # the report of it got lost
     line.actions.clear()
     line.restart()
     assert [action.path_id for action in line.actions if isinstance(action, act.NotifyFailed)] == [path.id]

@@ -199,7 +199,7 @@ def test_regions_outlive_the_manager_by_its_journal() -> None:
     next_line.join("b", *servers[:3], options=WITH)
     next_line.wait_alive(1000)
     m = next_line.manager.core.members
-    assert m.regions.views == before, "nobody begins anew"
+    assert m.regions.views == before, "nobody starts over"
     assert {one: m.sharing.at[-one].address for one in at} == at
     agree(next_line)
 

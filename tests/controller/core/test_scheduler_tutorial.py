@@ -30,8 +30,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (package / name).parent.mkdir(exist_ok=True)
         (package / name).write_text(code)
     assert {one.name for one in package.iterdir()} == {"fewest_racks", "pyproject.toml"}
-    words = ["-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "--no-index"]
-    run(*words, "--target", str(target), str(package))
+    fields = ["-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "--no-index"]
+    run(*fields, "--target", str(target), str(package))
     return target
 
 

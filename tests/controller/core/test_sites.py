@@ -79,8 +79,8 @@ def test_a_site_that_translates_addresses_is_where_connections_begin() -> None:
 def test_no_path_leads_to_another_site() -> None:
     topology = three_sites.topology()
     Manager(topology)  # that its sites are not joined is nothing to it
-    (words,) = problems(PathRequest("r", "home-1", "home-1", ("home-2", "east-1"), 1, 1), topology, Settings())
-    assert "east-1 is in site east, home-1 in home: no path leads to another site" in words
+    (text,) = problems(PathRequest("r", "home-1", "home-1", ("home-2", "east-1"), 1, 1), topology, Settings())
+    assert "east-1 is in site east, home-1 in home: no path leads to another site" in text
     assert not problems(PathRequest("r", "home-1", "home-1", ("home-2",), 1, 1), topology, Settings())
 
 

@@ -110,7 +110,7 @@ def test_door__outside_loopback_somebody_must_be_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "text"),
     [
         ([], "REST would listen on 192.0.2.1"),
         (["--rest-tokens", "/nowhere/tokens"], "the token file cannot be read"),
@@ -118,14 +118,14 @@ def test_door__outside_loopback_somebody_must_be_asked(tmp_path: Path) -> None:
         (["--rest-open", "--rest-tokens", "/nowhere/tokens"], "--rest-open lets everybody in"),
     ],
 )
-def test_program__does_not_start_open(tmp_path: Path, options: list[str], words: str) -> None:
+def test_program__does_not_start_open(tmp_path: Path, options: list[str], text: str) -> None:
     command = ["--topology", "hybrid-4x2", "--run", str(tmp_path), "--listen", "192.0.2.1", *options]
     result = CliRunner().invoke(main, command)
-    assert result.exit_code == 1 and words in result.output and not list(tmp_path.iterdir())
+    assert result.exit_code == 1 and text in result.output and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("alice t write", "line 1: write NAME TENANT"),
         ("# mine\nalice t write sha256:12", "line 2: write NAME TENANT"),
@@ -134,11 +134,11 @@ def test_program__does_not_start_open(tmp_path: Path, options: list[str], words:
         (f"a t read sha256:{'0' * 64}\nb t read sha256:{'0' * 64}", "line 2: the same credential twice"),
     ],
 )
-def test_token_file__wrong_lines_are_named(tmp_path: Path, text: str, words: str) -> None:
+def test_token_file__wrong_lines_are_named(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "tokens"
     file.write_text(text)
     file.chmod(0o640)
-    with pytest.raises(AccessError, match=words):
+    with pytest.raises(AccessError, match=message):
         read(file)
     file.chmod(0o666)
     with pytest.raises(AccessError, match="written by others"):
@@ -233,12 +233,12 @@ async def test_mutual_tls__a_certificate_says_who(
 
 
 @pytest.mark.parametrize(
-    ("name", "uris", "status", "words"),
+    ("name", "uris", "status", "text"),
     [
         ("h1", ["rostrum:agent:h1"], 403, "is for h1 (agent), and is worth nothing here"),
         ("tor1", ["rostrum:switch:tor1"], 403, "is for tor1 (switch)"),
         ("manager", ["rostrum:manager"], 403, "(manager), and is worth nothing here"),
-        ("h1", [], 403, "says no role: have it signed anew with subjectAltName=URI:rostrum:operator:h1"),
+        ("h1", [], 403, "says no role: have it signed again with subjectAltName=URI:rostrum:operator:h1"),
         ("h1", ["rostrum:operators:h1"], 403, "is for h1 (operators)"),
         ("alice", ["rostrum:operator:alice"], 201, ""),
         ("alice", ["https://example.org", "rostrum:operator", "rostrum:agent:h1"], 201, ""),
@@ -246,7 +246,7 @@ async def test_mutual_tls__a_certificate_says_who(
 )
 @pytest.mark.parametrize("listed", [False, True])
 async def test_roles__an_agents_certificate_is_worth_nothing_at_rest(
-    tmp_path: Path, name: str, uris: list[str], status: int, words: str, listed: bool
+    tmp_path: Path, name: str, uris: list[str], status: int, text: str, listed: bool
 ) -> None:
     """One CA signs for all. A line in the token file makes up for no role, and not for another one."""
     ours = Authority(tmp_path, "ours")
@@ -264,5 +264,5 @@ async def test_roles__an_agents_certificate_is_worth_nothing_at_rest(
         async with httpx.AsyncClient(base_url=f"https://localhost:{port}", verify=context, trust_env=False) as http:
             answer = await http.post("/v1/paths", json=BODY)
         assert answer.status_code == status
-        assert status == 201 or words in answer.json()["detail"]
+        assert status == 201 or text in answer.json()["detail"]
         assert bool(manager.app.runtime.manager.core.paths) == (status == 201)

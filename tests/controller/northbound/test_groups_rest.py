@@ -120,7 +120,7 @@ async def test_rest__makes_shows_and_deletes(manager: Running, rest: Client) -> 
     h1.close()
 
 
-@pytest.mark.parametrize(("body", "words"), [
+@pytest.mark.parametrize(("body", "text"), [
     ({"name": "no spaces"}, "name"),
     ({"name": "a", "protocol": "telepathy"}, "there is no group protocol 'telepathy'; agents have plain, ricochet"),
     ({"name": "a", "options": "r=3"}, "plain has no option 'r'; it has none"),
@@ -129,9 +129,9 @@ async def test_rest__makes_shows_and_deletes(manager: Running, rest: Client) -> 
     ({"name": "a", "protocol": "ricochet", "options": "é" * 128}, "options are 255 bytes at most"),
     ({"name": "a", "order": "total"}, "order"),
 ])  # fmt: skip
-async def test_rest__refuses_with_words(manager: Running, rest: Client, body: dict[str, Any], words: str) -> None:
+async def test_rest__refuses_with_a_reason(manager: Running, rest: Client, body: dict[str, Any], text: str) -> None:
     h1 = await Agent.hello(manager.app.thrift_port, "h1", protocols=["plain", "ricochet"])
-    assert words in (await rest.call("POST", "/v1/groups", 422, json=body))["detail"]
+    assert text in (await rest.call("POST", "/v1/groups", 422, json=body))["detail"]
     h1.close()
 
 
@@ -166,9 +166,9 @@ async def test_events_and_metrics__tell_of_groups(manager: Running, rest: Client
 
 
 async def test_command__makes_shows_lists_and_deletes(manager: Running) -> None:
-    async def run(*words: str) -> str:
+    async def run(*fields: str) -> str:
         place = ("--manager", manager.url)
-        done = await asyncio.to_thread(CliRunner().invoke, command, [*words[:1], *place, *words[1:]])
+        done = await asyncio.to_thread(CliRunner().invoke, command, [*fields[:1], *place, *fields[1:]])
         assert done.exit_code == 0, done.output
         return done.output
 
@@ -176,8 +176,8 @@ async def test_command__makes_shows_lists_and_deletes(manager: Running) -> None:
     assert "no groups" in await run("list")
     listed = await run("protocols")
     assert "ricochet" in listed and "1 to 32, whole" in listed
-    words = ("--protocol", "ricochet", "--option", "r=4", "--option", "c=2.5", "--order", "fifo")
-    assert "runs ricochet (r=4,c=2.5,stagger=1), fifo" in await run("create", "ticks", *words)
+    fields = ("--protocol", "ricochet", "--option", "r=4", "--option", "c=2.5", "--order", "fifo")
+    assert "runs ricochet (r=4,c=2.5,stagger=1), fifo" in await run("create", "ticks", *fields)
     assert '"protocol": "ricochet"' in await run("show", "ticks", "--json")
     assert "ticks is deleted" in await run("delete", "ticks")
     h1.close()

@@ -68,15 +68,15 @@ class Harness:
 
     def check(self, method: str, template: str, operation: dict[str, Any], **request: Any) -> httpx.Response:
         """Sends it; the answer must be one that the document has for the operation."""
-        if "json" in request:  # by hand: so that what JSON has no words for (Infinity) is sent too
+        if "json" in request:  # by hand: so that what JSON has no text for (Infinity) is sent too
             request["content"] = json.dumps(request.pop("json"))
             request["headers"] = {**request.get("headers", {}), "Content-Type": "application/json"}
         answer = self.loop.run_until_complete(self.http.request(method, **request))
-        words = f"{method} {template} {request}: {answer.status_code} {answer.text[:300]}"
-        assert str(answer.status_code) in operation["responses"], words
+        text = f"{method} {template} {request}: {answer.status_code} {answer.text[:300]}"
+        assert str(answer.status_code) in operation["responses"], text
         media = answer.headers["content-type"].split(";")[0]
         content = operation["responses"][str(answer.status_code)]["content"]
-        assert media in content, words
+        assert media in content, text
         if media != "text/plain":
             schema = {**content[media]["schema"], "components": self.document["components"]}
             jsonschema.validate(answer.json(), schema)

@@ -116,7 +116,7 @@ async def test_path__queued_with_the_reason(rest: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "words"),
+    ("body", "status", "text"),
     [
         ({"sender": "h1", "receivers": ["h99"]}, 422, "h99 not in topology"),
         ({"sender": "h11", "receivers": ["h2"]}, 422, "did you mean h1?"),
@@ -136,9 +136,9 @@ async def test_path__queued_with_the_reason(rest: Client) -> None:
         ({"sender": "h1", "receivers": ["h2"], "kind": "circuit"}, 409, "all receivers are in the sender's rack"),
     ],
 )
-async def test_errors__are_problems_with_words(rest: Client, body: Any, status: int, words: str) -> None:
+async def test_errors__are_problems_with_a_reason(rest: Client, body: Any, status: int, text: str) -> None:
     problem = await rest.call("POST", "/v1/paths", status, json=body)
-    assert problem["status"] == status and problem["title"] and words in problem["detail"]
+    assert problem["status"] == status and problem["title"] and text in problem["detail"]
     assert len(problem["detail"]) < 2000
 
 

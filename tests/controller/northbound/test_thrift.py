@@ -90,9 +90,9 @@ async def test_fault__a_switch_that_refuses_fails_the_path(tmp_path: Path) -> No
         assert "rules not set on tor3: tor3: group table full" in failed.reason
 
 
-async def test_hello__wrong_ones_get_words(tmp_path: Path) -> None:
+async def test_hello__wrong_ones_get_a_reason(tmp_path: Path) -> None:
     async with running(tmp_path) as manager:
-        for hello, words in [
+        for hello, text in [
             ({"server": "h77"}, "h77 not in topology hybrid-4x2"),
             ({"server": "h1", "version": 9}, "the agent speaks version 9, this manager 1"),
             ({"server": "h1", "control_port": 0}, "control_port 0 is out of range"),
@@ -100,7 +100,7 @@ async def test_hello__wrong_ones_get_words(tmp_path: Path) -> None:
         ]:
             agent = await manager.agent()
             agent.hello(**{"boot_id": 1, **hello})  # type: ignore[arg-type]
-            assert words in (await agent.expect("goodbye")).reason
+            assert text in (await agent.expect("goodbye")).reason
             await agent.until_closed()
         agent = await manager.agent()
         agent.say("keepalive")
@@ -300,10 +300,10 @@ def test_codec__no_mutation_hangs_or_crashes() -> None:
             continue
 
 
-async def test_requests__absurd_ones_are_denied_with_words(tmp_path: Path) -> None:
+async def test_requests__absurd_ones_are_denied_with_a_reason(tmp_path: Path) -> None:
     async with running(tmp_path) as manager:
         agent = await manager.agent("h1")
-        for number, (more, words) in enumerate(
+        for number, (more, text) in enumerate(
             [
                 ({"data_size": -1, "remaining_size": -1}, "out of range"),
                 ({"data_size": 2**63 - 1, "remaining_size": 1}, "out of range"),
@@ -316,7 +316,7 @@ async def test_requests__absurd_ones_are_denied_with_words(tmp_path: Path) -> No
         ):
             agent.request(f"r{number}", "h1", "h3", **more)
             response = await agent.response(f"r{number}", DENIED)
-            assert words in response.reason and len(response.reason) < 500
+            assert text in response.reason and len(response.reason) < 500
         agent.say("release", request_id="none", response_id="none")
         agent.say("no_light", response_id="none", receivers=["h3"])
         agent.request("last", "h1", "h3")
@@ -419,7 +419,7 @@ def test_view__every_name_and_the_absent_ones_survive_the_wire() -> None:
     assert read.children == ["h3"] and [one.server for one in read.addresses] == ["h2", "h3"]
 
 
-async def test_failure__of_an_unknown_kind_is_refused_with_words(tmp_path: Path) -> None:
+async def test_failure__of_an_unknown_kind_is_refused_with_a_reason(tmp_path: Path) -> None:
     async with running(tmp_path) as manager:
         agent = await manager.agent("h1")
         report = idl.FailureReport(response_id="p-1", version=1, kind=9, ring=1, server="h2")

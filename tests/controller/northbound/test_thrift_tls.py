@@ -79,7 +79,7 @@ def shake_hands(port: int, context: ssl.SSLContext) -> None:
 
 
 async def refusal(port: int, context: ssl.SSLContext) -> str:
-    """How the connection ends for an agent that says hello at once: TLS's words."""
+    """How the connection ends for an agent that says hello at once: TLS's text."""
     with pytest.raises((ssl.SSLError, ConnectionError)) as caught:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
         writer.write(encode("Manager", "keepalive", {}))
@@ -121,11 +121,11 @@ async def test_certificates__that_are_refused_are_named_at_both_ends(
         (client(ours, ours.sign("h1", hours=(1, 2))), "alert", "not yet valid"),
     ]
     async with guarded(tmp_path, ours) as manager:
-        for number, (context, words, logged) in enumerate(cases, 1):
+        for number, (context, fields, logged) in enumerate(cases, 1):
             for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
                 context.minimum_version = context.maximum_version = version
                 said = (await refusal(manager.app.thrift_port, context)).lower()
-                assert any(one in said for one in words.split("|")), said
+                assert any(one in said for one in fields.split("|")), said
             assert caplog.text.count(logged) == 2, caplog.text
             assert manager.app.thrift.turned_away == 2 * number
         suspicious = client(theirs, ours.sign("h1"))
@@ -241,7 +241,7 @@ async def test_handshake__whoever_is_silent_makes_room(
 
 
 async def test_frames__of_every_size_pass_in_pieces(tmp_path: Path, ours: Authority) -> None:
-    """Both ways, whatever the records; what is too large ends with words."""
+    """Both ways, whatever the records; what is too large ends with the reason."""
     async with guarded(tmp_path, ours) as manager:
         agent = await manager.agent("h1", tls=client(ours, ours.sign("h1")))
         agent._listener.cancel()

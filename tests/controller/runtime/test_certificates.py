@@ -45,7 +45,7 @@ def test_encrypted_key__nobody_is_asked_for_its_password(door: str, tmp_path: Pa
 
 
 def at_terminal(script: str, *arguments: Path) -> tuple[int, str]:
-    """The exit status and the words of a program that has a terminal to itself."""
+    """The exit status and the text of a program that has a terminal to itself."""
     child, terminal = pty.fork()
     if child == 0:
         os.execv(sys.executable, [sys.executable, "-c", script, *map(str, arguments)])

@@ -188,12 +188,12 @@ async def test_tls__strangers_are_refused_on_both_sides(tmp_path: Path) -> None:
             cluster.start(name)
         await cluster.leader()
         assert cluster.authority
-        for ca, (certificate, key), words in (
+        for ca, (certificate, key), text in (
             (cluster.authority.certificate, strangers.sign("manager"), ""),  # it closes; why, its log says
             (strangers.certificate, cluster.authority.sign("manager"), ".*certificate verify failed"),
         ):
             refused = Etcd(cluster.urls, Tls(ca, certificate, key))
-            with pytest.raises(StoreError, match=f"no etcd answers{words}"):
+            with pytest.raises(StoreError, match=f"no etcd answers{text}"):
                 await refused.get("/x")
             await refused.close()
         with pytest.raises(OSError, match="--etcd-tls"):

@@ -69,7 +69,7 @@ def mutated(value: Any, rng: random.Random) -> Any:
     return rng.choice(ODD)
 
 
-async def test_rest__bodies_of_any_shape_are_answered_in_words(tmp_path: Path, rng: random.Random) -> None:
+async def test_rest__bodies_of_any_shape_are_answered_with_a_reason(tmp_path: Path, rng: random.Random) -> None:
     async with (
         running(tmp_path) as manager,
         httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=60) as http,

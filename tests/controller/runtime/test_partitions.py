@@ -118,7 +118,7 @@ class Agent:
     asleep: bool = False
     inbox: list[Callable[[], None]] = field(default_factory=list)
     slept: set[str] = field(default_factory=set)
-    failed: list[str] = field(default_factory=list)  # what it was denied or lost, in words
+    failed: list[str] = field(default_factory=list)  # what it was denied or lost, as text
 
 
 class MiniEtcd:
@@ -531,8 +531,8 @@ class Member:
     def hand(self, done: asyncio.Future[Any], answer: Any) -> None:
         self.loop.call_soon(lambda: None if done.done() else done.set_result(answer))
 
-    def fail(self, done: asyncio.Future[Any], words: str) -> None:
-        self.loop.call_soon(lambda: None if done.done() else done.set_exception(SouthboundError(words)))
+    def fail(self, done: asyncio.Future[Any], text: str) -> None:
+        self.loop.call_soon(lambda: None if done.done() else done.set_exception(SouthboundError(text)))
 
     async def _live(self) -> None:
         """As member.run."""

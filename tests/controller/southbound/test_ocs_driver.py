@@ -80,7 +80,7 @@ async def test_connect__does_not_take_ringing_for_steady(
     assert all(c.state is STEADY for c in switch.engine.cross_connects())
 
 
-async def test_connect__ends_with_the_news_not_with_patience(
+async def test_connect__ends_with_the_news_not_with_a_timeout(
     way: tuple[str, dict[str, str]], make_switch: Make, make_driver: Make, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(dialect, "SETTLE_MORE_S", 1000.0)
@@ -188,12 +188,12 @@ async def test_connect__a_port_in_use_is_refused_and_says_by_whom(world: Any) ->
 
 async def test_connect__impossible_pairs_are_refused_here(world: Any) -> None:
     _, drives, _ = world
-    for pairs, words in (
+    for pairs, text in (
         ([Pair(0, 1)], "ports are 1 to 32"),
         ([Pair(1, 33)], "ports are"),
         ([Pair(1, 2)] * 2, "twice"),
     ):
-        with pytest.raises(SouthboundError, match=words):
+        with pytest.raises(SouthboundError, match=text):
             await drives.connect(pairs)
     assert await drives.connect([]) == []
 
@@ -480,9 +480,9 @@ async def test_liar__answers_to_another_tag_are_no_answer(plain: Any, make_drive
     server.close()
 
 
-@pytest.mark.parametrize(("length", "words"), [(10, "more than 65536 rows"), (60_000, "more than 16 MiB")])
+@pytest.mark.parametrize(("length", "text"), [(10, "more than 65536 rows"), (60_000, "more than 16 MiB")])
 async def test_liar__an_answer_without_end_ends_that_connection(
-    plain: Any, make_driver: Make, length: int, words: str
+    plain: Any, make_driver: Make, length: int, text: str
 ) -> None:
     """Whether it is of many rows, or of long ones."""
 
@@ -498,6 +498,6 @@ async def test_liar__an_answer_without_end_ends_that_connection(
 
     server, drives, heard = await scripted(make_driver, await plain(), serve)
     await heard.until(lambda h: h.ups)
-    with pytest.raises(SouthboundError, match=rf"ocs: it sent an answer of {words}"):
+    with pytest.raises(SouthboundError, match=rf"ocs: it sent an answer of {text}"):
         await drives.read()
     server.close()

@@ -140,8 +140,8 @@ async def test_client__a_set_is_refused_whole_and_disturbs_nobody(make_switch: M
     }
 
     said = await client(switch, f"out = [refusal(update=update) for update in {list(bad.values())!r}]")
-    for words, why in zip(bad, said, strict=True):
-        assert words in why
+    for text, why in zip(bad, said, strict=True):
+        assert text in why
     assert [c.pair for c in switch.engine.cross_connects()] == [Pair(1, 2)]
     assert switch.engine.model.paths(switch.engine.now()) == lit
 
@@ -233,16 +233,16 @@ async def test_garbage__is_refused_and_the_switch_goes_on(make_switch: Make, mak
     seed = random.randrange(1 << 32)
     print("seed", seed)
     dice = random.Random(seed)
-    words = ["connections", "port-connection", "config", "name", "components", "*", "", "x" * 300, "in-1", "state"]
+    text = ["connections", "port-connection", "config", "name", "components", "*", "", "x" * 300, "in-1", "state"]
     metadata = (("username", "admin"), ("password", "rostrum"))
     async with grpc.aio.insecure_channel(f"127.0.0.1:{switch.ocs.management_port}") as channel:
         stub = gnmi_grpc.gNMIStub(channel)
         for _ in range(300):
             path = gnmi.Path()
             for _ in range(dice.randrange(16)):
-                elem = path.elem.add(name=dice.choice(words))
+                elem = path.elem.add(name=dice.choice(text))
                 for _ in range(dice.choice((0, 0, 0, 1, 1, 2))):
-                    elem.key[dice.choice(words)] = dice.choice(words)
+                    elem.key[dice.choice(text)] = dice.choice(text)
             value = gnmi.TypedValue(json_ietf_val=dice.choice((*NONSENSE, dice.randbytes(40))))
             change = gnmi.SetRequest(update=[gnmi.Update(path=path, val=value)])
             for verb, request in (
@@ -290,12 +290,12 @@ class Scripted(gnmi_grpc.gNMIServicer):
             for n, letter in enumerate("abcdefgh", 1)
         ]
 
-    def tree(self, words: tuple[str, ...]) -> Any:
-        if words[:1] == ("connections",):
+    def tree(self, fields: tuple[str, ...]) -> Any:
+        if fields[:1] == ("connections",):
             return {"port-connection": [{"name": one.get("name", ""), "state": one} for one in self.rows]}
-        if words == ("components",):
+        if fields == ("components",):
             return {"component": self.components}
-        return {"port-groups": [{"name": "all", "direction": "ANY"}]} if words[:1] == ("optical-switch",) else {}
+        return {"port-groups": [{"name": "all", "direction": "ANY"}]} if fields[:1] == ("optical-switch",) else {}
 
     async def Capabilities(self, request: Any, context: Any) -> Any:
         answer = gnmi.CapabilityResponse()
@@ -306,7 +306,7 @@ class Scripted(gnmi_grpc.gNMIServicer):
     async def Get(self, request: Any, context: Any) -> Any:
         answer = gnmi.GetResponse()
         for path in request.path:
-            value = ocp.json_value(self.tree(ocp.words_of(path)))
+            value = ocp.json_value(self.tree(ocp.elements_of(path)))
             answer.notification.add(update=[gnmi.Update(path=path, val=value)])
         return answer
 
@@ -378,7 +378,7 @@ async def test_liar__more_connections_than_ports_end_the_session(scripted: Any, 
     assert not heard.ups
 
 
-async def test_another_device__is_told_apart_in_words(scripted: Any, until: Make) -> None:
+async def test_another_device__is_told_apart_with_a_reason(scripted: Any, until: Make) -> None:
     drives, heard = await scripted(Scripted([], models=("openconfig-interfaces",)), wait=False)
     await until(lambda: "speaks gNMI without the model ocp-ocs-optical-switch-connections" in str(drives._cause))
     assert not heard.ups

@@ -104,7 +104,7 @@ def test_unicast__ip_and_arp() -> None:
     MulticastRule("tor1", 5000, IPv4Address("239.192.1.2"), (1,)),
     MulticastRule("tor1", 1, IPv4Address("239.192.1.2"), ()),
 ])  # fmt: skip
-def test_impossible_rules__refused_in_words(rule: MulticastRule) -> None:
+def test_impossible_rules__refused_with_a_reason(rule: MulticastRule) -> None:
     with pytest.raises(SouthboundError, match="tor1: "):
         messages.set_group(DATAPATH, rule, exists=False)
 
@@ -195,7 +195,7 @@ def test_capabilities__decide_what_is_used() -> None:
         3, 500, 499, False, False, True)  # fmt: skip
 
 
-def test_errors__in_the_words_of_the_specification() -> None:
+def test_errors__by_the_names_of_the_specification() -> None:
     parser = DATAPATH.ofproto_parser
     known = parser.OFPErrorMsg(
         DATAPATH, type_=ofproto_v1_3.OFPET_GROUP_MOD_FAILED, code=ofproto_v1_3.OFPGMFC_GROUP_EXISTS

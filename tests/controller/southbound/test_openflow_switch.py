@@ -391,8 +391,8 @@ def test_full_table__is_respected_and_said(play: Any) -> None:
     rules = [MulticastRule("tor1", 1, IPv4Address(int(GROUP) + n), (2, 3)) for n in range(20)]
 
     async def scenario(world: World) -> None:
-        words = "-- --id=@t create Flow_Table flow_limit=12 overflow_policy=refuse -- set bridge tor1 flow_tables:0=@t"
-        world.ovs("ovs-vsctl", *words.split())
+        fields = "-- --id=@t create Flow_Table flow_limit=12 overflow_policy=refuse -- set bridge tor1 flow_tables:0=@t"
+        world.ovs("ovs-vsctl", *fields.split())
         try:
             await world.attach("tor1")
             await world.fabric.install(rules[:8])

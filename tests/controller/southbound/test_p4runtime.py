@@ -287,9 +287,9 @@ async def test_errors__name_table_fields_and_cause(server: Server) -> None:
         await stranger._connection.write([p4r.Update(type=p4r.Update.INSERT, entity=entity)], "interfere")
         with pytest.raises(SouthboundError) as caught:
             await world.fabric.install([RULE])
-        words = str(caught.value)
-        assert "tor1 refused to install the multicast rules for 239.192.0.5: " in words
-        assert "insert admission (ingress_port 1, group 239.192.0.5, source 10.0.1.1/32): ALREADY_EXISTS" in words
+        text = str(caught.value)
+        assert "tor1 refused to install the multicast rules for 239.192.0.5: " in text
+        assert "insert admission (ingress_port 1, group 239.192.0.5, source 10.0.1.1/32): ALREADY_EXISTS" in text
         await world.fabric.remove([RULE])
         assert await world.holds() == [], "what was made of it, and what was in its way"
         await world.fabric.install([RULE])

@@ -31,6 +31,6 @@ def test_rules__are_the_same_when_read_back(rules: list[MulticastRule]) -> None:
 
 
 def test_half_of_a_rule__is_read_as_what_it_is() -> None:
-    """So that it is found to lack what it lacks, and set anew."""
+    """So that it is found to lack what it lacks, and set again."""
     there = expand([MulticastRule("tor1", ANY_PORT, IPv4Address("239.192.0.1"), (1, 2))], PORTS)[:2]
     assert collapse(there, PORTS) == set(there)

@@ -67,9 +67,9 @@ async def test_refused_updates__each_is_named(server: FakeServer) -> None:
         rules = [replace(RULE, group=IPv4Address(int(GROUP) + n)) for n in range(6)]
         with pytest.raises(SouthboundError) as caught:
             await world.fabric.install(rules)
-        words = str(caught.value)
-        assert "insert multicast (ingress_port 1, group 239.192.0.5): RESOURCE_EXHAUSTED: table is full" in words
-        assert "; and 2 more of 12" in words, words
+        text = str(caught.value)
+        assert "insert multicast (ingress_port 1, group 239.192.0.5): RESOURCE_EXHAUSTED: table is full" in text
+        assert "; and 2 more of 12" in text, text
         server.refuse = lambda _: (0, "")
         assert await world.holds() == [], "halves of rules are removed"
         await world.fabric.install(rules)

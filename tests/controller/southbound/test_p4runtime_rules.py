@@ -144,7 +144,7 @@ def test_repeating_a_rule__writes_nothing() -> None:
     assert book.install([rule]).batches == []
 
 
-def test_numbers__come_again_as_late_as_possible_and_run_out_in_words() -> None:
+def test_numbers__come_again_as_late_as_possible_and_run_out_with_a_reason() -> None:
     numbers = Numbers("slots of a switch", 1, 3)
     assert [numbers.take(), numbers.take()] == [1, 2]
     numbers.give_back([1, 2])
@@ -153,7 +153,7 @@ def test_numbers__come_again_as_late_as_possible_and_run_out_in_words() -> None:
         numbers.take()
 
 
-def test_groups_run_out__the_install_fails_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_run_out__the_install_fails_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(p4runtime_rules, "REPLICATIONS_MAX", 2)
     book = RuleBook("tor1", MAKE, 100)
     with pytest.raises(SouthboundError, match="all 2 multicast groups of a switch are in use"):

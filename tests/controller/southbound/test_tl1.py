@@ -86,7 +86,7 @@ def test_framer__garbage_is_bounded_and_never_raises(garbage: bytes) -> None:
 
 
 @given(st.text(max_size=300))
-def test_parse__any_text_gives_a_value_or_words(text: str) -> None:
+def test_parse__any_text_gives_a_value_or_an_error(text: str) -> None:
     for parse in (parse_command, lambda t: parse_list(t, 1, 99)):
         try:
             parse(text)
@@ -155,7 +155,7 @@ def test_command__parameters_by_name_in_any_block() -> None:
 
 
 @pytest.mark.parametrize("bad", ["", ";", "not a verb::", "A:" * 30, "RTRV-HDR:::" + "9" * 21, "ÄCT-USER"])
-def test_command__refusals_are_words(bad: str) -> None:
+def test_command__refusals_are_errors(bad: str) -> None:
     with pytest.raises(Tl1Error) as refused:
         parse_command(bad)
     assert len(str(refused.value)) > 10

@@ -27,7 +27,7 @@ static void give(void *context, void *memory) {
 }
 
 static bool message(void *context, const uint8_t *header, size_t header_length, const uint8_t *payload,
-                    uint32_t payload_length, char *words) {
+                    uint32_t payload_length, char *text) {
     rs_node *node = context;
     const rs_packet_in packet = {.channel = RS_CH_PEER_RELIABLE,
                                  .peer = PEER,
@@ -40,7 +40,7 @@ static bool message(void *context, const uint8_t *header, size_t header_length, 
         volatile uint8_t first = payload[0], last = payload[payload_length - 1];
         (void)first, (void)last;
     }
-    snprintf(words, RS_CONNECTION_WORDS, "malformed");
+    snprintf(text, RS_CONNECTION_TEXT, "malformed");
     return result.verdict != RS_RX_BAD;
 }
 
@@ -74,18 +74,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     connection->fd = ends[0];
     connection->phase = RS_CONNECTION_UP;
     rs_peer_up(node, NOW, PEER);
-    char words[RS_CONNECTION_WORDS] = "";
+    char text[RS_CONNECTION_TEXT] = "";
     bool alive = true;
     for (size_t at = 1; alive && at < size;) {
         size_t length = size - at < piece ? size - at : piece;
         ssize_t sent = send(ends[1], data + at, length, MSG_NOSIGNAL);
         at += sent > 0 ? (size_t)sent : 0;
-        alive = rs_connection_read(connection, NOW, message, node, words);
+        alive = rs_connection_read(connection, NOW, message, node, text);
         answer(node);
         if (connection->in_length > RS_CONNECTION_IN_MAX)
             abort();
     }
-    if (!alive && !words[0])
+    if (!alive && !text[0])
         abort(); /* it must say why */
     close(ends[1]);
     rs_connection_free(connection);

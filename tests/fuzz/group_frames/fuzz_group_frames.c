@@ -1,5 +1,5 @@
 /* A group's own socket as librostrum reads it: any bytes from the agent, in pieces of any size, end in messages that
- * can be read to their last byte, and then in words. The first byte is the size of the pieces. */
+ * can be read to their last byte, and then as text. The first byte is the size of the pieces. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -78,10 +78,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     unsigned delivered = 0;
-    char words[160] = "";
-    bool ok = rs_manager_decode(data, size, deliver, &delivered, words, sizeof words);
+    char text[160] = "";
+    bool ok = rs_manager_decode(data, size, deliver, &delivered, text, sizeof text);
     /* An order to probe, or a view of an overlay, that makes no sense is passed over. */
-    if (delivered > (ok ? 1 : 0) || (!ok && !words[0]))
+    if (delivered > (ok ? 1 : 0) || (!ok && !text[0]))
         abort();
     return 0;
 }

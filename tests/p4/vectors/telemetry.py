@@ -115,7 +115,7 @@ FIRST_LIGHT = [
         (light(100, 6),),
     ),
     lit(
-        "a gap begins the row anew: single packets through a ringing circuit are no light",
+        "a gap begins the row again: single packets through a ringing circuit are no light",
         Write(+watch(1, G, slot=3, epoch=100, confirm=3)),
         packets(0, 1, 3, 5, 6, 7, 8),
         (light(100, 7),),

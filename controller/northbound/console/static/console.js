@@ -24,9 +24,9 @@ async function call(path, options = {}) {
 }
 
 // Asks first; says what the manager answered.
-async function act(words, method, path, body) {
+async function act(message, method, path, body) {
   const dialog = at("sure");
-  at("sure-text").textContent = words;
+  at("sure-text").textContent = message;
   dialog.returnValue = "no";
   dialog.showModal();
   await new Promise((done) => dialog.addEventListener("close", done, { once: true }));
@@ -41,9 +41,9 @@ async function act(words, method, path, body) {
   }
 }
 
-function notice(words) {
-  at("notice").textContent = words;
-  at("notice").hidden = !words;
+function notice(message) {
+  at("notice").textContent = message;
+  at("notice").hidden = !message;
 }
 
 // `draw(node)` fills the details, and is called again when something changed.
@@ -91,8 +91,8 @@ function heading() {
   if (!health) return;
   at("topology").textContent = health.topology;
   const missing = health.missing.length ? `; not connected: ${health.missing.slice(0, 5).join(", ")}${health.missing.length > 5 ? ` and ${health.missing.length - 5} more` : ""}` : "";
-  const words = `${health.status}: ${health.switches_up} of ${health.switches} switches, ${health.agents_connected} of ${health.servers} agents, ${health.queued} requests wait${missing}`;
-  if (at("health").textContent !== words) at("health").textContent = words;
+  const message = `${health.status}: ${health.switches_up} of ${health.switches} switches, ${health.agents_connected} of ${health.servers} agents, ${health.queued} requests wait${missing}`;
+  if (at("health").textContent !== message) at("health").textContent = message;
   at("health").className = health.status === "ready" ? "good" : "warn";
 }
 

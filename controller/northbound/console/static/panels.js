@@ -23,8 +23,8 @@ function looking(app, path, every, draw) {
   };
 }
 
-function button(app, words, sure, method, path, body) {
-  return app.may() ? el("button", { type: "button", onclick: () => app.act(sure, method, path, body) }, words) : null;
+function button(app, label, sure, method, path, body) {
+  return app.may() ? el("button", { type: "button", onclick: () => app.act(sure, method, path, body) }, label) : null;
 }
 
 // ---------------------------------------------------------------------------------------------------------- fabric
@@ -34,7 +34,7 @@ const fabric = {
   make(app) {
     let rack = ""; // only its servers; "" = all
     const list = new VirtualList({
-      name: "servers", heads: ["server", "rack", "state", ""], key: (one) => one.name, words: (one) => one.name,
+      name: "servers", heads: ["server", "rack", "state", ""], key: (one) => one.name, label: (one) => one.name,
       row: (one) => [one.name, one.rack, el("span", { class: STATES[one.state][1] }, STATES[one.state][0]), one.note],
       open: (one) => app.detail(`server ${one.name}`, (node) => server(app, node, one.name)),
     });
@@ -72,7 +72,7 @@ function keep(box, items, key, make) {
   if (nodes.length !== box.children.length || nodes.some((one, at) => box.children[at] !== one)) box.replaceChildren(...nodes);
 }
 
-// Filled anew only when what it is made from changed.
+// Filled again only when what it is made from changed.
 function refill(node, from, make) {
   const text = JSON.stringify(from);
   if (node.from !== text) { node.from = text; node.replaceChildren(...[make()].flat().filter((one) => one !== null)); }
@@ -81,9 +81,9 @@ function refill(node, from, make) {
 function card(one, rack, choose) {
   const up = [...one.states].filter((state) => state === "o").length;
   const kind = one.up ? (up < one.servers.length ? "some" : "") : "down";
-  const words = `${up} of ${one.servers.length} servers up${one.sending ? `, ${one.sending} send` : ""}${one.receiving ? `, ${one.receiving} receive` : ""}`;
+  const summary = `${up} of ${one.servers.length} servers up${one.sending ? `, ${one.sending} send` : ""}${one.receiving ? `, ${one.receiving} receive` : ""}`;
   return el("li", {}, el("button", { type: "button", class: `rack ${kind}`, "aria-pressed": rack === one.switch, onclick: () => choose(one.switch) },
-    el("strong", {}, one.switch), el("span", { class: "cells", "aria-hidden": "true" }, one.states), el("small", {}, words),
+    el("strong", {}, one.switch), el("span", { class: "cells", "aria-hidden": "true" }, one.states), el("small", {}, summary),
     one.up ? null : el("small", { class: "bad" }, `not connected: ${one.cause}`)));
 }
 
@@ -154,7 +154,7 @@ const transfers = {
     const list = new VirtualList({
       name: "transfers", heads: ["transfer", "sender", "size", "phase", "receivers done", "why"], key: (one) => one.id,
       row: (one) => [one.id, one.sender, size(one.size), el("span", { class: colour(one.phase) }, one.phase),
-        el("span", {}, bar(one.states.done ?? 0, one.receivers, `${one.states.done ?? 0} of ${one.receivers} receivers have it`)), one.why || words(one)],
+        el("span", {}, bar(one.states.done ?? 0, one.receivers, `${one.states.done ?? 0} of ${one.receivers} receivers have it`)), one.why || receiversText(one)],
       open: (one) => app.detail(`transfer ${one.id}`, transfer(app, one)),
     });
     return {
@@ -169,7 +169,7 @@ const transfers = {
   },
 };
 
-function words(one) {
+function receiversText(one) {
   return Object.entries(one.states).map(([state, count]) => `${count} ${state}`).join(", ");
 }
 
@@ -197,7 +197,7 @@ function transfer(app, chosen) {
     const one = now();
     if (!node.children.length) node.append(top, reason, ...list.nodes(), bottom);
     refill(top, [one, app.may()], () => [el("h2", {}, one.id), table(["", ""], [["sender", one.sender], ["size", size(one.size)],
-      ["phase", el("span", { class: colour(one.phase) }, one.phase)], ["receivers", words(one)], ["why", one.why || "nothing is in its way"]]),
+      ["phase", el("span", { class: colour(one.phase) }, one.phase)], ["receivers", receiversText(one)], ["why", one.why || "nothing is in its way"]]),
       one.live && one.path ? button(app, "Cancel", `Give the path of ${one.id} back? Its sender goes on by unicast or ends.`, "DELETE", `/v1/paths/${encoded(one.path)}`) : null]);
     whole(list.box);
     if (one.live && one.path) why(reason);
@@ -269,18 +269,18 @@ function object(app, one) {
 const doctor = {
   title: "Doctor",
   make(app) {
-    let found = null, words = "";
+    let found = null, message = "";
     const box = el("div", { role: "status" });
     const ask = el("button", { type: "button", onclick: () => look() }, "Examine now");
-    const draw = () => refill(box, [found, words, app.search], () => [el("p", {}, words), ...(found?.findings ?? []).filter((one) => has(app, one.subject, one.what, one.check)).map((one) =>
+    const draw = () => refill(box, [found, message, app.search], () => [el("p", {}, message), ...(found?.findings ?? []).filter((one) => has(app, one.subject, one.what, one.check)).map((one) =>
       el("div", { class: `finding ${one.severity}` }, el("p", {}, el("strong", { class: one.severity === "error" ? "bad" : one.severity === "warning" ? "warn" : "dim" }, one.severity), ` ${one.what}`),
         one.mend ? el("p", { class: "dim" }, one.mend) : null, one.because ? el("p", { class: "dim" }, `because of ${one.because}`) : null))]);
     const look = () => {
       ask.disabled = true;
-      words = "The doctor asks switches, OCSs and agents; this takes some 3 s.";
+      message = "The doctor asks switches, OCSs and agents; this takes some 3 s.";
       draw();
-      app.call("/v1/doctor").then((answer) => { found = answer; words = `${answer.healthy ? "Healthy: nothing has to be mended." : `${answer.findings.length} findings.`} Looked at ${new Date().toLocaleTimeString()}.`; },
-        (error) => { words = error.message; }).then(() => { ask.disabled = false; draw(); });
+      app.call("/v1/doctor").then((answer) => { found = answer; message = `${answer.healthy ? "Healthy: nothing has to be mended." : `${answer.findings.length} findings.`} Looked at ${new Date().toLocaleTimeString()}.`; },
+        (error) => { message = error.message; }).then(() => { ask.disabled = false; draw(); });
     };
     look();
     return { nodes: [el("h2", {}, "Findings"), el("p", {}, ask), box], update: draw };

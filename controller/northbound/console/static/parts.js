@@ -33,8 +33,8 @@ export function bar(value, most, label) {
 // A list of any length of which only what is seen is in the page. `row(item)` gives cells, `key(item)` what stays the
 // same when an item changes, `open(item)` is called when one is chosen.
 export class VirtualList {
-  constructor({ name, heads, row, key, open = null, words = (item) => key(item) }) {
-    Object.assign(this, { row, key, open, words, items: [], chosen: null });
+  constructor({ name, heads, row, key, open = null, label = (item) => key(item) }) {
+    Object.assign(this, { row, key, open, label, items: [], chosen: null });
     this.id = `list-${name}`;
     this.space = el("div", { class: "space", role: "presentation" });
     this.box = el("div", { class: `list ${name}`, role: "listbox", tabindex: 0, "aria-label": name, id: this.id,

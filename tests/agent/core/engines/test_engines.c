@@ -23,7 +23,7 @@ static net *by(void **state, uint32_t servers, uint64_t seed) {
 }
 
 /* All of them have it, and the sender knows. */
-static void assert_whole(net *n, uint64_t data, uint64_t seed) {
+static void assert_complete(net *n, uint64_t data, uint64_t seed) {
     const net_told *done = net_event(n, 0, RS_EV_SEND_DONE, ANYONE);
     if (!done || !done->event.ok) {
         net_show(n);
@@ -39,7 +39,7 @@ static void nothing_is_lost__each_fragment_is_sent_once(void **state) {
     rs_xfer xfer = net_send_all(n, 1, 2000 * FRAGMENT - 7);
     for (rs_time at = 0; at < 5 * SEC && !net_event(n, 0, RS_EV_SEND_DONE, ANYONE); at += 10 * MS)
         net_at(n, at);
-    assert_whole(n, 1, 1);
+    assert_complete(n, 1, 1);
     assert_int_equal(net_stats(n, 0, xfer).protocol, protocol_of(state));
     assert_in_range(net_stats(n, 0, xfer).packets_sent, 2000, 2100);
     for (rs_peer to = 1; to < 5; to++)
@@ -54,7 +54,7 @@ static void sizes_at_the_edges__arrive(void **state) {
         net_knob(n)->loss = i % 2 ? 0.5 : 0;
         net_send_all(n, 1, sizes[i]);
         net_at(n, 20 * SEC);
-        assert_whole(n, 1, i + 1);
+        assert_complete(n, 1, i + 1);
         net_free(n);
     }
 }
@@ -68,7 +68,7 @@ static void losses_late_and_doubled_packets__all_is_mended(void **state) {
         net_knob(n)->duplicate = 0.01;
         net_send_all(n, 1, 1500 * FRAGMENT);
         net_at(n, 20 * SEC);
-        assert_whole(n, 1, seed);
+        assert_complete(n, 1, seed);
         net_free(n);
     }
 }
@@ -85,7 +85,7 @@ static void connections_are_cut__nothing_is_lost_for_good(void **state) {
             net_cut(n, 0, 1 + (rs_peer)(cuts % 2));
         }
         net_at(n, 20 * SEC);
-        assert_whole(n, 1, seed);
+        assert_complete(n, 1, seed);
         net_free(n);
     }
 }
@@ -95,7 +95,7 @@ static void a_slow_receiver__gets_all(void **state) {
     net_bottleneck(n, 3, 200000000, 30, true);
     net_send_all(n, 1, 3000 * FRAGMENT);
     net_at(n, 30 * SEC);
-    assert_whole(n, 1, 1);
+    assert_complete(n, 1, 1);
     net_free(n);
 }
 
@@ -107,7 +107,7 @@ static void a_late_receiver__gets_all(void **state) {
     assert_true(net_has(n, 1, 1) && net_has(n, 2, 1) && !net_has(n, 3, 1));
     net_unreachable(n, 3, false);
     net_at(n, 10 * SEC);
-    assert_whole(n, 1, 1);
+    assert_complete(n, 1, 1);
     net_free(n);
 }
 
@@ -118,7 +118,7 @@ static void a_process_stands_still__all_arrives_after_it(void **state) {
         net_at(n, 15 * MS);
         net_pause(n, who, 700 * MS);
         net_at(n, 20 * SEC);
-        assert_whole(n, 1, 1 + who);
+        assert_complete(n, 1, 1 + who);
         net_free(n);
     }
 }
@@ -185,7 +185,7 @@ static void a_wrong_piece__is_fetched_again(void **state) {
     net_wrong_piece(n, 2, 150 * FRAGMENT + 10, 20 * FRAGMENT, 2);
     net_send_all(n, 1, 1000 * FRAGMENT);
     net_at(n, 10 * SEC);
-    assert_whole(n, 1, 1);
+    assert_complete(n, 1, 1);
     assert_int_equal(net_fetches(n, 2), 2);
     net_free(n);
 }
@@ -210,7 +210,7 @@ static void the_path_moves__all_arrives(void **state) {
     net_at(n, 20 * MS);
     net_call(n, 0, rs_path_moved(net_node(n, 0), net_knob(n)->now, xfer, RS_PATH_PACKET));
     net_at(n, 20 * SEC);
-    assert_whole(n, 1, 1);
+    assert_complete(n, 1, 1);
     net_free(n);
 }
 
@@ -223,7 +223,7 @@ static void parts_of_an_object_and_of_the_receivers__are_sessions(void **state) 
         net_knob(n)->loss = 0.02;
         net_send_all(n, 1, 1000 * FRAGMENT);
         net_at(n, 30 * SEC);
-        assert_whole(n, 1, part);
+        assert_complete(n, 1, part);
         assert_true(net_events(n, 0, RS_EV_PATH_WANTED, ANYONE) >= 4);
         net_free(n);
     }
@@ -280,7 +280,7 @@ static void many_at_once__all_arrive(void **state) {
     net_free(n);
 }
 
-static void a_stream__is_refused_or_comes_whole(void **state) {
+static void a_stream__is_refused_or_complete(void **state) {
     const rs_engine *engine = *(const rs_engine *const *)*state;
     net *n = by(state, 3, 1);
     rs_peer to[] = {1, 2};
@@ -300,7 +300,7 @@ static void a_stream__is_refused_or_comes_whole(void **state) {
         said = end < 5000 * FRAGMENT ? end : 5000 * FRAGMENT;
         net_call(n, 0, rs_stream_extend(net_node(n, 0), net_knob(n)->now, xfer, said, said == 5000 * FRAGMENT));
     }
-    assert_whole(n, 1, 1);
+    assert_complete(n, 1, 1);
     net_free(n);
 }
 
@@ -326,12 +326,12 @@ int main(void) {
         cmocka_unit_test(one_engine_alone__is_its_own_fallback),
         cmocka_unit_test(memory_is_short__it_ends_and_nothing_leaks),
         cmocka_unit_test(many_at_once__all_arrive),
-        cmocka_unit_test(a_stream__is_refused_or_comes_whole),
+        cmocka_unit_test(a_stream__is_refused_or_complete),
     };
     static struct CMUnitTest tests[RS_ENGINES_MOST * sizeof each / sizeof each[0]];
     static char names[RS_ENGINES_MOST * sizeof each / sizeof each[0]][120];
     size_t count = 0;
-    assert_true(rs_engine_count == 4 && rs_engine_word(7) != NULL);
+    assert_true(rs_engine_count == 4 && rs_engine_name(7) != NULL);
     for (uint32_t row = 0; row < rs_engine_count; row++)
         for (size_t i = 0; i < sizeof each / sizeof each[0]; i++, count++) {
             snprintf(names[count], sizeof names[count], "%s: %s", rs_engines_known[row]->word, each[i].name);

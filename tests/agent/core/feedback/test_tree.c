@@ -61,34 +61,34 @@ static void ten_thousand__five_levels(void **state) {
 
 #define NONCE UINT64_C(0x1122334455667788)
 
-static const rs_report whole_report = {.nonce = NONCE,
-                                       .session = 3,
-                                       .flags = RS_REPORT_OWN | RS_REPORT_LEAST,
-                                       .receivers = 9,
-                                       .highest = 1000,
-                                       .received = 990,
-                                       .repairs = 5,
-                                       .dropped = 1,
-                                       .at = 123456789,
-                                       .waited = 42,
-                                       .share_bps = 10000000000,
-                                       .least = 900,
-                                       .least_of = 0x0a000102,
-                                       .lossy_ppm = 12000,
-                                       .lossy_of = 0x0a000103,
-                                       .silent = 0x0a000104};
+static const rs_report full_report = {.nonce = NONCE,
+                                      .session = 3,
+                                      .flags = RS_REPORT_OWN | RS_REPORT_LEAST,
+                                      .receivers = 9,
+                                      .highest = 1000,
+                                      .received = 990,
+                                      .repairs = 5,
+                                      .dropped = 1,
+                                      .at = 123456789,
+                                      .waited = 42,
+                                      .share_bps = 10000000000,
+                                      .least = 900,
+                                      .least_of = 0x0a000102,
+                                      .lossy_ppm = 12000,
+                                      .lossy_of = 0x0a000103,
+                                      .silent = 0x0a000104};
 
 static void report__there_and_back(void **state) {
     (void)state;
     uint8_t bytes[RS_HEADER_MAX];
     rs_report back;
     const uint8_t begins[] = {0x52, 0x50, 2, 1, 3, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
-    assert_int_equal(rs_report_encode(&whole_report, bytes), RS_REPORT_BYTES);
+    assert_int_equal(rs_report_encode(&full_report, bytes), RS_REPORT_BYTES);
     assert_memory_equal(bytes, begins, sizeof begins);
     assert_true(rs_report_decode(bytes, RS_REPORT_BYTES, &back));
-    assert_int_equal(back.least_of, whole_report.least_of);
-    assert_int_equal(back.share_bps, whole_report.share_bps);
-    assert_int_equal(back.silent, whole_report.silent);
+    assert_int_equal(back.least_of, full_report.least_of);
+    assert_int_equal(back.share_bps, full_report.share_bps);
+    assert_int_equal(back.silent, full_report.silent);
     assert_false(rs_report_decode(bytes, RS_REPORT_BYTES - 1, &back));
 }
 
@@ -124,7 +124,7 @@ static void garbage__is_refused_or_means_itself(void **state) {
     rs_repair_request request = {.nonce = NONCE, .count = 2, .range = {{1, 2}, {5, 9}}}, asked;
     for (int round = 0; round < 200000; round++) {
         bool reports = round & 1;
-        size_t length = reports ? rs_report_encode(&whole_report, good) : rs_request_encode(&request, good);
+        size_t length = reports ? rs_report_encode(&full_report, good) : rs_request_encode(&request, good);
         memcpy(bad, good, length);
         for (uint32_t changes = draw(4) + 1; changes > 0; changes--)
             bad[draw((uint32_t)length)] = (uint8_t)draw(256);

@@ -223,7 +223,7 @@ static void asking__waits_for_its_turn_without_spinning(void **state) {
 }
 
 /* 200 MB/s: the sender's ring lasts 40 ms, and what is asked for later than that is gone. */
-static void asking__in_a_flood_is_before_the_ring_is_written_anew(void **state) {
+static void asking__in_a_flood_is_before_the_ring_is_written_again(void **state) {
     (void)state;
     two t = begin((rs_messages_config){0}, &RICOCHET, 0);
     const uint32_t each_ms = 200, flood_ms = 300;
@@ -463,7 +463,7 @@ int main(void) {
         cmocka_unit_test(asking__is_bounded_by_what_is_answered),
         cmocka_unit_test(asking__waits_no_longer_than_bins_take_to_fill),
         cmocka_unit_test(asking__waits_for_its_turn_without_spinning),
-        cmocka_unit_test(asking__in_a_flood_is_before_the_ring_is_written_anew),
+        cmocka_unit_test(asking__in_a_flood_is_before_the_ring_is_written_again),
         cmocka_unit_test(asking__leaves_what_comes_with_another),
         cmocka_unit_test(asking__a_member_answers_for_a_sender_that_is_gone),
         cmocka_unit_test(answers__are_given_once_at_a_time),

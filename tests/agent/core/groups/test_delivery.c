@@ -1,4 +1,4 @@
-/* What a subscriber gets: order, large messages, and word of everything it does not get. */
+/* What a subscriber gets: order, large messages, and reports of everything it does not get. */
 #include "pair.h"
 
 static const rs_messages_view PLAIN = {.protocol = "plain"};
@@ -255,7 +255,7 @@ static void delivery__a_far_jump_is_told_at_once(void **state) {
     end(p);
 }
 
-/* A sender that is started anew begins anew; packets of its former life are no longer taken. */
+/* A sender that is restarted starts over; packets of its former life are no longer taken. */
 static void delivery__a_sender_that_restarts(void **state) {
     pair *p = start(ANY, (rs_messages_config){0});
     send(p, 3);

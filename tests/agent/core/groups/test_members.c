@@ -1,4 +1,4 @@
-/* Who is believed, and what that costs: publishers that come and go, agents that are started anew, and well-formed
+/* Who is believed, and what that costs: publishers that come and go, agents that are started restarted, and well-formed
  * packets of those who are not what they say. */
 #include "core/groups/state.h"
 #include "pair.h"
@@ -181,8 +181,8 @@ static void publisher__that_is_quicker_than_its_view_is_heard(void **state) {
     end(&t);
 }
 
-/* An agent started anew, whatever its clock says: the view tells of it, and the old one's packets are old. */
-static void agent__started_anew_is_told_by_views_not_by_clocks(void **state) {
+/* An agent started restarted, whatever its clock says: the view tells of it, and the old one's packets are old. */
+static void agent__restarted_is_told_by_views_not_by_clocks(void **state) {
     const uint32_t lives[] = {OLD, NEWER, OLD + 7, 1, UINT32_MAX};
     (void)state;
     two t = begin((rs_messages_config){0}, &FIFO);
@@ -190,12 +190,12 @@ static void agent__started_anew_is_told_by_views_not_by_clocks(void **state) {
     pair_expect(t.receiver, 1, 1000);
     datagram *stale = malloc(sizeof *stale);
     for (uint32_t i = 1; i < 5; i++) {
-        const pair_server anew[] = {{SENDER, lives[i], true}, {RECEIVER, 3, false}, {OTHER, 3, false}};
+        const pair_server restarted[] = {{SENDER, lives[i], true}, {RECEIVER, 3, false}, {OTHER, 3, false}};
         *stale = t.d[0];
         rs_messages_free(t.sender);
         t.sender = pair_node(SENDER, (rs_messages_config){.incarnation = lives[i]});
-        pair_view_of(t.sender, i + 1, &FIFO, anew, 3);
-        pair_view_of(t.receiver, i + 1, &FIFO, anew, 3);
+        pair_view_of(t.sender, i + 1, &FIFO, restarted, 3);
+        pair_view_of(t.receiver, i + 1, &FIFO, restarted, 3);
         send(&t, (rs_time)i * 1000 * MS, (uint8_t)(i + 1));
         pair_expect_lost(t.receiver, 2, 0, RS_LOST_RESTART);
         pair_expect(t.receiver, (uint8_t)(i + 1), 1000);
@@ -744,7 +744,7 @@ int main(void) {
         cmocka_unit_test(publisher__that_left_and_is_listed_again_goes_on),
         cmocka_unit_test(publisher__of_very_many_groups_uses_no_number_twice),
         cmocka_unit_test(publisher__that_is_quicker_than_its_view_is_heard),
-        cmocka_unit_test(agent__started_anew_is_told_by_views_not_by_clocks),
+        cmocka_unit_test(agent__restarted_is_told_by_views_not_by_clocks),
         cmocka_unit_test(boot_ids__give_incarnations),
         cmocka_unit_test(strangers__make_no_state),
         cmocka_unit_test(window__is_bounded_and_shrinks),

@@ -77,7 +77,7 @@ static void region__that_groups_share_delivers_all_in_order(void **state) {
     cluster_free(c);
 }
 
-/* Nonsense, and well formed words of who is none of the region, while it works. */
+/* Nonsense, and well formed messages of who is none of the region, while it works. */
 static void strangers_and_nonsense__change_nothing(void **state) {
     const uint64_t seed = cluster_seed();
     (void)state;

@@ -60,12 +60,12 @@ static void answers__that_are_late_are_not_added_to(void **state) {
 }
 
 /* Reports are a share of what is sent, whatever the rate. */
-static void reports__are_so_many_packets_apart(void **state) {
+static void reports__are_an_interval_of_packets(void **state) {
     (void)state;
     rs_sent_times m;
     int asked = 0;
     rs_sent_times_start(&m, 0, 0, MS);
-    m.apart = 40;
+    m.interval = 40;
     for (uint64_t pos = 0; pos < 400; pos++)
         asked += rs_sent_times_add(&m, (rs_time)pos * MS, pos, false);
     assert_int_equal(asked, 10);
@@ -79,7 +79,7 @@ int main(void) {
         cmocka_unit_test(reports__are_asked_for_by_the_clock),
         cmocka_unit_test(last_packet__asks_unless_one_just_did),
         cmocka_unit_test(answers__that_are_late_are_not_added_to),
-        cmocka_unit_test(reports__are_so_many_packets_apart),
+        cmocka_unit_test(reports__are_an_interval_of_packets),
         cmocka_unit_test(time__is_known_between_marks_and_forgotten_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

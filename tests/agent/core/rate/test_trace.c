@@ -5,7 +5,7 @@
  *   start NOW CEILING_BPS PACKET_BYTES FIRST_BPS   the data channel begins; what path and NIC carry at most
  *   mark NOW POS                                   the packet at that position leaves and asks for a report
  *   report NOW POS AT WAITED RECEIVED REPAIRS DROPPED SENT IDLE LATE EVERY ROOM KNOWN
- *                                                  one comes: the fields of rs_rate_sample, in its words */
+ *                                                  one comes: the fields of rs_rate_sample, by its names */
 #include "check.h"
 
 #include <inttypes.h>

@@ -266,7 +266,7 @@ static void a_late_joiner__did_not_lose_what_was_before(void **state) {
 }
 
 /* `one` or `several` senders: only these. */
-int main(int count, char **words) {
+int main(int count, char **arguments) {
     const struct CMUnitTest one[] = {
         cmocka_unit_test(losses_that_come_anyhow__do_not_slow_it_down),
         cmocka_unit_test(a_narrow_link__is_used_and_not_flooded),
@@ -279,9 +279,9 @@ int main(int count, char **words) {
     const struct CMUnitTest several[] = {cmocka_unit_test(senders_share_a_link__each_has_its_part)};
     cmocka_set_test_filter(getenv("RDCM_TEST")); /* one of them, by its name; * and ? match */
     int failed = 0;
-    if (count < 2 || strcmp(words[1], "one") == 0)
+    if (count < 2 || strcmp(arguments[1], "one") == 0)
         failed += cmocka_run_group_tests(one, NULL, NULL);
-    if (count < 2 || strcmp(words[1], "several") == 0)
+    if (count < 2 || strcmp(arguments[1], "several") == 0)
         failed += cmocka_run_group_tests(several, NULL, NULL);
     return failed;
 }

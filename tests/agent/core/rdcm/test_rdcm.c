@@ -351,7 +351,7 @@ static rs_time others_take(uint64_t seed, rs_peer leaver, leaving how) {
 
 /* With congestion control, whoever is silent has no say in how far the sender may go: not even as the only child of a
  * proxy, which every second member of a ring of two is. */
-static void a_receiver_leaves__nobody_waits_for_its_word(void **state) {
+static void a_receiver_leaves__nobody_waits_for_its_report(void **state) {
     (void)state;
     uint32_t step = getenv("RDCM_RUNS") ? 1 : 3; /* by default each of the nine leaves one of three trees */
     for (uint64_t seed = 1; seed <= 3; seed++) {
@@ -835,8 +835,8 @@ static void a_stream_ends_before_one_has_accepted__it_gets_all(void **state) {
     }
 }
 
-/* One cancelled a stream, and the sender, which has not heard of it, tells the end: the answer is the last word again,
- * and the connection, which carries other transfers too, stays (the test network takes no malformed message). */
+/* One cancelled a stream, and the sender, which has not heard of it, tells the end: the answer is the final answer
+ * again, and the connection, which carries other transfers too, stays (the test network takes no malformed message). */
 static void a_stream_ends_that_one_has_cancelled__it_says_so_again(void **state) {
     (void)state;
     world w = {.receivers = 3};
@@ -850,7 +850,7 @@ static void a_stream_ends_that_one_has_cancelled__it_says_so_again(void **state)
     extend(&w, 10, false);
     net_at(w.n, 20 * MS);
     net_call(w.n, 2, rs_receive_cancel(net_node(w.n, 2), net_knob(w.n)->now, net_receiving(w.n, 2), "enough"));
-    net_cut(w.n, 0, 2); /* with the word of it on the way */
+    net_cut(w.n, 0, 2); /* with the report of it on the way */
     extend(&w, 12, true);
     net_at(w.n, 2 * SEC);
     const net_told *done = net_event(w.n, 0, RS_EV_SEND_DONE, ANYONE);
@@ -956,7 +956,7 @@ static void a_receiver_of_a_stream_dies__nobody_is_left_behind(void **state) {
 }
 
 /* `rules` or `random`: only these. */
-int main(int count, char **words) {
+int main(int count, char **arguments) {
     const struct CMUnitTest random[] = {
         cmocka_unit_test(random_trees__all_complete_by_the_rules),
         cmocka_unit_test(anything_at_any_time__it_ends_once),
@@ -966,7 +966,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_link_fails__one_report_and_no_pause),
         cmocka_unit_test(a_link_stays_down__it_is_told_again_until_it_works),
         cmocka_unit_test(a_receiver_dies__its_predecessors_tell),
-        cmocka_unit_test(a_receiver_leaves__nobody_waits_for_its_word),
+        cmocka_unit_test(a_receiver_leaves__nobody_waits_for_its_report),
         cmocka_unit_test(a_stranger_to_the_ring_repairs__nothing_is_stored),
         cmocka_unit_test(the_overlay_changes__without_loss),
         cmocka_unit_test(no_overlay__still_all_arrives),
@@ -985,9 +985,9 @@ int main(int count, char **words) {
     };
     cmocka_set_test_filter(getenv("RDCM_TEST")); /* one of them, by its name; * and ? match */
     int failed = 0;
-    if (count < 2 || strcmp(words[1], "rules") == 0)
+    if (count < 2 || strcmp(arguments[1], "rules") == 0)
         failed += cmocka_run_group_tests(rules, NULL, NULL);
-    if (count < 2 || strcmp(words[1], "random") == 0)
+    if (count < 2 || strcmp(arguments[1], "random") == 0)
         failed += cmocka_run_group_tests(random, NULL, NULL);
     return failed;
 }

@@ -176,7 +176,7 @@ static void start_on_first__sends_at_high_rate_before_the_last_has_light(void **
     net_free(n);
 }
 
-/* The switches see light at 20 ms; the receivers' words of it take 30 ms more. */
+/* The switches see light at 20 ms; the receivers' reports of it take 30 ms more. */
 static net *lit_by_switches(rs_start_policy policy, rs_xfer *xfer) {
     rs_config config = paper;
     config.start_policy = policy;

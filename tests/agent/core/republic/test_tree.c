@@ -224,7 +224,7 @@ static void collector_frozen__others_go_on(void **state) {
         one_that_collects_ends(seed, net_freeze);
 }
 
-static void every_collector_is_lost_in_turn__the_rest_is_whole(void **state) {
+static void every_collector_is_lost_in_turn__the_rest_is_complete(void **state) {
     (void)state;
     seen s, none = {0};
     net *n = begin(5, &s);
@@ -246,7 +246,7 @@ static void every_collector_is_lost_in_turn__the_rest_is_whole(void **state) {
 }
 
 /* A process stops for a while and goes on: nobody is lost. */
-static void collector_pauses__all_are_whole(void **state) {
+static void collector_pauses__all_are_complete(void **state) {
     (void)state;
     seen s, none = {0};
     net *n = begin(6, &s);
@@ -257,7 +257,7 @@ static void collector_pauses__all_are_whole(void **state) {
     net_free(n);
 }
 
-static void sender_pauses__all_are_whole(void **state) {
+static void sender_pauses__all_are_complete(void **state) {
     (void)state;
     seen s;
     net *n = begin(7, &s);
@@ -269,7 +269,7 @@ static void sender_pauses__all_are_whole(void **state) {
 }
 
 /* No datagram between peers goes through: everybody asks the sender after all. */
-static void no_datagrams__all_are_whole(void **state) {
+static void no_datagrams__all_are_complete(void **state) {
     (void)state;
     seen s;
     net *n = begin(8, &s);
@@ -460,10 +460,10 @@ int main(void) {
         cmocka_unit_test(common_losses__come_down_the_tree_at_once),
         cmocka_unit_test(collector_killed__others_go_on),
         cmocka_unit_test(collector_frozen__others_go_on),
-        cmocka_unit_test(every_collector_is_lost_in_turn__the_rest_is_whole),
-        cmocka_unit_test(collector_pauses__all_are_whole),
-        cmocka_unit_test(sender_pauses__all_are_whole),
-        cmocka_unit_test(no_datagrams__all_are_whole),
+        cmocka_unit_test(every_collector_is_lost_in_turn__the_rest_is_complete),
+        cmocka_unit_test(collector_pauses__all_are_complete),
+        cmocka_unit_test(sender_pauses__all_are_complete),
+        cmocka_unit_test(no_datagrams__all_are_complete),
         cmocka_unit_test(slow_one_deep_in_the_tree__the_rate_follows_it),
         cmocka_unit_test(slow_path__reports_come),
         cmocka_unit_test(liar__is_gone_around),

@@ -1,4 +1,4 @@
-/* How far the data channel runs ahead of its receivers (republic/window.c), and what a receiver asks for when words
+/* How far the data channel runs ahead of its receivers (republic/window.c), and what a receiver asks for when control
  * overtake packets that still queue (republic/receiver.c). */
 #include "check.h"
 
@@ -75,8 +75,8 @@ static void slow_port_with_a_queue__nothing_is_lost(void **state) {
     net_free(n);
 }
 
-/* Packets queue for 20 ms while words take 0.1 ms: DATA_FNSD comes long before the last packets. */
-static void words_overtake_packets__nothing_is_asked_for_that_still_comes(void **state) {
+/* Packets queue for 20 ms while control takes 0.1 ms: DATA_FNSD comes long before the last packets. */
+static void control_overtakes_packets__nothing_is_asked_for_that_still_comes(void **state) {
     (void)state;
     net *n = net_new(3, &usual, 5);
     net_knob(n)->data_delay = 20 * MS;
@@ -158,7 +158,7 @@ int main(void) {
         cmocka_unit_test(slow_port_with_a_queue__nothing_is_lost),
         cmocka_unit_test(circuit__busy_hosts_do_not_slow_it_down),
         cmocka_unit_test(lost_window__the_sender_asks_again_soon),
-        cmocka_unit_test(words_overtake_packets__nothing_is_asked_for_that_still_comes),
+        cmocka_unit_test(control_overtakes_packets__nothing_is_asked_for_that_still_comes),
         cmocka_unit_test(lost_tail__is_asked_for_once_it_is_quiet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -251,7 +251,7 @@ static void regions__options_are_checked(void **unused) {
     const struct {
         const char *protocol, *options;
         rs_status status;
-        const char *words;
+        const char *text;
     } wrong[] = {
         {"ricochet", "r=20", RS_ERR_LIMIT,
          "ricochet repairs with r 20 and stagger 1, and this server is in groups with 8"},
@@ -281,7 +281,7 @@ static void regions__options_are_checked(void **unused) {
         view.protocol = wrong[i].protocol;
         view.options = wrong[i].options;
         assert_int_equal(rs_messages_set_view(node, 0, &view), wrong[i].status);
-        if (!strstr(rs_messages_refusal(node), wrong[i].words))
+        if (!strstr(rs_messages_refusal(node), wrong[i].text))
             fail_msg("%s: %s", wrong[i].options, rs_messages_refusal(node));
     }
     assert_int_equal(rs_messages_forget(node, 0, 99), RS_ERR_UNKNOWN);

@@ -152,7 +152,7 @@ static bool cut_when_complete(net *n, rs_peer to) {
     return net_event(n, to, RS_EV_RECEIVE_DONE, ANYONE) != NULL;
 }
 
-static void last_word_lost__is_said_again(void **state) {
+static void final_control_lost__is_sent_again(void **state) {
     (void)state;
     net *n = net_new(2, &usual, 8);
     net_send_all(n, 1, 100 * FRAGMENT);
@@ -485,7 +485,7 @@ static void object_replaced__a_straggler_of_the_earlier_opening_is_no_content(vo
     net_free(n);
 }
 
-static void one_open(net *n, rs_message m, const char *words) {
+static void one_open(net *n, rs_message m, const char *text) {
     rs_node *node = net_node(n, 1);
     uint8_t bytes[RS_HEADER_MAX];
     rs_packet_out out;
@@ -499,11 +499,11 @@ static void one_open(net *n, rs_message m, const char *words) {
     assert_int_equal(answer.type, RS_MSG_OPEN_ACK);
     assert_int_equal(answer.open_ack.status, RS_ACK_REFUSED);
     assert_true(answer.nonce == m.nonce);
-    assert_non_null(strstr(answer.open_ack.cause.text, words));
+    assert_non_null(strstr(answer.open_ack.cause.text, text));
     assert_true(rs_deadline(node) == RS_NEVER); /* nothing is kept of it */
 }
 
-static void open__of_what_is_not_known_is_refused_in_words(void **state) {
+static void open__of_what_is_not_known_is_refused_with_a_reason(void **state) {
     (void)state;
     net *n = net_new(2, &usual, 19);
     const rs_message good = {.type = RS_MSG_OPEN,
@@ -639,7 +639,7 @@ int main(void) {
         cmocka_unit_test(sender_restarts__receivers_start_over),
         cmocka_unit_test(receiver_restarts__it_gets_all_of_it_again),
         cmocka_unit_test(connection_cut_again_and_again__nothing_is_lost_for_good),
-        cmocka_unit_test(last_word_lost__is_said_again),
+        cmocka_unit_test(final_control_lost__is_sent_again),
         cmocka_unit_test(unreachable_for_a_while__is_not_failed),
         cmocka_unit_test(refused__only_that_one_fails),
         cmocka_unit_test(agent_does_not_make_room__is_refused_in_time),
@@ -658,7 +658,7 @@ int main(void) {
         cmocka_unit_test(two_senders_of_one_object__the_second_is_refused),
         cmocka_unit_test(strangers__get_an_answer_or_nothing),
         cmocka_unit_test(object_replaced__a_straggler_of_the_earlier_opening_is_no_content),
-        cmocka_unit_test(open__of_what_is_not_known_is_refused_in_words),
+        cmocka_unit_test(open__of_what_is_not_known_is_refused_with_a_reason),
         cmocka_unit_test(one_peer_announces_more_than_there_are_places__others_have_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -250,7 +250,7 @@ static void dark_receiver__alone_is_finished_soon_after_the_path_moved(void **st
     }
 }
 
-/* Its light comes late, but within the trial: no word of darkness, and nothing by unicast. */
+/* Its light comes late, but within the trial: no report of darkness, and nothing by unicast. */
 static void light_of_one_alone_that_comes_late__is_waited_for(void **state) {
     (void)state;
     static const rs_peer to[] = {3};

@@ -24,8 +24,8 @@ static rs_time done_at(net *n, rs_peer peer) {
     return done->at - NET_START;
 }
 
-static const char *logged(net *n, const char *words) {
-    (void)words;
+static const char *logged(net *n, const char *text) {
+    (void)text;
     const net_told *log = net_event(n, 0, RS_EV_LOG, 3);
     return log ? log->event.cause : "";
 }

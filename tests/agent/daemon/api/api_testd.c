@@ -47,10 +47,10 @@ static int64_t clock_ns(clockid_t clock) {
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-static void phase(fake *daemon, const transfer *one, const char *name, const char *words) {
+static void phase(fake *daemon, const transfer *one, const char *name, const char *text) {
     rostrum_event event = {.kind = ROSTRUM_EVENT_PHASE, .sending = true, .size = one->object->size};
     (void)snprintf(event.subject, sizeof event.subject, "%s", name);
-    (void)snprintf(event.text, sizeof event.text, "%s", words);
+    (void)snprintf(event.text, sizeof event.text, "%s", text);
     rs_api_event(daemon->api, &one->object->id, &event);
 }
 
@@ -166,11 +166,11 @@ static void on_added(void *context, const rs_object *object) {
             phase(daemon, &daemon->transfers[i], "digest", "");
 }
 
-static void on_unreadable(void *context, const rs_object *object, const char *words) {
+static void on_unreadable(void *context, const rs_object *object, const char *text) {
     fake *daemon = context;
     for (int i = 0; i < TRANSFERS_MAX; i++)
         if (daemon->transfers[i].used && daemon->transfers[i].object == object)
-            end(daemon, &daemon->transfers[i], words);
+            end(daemon, &daemon->transfers[i], text);
 }
 
 static void on_cancel(void *context, const rs_api_call *call, const rs_object_id *id) {
@@ -218,9 +218,9 @@ static void on_status(void *context, const rs_api_call *call) {
     rs_api_reply_status(daemon->api, call, &status);
 }
 
-static void log_line(void *context, const char *words) {
+static void log_line(void *context, const char *text) {
     (void)context;
-    (void)fprintf(stderr, "%s\n", words);
+    (void)fprintf(stderr, "%s\n", text);
 }
 
 static int timeout_ms(const fake *daemon) {

@@ -84,7 +84,7 @@ static bool on_message(void *context, rs_peer peer, const uint8_t *header, size_
 }
 
 static void open_end(world *w, end *e, const char *name, uint32_t address, uint64_t boot, rs_control_options options) {
-    char error[RS_CONNECTION_WORDS];
+    char error[RS_CONNECTION_TEXT];
     const rs_control_callbacks callbacks = {
         .context = e, .peer_up = on_up, .peer_down = on_down, .peer_writable = on_writable, .message = on_message};
     e->address = address;
@@ -280,7 +280,7 @@ static void control__tries_again_until_the_peer_is_there(void **state) {
 }
 
 /* A listener whose queue is full drops what knocks: as if the network had lost it. */
-static void control__a_lost_first_segment_is_sent_anew_before_the_kernel_would(void **state) {
+static void control__a_lost_first_segment_is_sent_again_before_the_kernel_would(void **state) {
     world *w = *state;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(w->port)};
     at.sin_addr.s_addr = htonl(0x7f000002);
@@ -463,8 +463,8 @@ static int stranger_by_name(const world *w, uint32_t from, uint32_t address, con
     return fd;
 }
 
-/* An agent of another version is told why it is not heard, in words that every version can read. */
-static void control__another_version_is_refused_in_words(void **state) {
+/* An agent of another version is told why it is not heard, as text that every version can read. */
+static void control__another_version_is_refused_with_a_reason(void **state) {
     world *w = *state;
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(w->port), .sin_addr = {htonl(0x7f000002)}};
     uint8_t bytes[RS_HEADER_MAX], heard[2 * RS_HEADER_MAX];
@@ -637,7 +637,7 @@ static void control__idle_connection_is_closed(void **state) {
 static void control__port_in_use_is_explained(void **state) {
     world *w = *state;
     open_both(w);
-    char error[RS_CONNECTION_WORDS] = "";
+    char error[RS_CONNECTION_TEXT] = "";
     rs_peers peers = {0};
     const rs_control_options options = {
         .loop = w->loop, .peers = &peers, .server = "h9", .address = 0x7f000001, .port = w->port};
@@ -676,7 +676,7 @@ int main(void) {
         with_world(control__is_marked_but_while_patches_are_under_way),
         with_world(control__simultaneous_opens_both_serve),
         with_world(control__tries_again_until_the_peer_is_there),
-        with_world(control__a_lost_first_segment_is_sent_anew_before_the_kernel_would),
+        with_world(control__a_lost_first_segment_is_sent_again_before_the_kernel_would),
         with_world(control__stops_trying_after_its_bound),
         with_world(control__address_may_come_later),
         with_world(control__restarted_peer_replaces_its_connection),
@@ -687,7 +687,7 @@ int main(void) {
         with_world(control__garbage_is_closed_and_others_go_on),
         with_world(control__borrowed_name_is_refused_and_its_owner_goes_on),
         with_world(control__the_first_to_use_a_name_does_not_keep_its_owner_out),
-        with_world(control__another_version_is_refused_in_words),
+        with_world(control__another_version_is_refused_with_a_reason),
         with_world(control__an_address_told_later_ends_who_had_the_name),
         with_world(control__hellos_do_not_block_those_who_are_needed),
         with_world(control__who_is_of_no_use_is_closed_soon),

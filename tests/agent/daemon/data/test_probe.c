@@ -1,4 +1,4 @@
-/* Probes on loopback: what is sent is counted, what cannot be done is told with words, nothing stays behind. */
+/* Probes on loopback: what is sent is counted, what cannot be done is told with a reason, nothing stays behind. */
 #include "daemon/data/probe.h"
 
 #include <arpa/inet.h>
@@ -18,9 +18,9 @@
 
 typedef struct {
     unsigned reports, listening;
-    char phase[16], cause[RS_PROBE_WORDS];
+    char phase[16], cause[RS_PROBE_TEXT];
     uint32_t counts[4], reached;
-    char reached_cause[2][RS_PROBE_WORDS];
+    char reached_cause[2][RS_PROBE_TEXT];
     rs_loop *loop;
     rs_probes *probes;
 } world;
@@ -41,7 +41,7 @@ static void report(void *context, rs_manager_probe_report *r) {
     }
     w->reached = r->reached_count;
     for (uint32_t i = 0; i < r->reached_count && i < 2; i++)
-        snprintf(w->reached_cause[i], RS_PROBE_WORDS, "%s", r->reached[i].cause);
+        snprintf(w->reached_cause[i], RS_PROBE_TEXT, "%s", r->reached[i].cause);
     w->reports++;
 }
 
@@ -122,7 +122,7 @@ static void probe__reach_tells_of_each_server(void **state) {
     close(listener);
 }
 
-static void probe__too_many_are_refused_with_words(void **state) {
+static void probe__too_many_are_refused_with_a_reason(void **state) {
     world *w = *state;
     for (unsigned i = 0; i < RS_PROBES_MAX; i++) {
         char id[16];
@@ -153,7 +153,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(probe__unicast_packets_of_this_probe_are_counted_once, start, stop),
         cmocka_unit_test_setup_teardown(probe__reach_tells_of_each_server, start, stop),
-        cmocka_unit_test_setup_teardown(probe__too_many_are_refused_with_words, start, stop),
+        cmocka_unit_test_setup_teardown(probe__too_many_are_refused_with_a_reason, start, stop),
         cmocka_unit_test_setup_teardown(probe__a_listener_that_hears_nothing_reports_in_time, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -329,7 +329,7 @@ static void groups__where_multicast_is_blocked_members_get_copies(void **state) 
         assert_int_equal(nodes[i].members, NODES);
         assert_int_equal(nodes[i].copies, i < 3 ? 3 : 2);
     }
-    nodes[3].multicast_blocked = false; /* heard again with the next word of each */
+    nodes[3].multicast_blocked = false; /* heard again with the next message of each */
     run(12 * SECOND);
     assert_int_equal(nodes[0].copies, 2);
     nodes[1].multicast_blocked = true; /* and not any more: it asks those it has not heard for 12 s */

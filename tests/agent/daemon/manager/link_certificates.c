@@ -106,7 +106,7 @@ bool tls_peer_greet(tls_peer *peer, fixture *f) {
             return false;
         turn(f);
     }
-    fail_msg("no handshake: %s", f->words);
+    fail_msg("no handshake: %s", f->text);
     return false;
 }
 

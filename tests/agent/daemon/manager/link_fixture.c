@@ -7,16 +7,16 @@ static void on_watch(void *context, int fd, unsigned wants) {
     ((fixture *)context)->wants = wants;
 }
 
-static void on_state(void *context, bool up, const char *words) {
+static void on_state(void *context, bool up, const char *text) {
     fixture *f = context;
     up ? f->ups++ : f->downs++;
-    snprintf(f->words, sizeof f->words, "%s", words);
+    snprintf(f->text, sizeof f->text, "%s", text);
 }
 
-static void on_silent(void *context, bool silent, const char *words) {
+static void on_silent(void *context, bool silent, const char *text) {
     fixture *f = context;
     silent ? f->silences++ : f->answers++;
-    snprintf(f->words, sizeof f->words, "%s", words);
+    snprintf(f->text, sizeof f->text, "%s", text);
 }
 
 static void on_response(void *context, const rs_manager_response *response) {
@@ -102,8 +102,8 @@ static int set_up(void **state, bool two, const rs_tls_files *tls) {
                                             .on_checked = on_checked,
                                             .on_goodbye = on_goodbye,
                                             .live_path = live_path};
-    char words[160];
-    f->link = rs_manager_new(&options, &callbacks, words, sizeof words);
+    char text[160];
+    f->link = rs_manager_new(&options, &callbacks, text, sizeof text);
     *state = f;
     return f->link ? 0 : -1;
 }
@@ -208,5 +208,5 @@ rs_status ask(fixture *f, const char *id) {
                                                .receiver_count = 2,
                                                .wait_ms = 250,
                                                .splits = true};
-    return rs_manager_request(f->link, f->now, &request, f->words, sizeof f->words);
+    return rs_manager_request(f->link, f->now, &request, f->text, sizeof f->text);
 }

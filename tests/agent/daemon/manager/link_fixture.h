@@ -23,7 +23,7 @@ typedef struct {
     link_peer peer;
     link_peer other; /* a second manager, of link_fixture_setup_two */
     unsigned ups, downs, responses, moves, failures, lights, goodbyes, lives, confirmed, silences, answers;
-    char words[512], reason[256], id[64];
+    char text[512], reason[256], id[64];
     rs_manager_decision decision;
     uint64_t accepted_size;
     rs_path_kind kind;
@@ -39,14 +39,14 @@ int link_fixture_teardown(void **state);
 
 /* One turn of the event loop, waiting at most 100 ms for the socket. */
 void turn(fixture *f);
-#define turn_until(f, condition)                                                       \
-    do {                                                                               \
-        int turns = 0;                                                                 \
-        while (!(condition)) {                                                         \
-            if (++turns > 300)                                                         \
-                fail_msg("waited for " #condition "; the last words: %s", (f)->words); \
-            turn(f);                                                                   \
-        }                                                                              \
+#define turn_until(f, condition)                                                      \
+    do {                                                                              \
+        int turns = 0;                                                                \
+        while (!(condition)) {                                                        \
+            if (++turns > 300)                                                        \
+                fail_msg("waited for " #condition "; the last words: %s", (f)->text); \
+            turn(f);                                                                  \
+        }                                                                             \
     } while (0)
 
 /* Time goes on to the next deadline, and what is due happens. */

@@ -2,8 +2,8 @@
  *
  * Reads   request ID RECEIVER... | release ID RESPONSE | cancel ID | no_light RESPONSE RECEIVER... |
  *         report ID RESPONSE PHASE
- * Writes  up WORDS | down WORDS | response ID RESPONSE DECISION BYTES GROUP PORT REASON | moved RESPONSE KIND REASON |
- *         failed RESPONSE REASON | goodbye REASON | error STATUS WORDS
+ * Writes  up TEXT | down TEXT | response ID RESPONSE DECISION BYTES GROUP PORT REASON | moved RESPONSE KIND REASON |
+ *         failed RESPONSE REASON | goodbye REASON | error STATUS TEXT
  * Ends at the end of its input. */
 #include "daemon/manager/client.h"
 
@@ -32,9 +32,9 @@ static void on_watch(void *context, int fd, unsigned wants) {
     probe.wants = wants;
 }
 
-static void on_state(void *context, bool up, const char *words) {
+static void on_state(void *context, bool up, const char *text) {
     (void)context;
-    printf("%s %s\n", up ? "up" : "down", words);
+    printf("%s %s\n", up ? "up" : "down", text);
 }
 
 static void on_response(void *context, const rs_manager_response *r) {
@@ -60,28 +60,28 @@ static void on_goodbye(void *context, const char *reason) {
     printf("goodbye %s\n", reason);
 }
 
-static rs_status command(char *const *words, uint32_t count, char *said, size_t said_size) {
+static rs_status command(char *const *arguments, uint32_t count, char *said, size_t said_size) {
     rs_time now = clock_now();
-    if (count > 2 && strcmp(words[0], "request") == 0) {
-        const rs_manager_request_params request = {.request_id = words[1],
+    if (count > 2 && strcmp(arguments[0], "request") == 0) {
+        const rs_manager_request_params request = {.request_id = arguments[1],
                                                    .object = {.app = {0xab}, .data = UINT64_MAX},
                                                    .data_size = 1000000,
                                                    .remaining_size = 600000,
-                                                   .receivers = (const char *const *)&words[2],
+                                                   .receivers = (const char *const *)&arguments[2],
                                                    .receiver_count = count - 2};
         return rs_manager_request(probe.link, now, &request, said, said_size);
     }
-    if (count == 3 && strcmp(words[0], "release") == 0)
-        return rs_manager_release(probe.link, now, words[1], words[2]);
-    if (count == 2 && strcmp(words[0], "cancel") == 0)
-        return rs_manager_cancel(probe.link, now, words[1]);
-    if (count > 2 && strcmp(words[0], "no_light") == 0)
-        return rs_manager_no_light(probe.link, now, words[1], (const char *const *)&words[2], count - 2);
-    if (count == 4 && strcmp(words[0], "report") == 0) {
+    if (count == 3 && strcmp(arguments[0], "release") == 0)
+        return rs_manager_release(probe.link, now, arguments[1], arguments[2]);
+    if (count == 2 && strcmp(arguments[0], "cancel") == 0)
+        return rs_manager_cancel(probe.link, now, arguments[1]);
+    if (count > 2 && strcmp(arguments[0], "no_light") == 0)
+        return rs_manager_no_light(probe.link, now, arguments[1], (const char *const *)&arguments[2], count - 2);
+    if (count == 4 && strcmp(arguments[0], "report") == 0) {
         const rs_manager_receiver_report receiver = {"h3", "receiving", "", 5, 1, 1700000000000000000, 0};
-        const rs_manager_report_params report = {.request_id = words[1],
-                                                 .response_id = words[2],
-                                                 .phase = words[3],
+        const rs_manager_report_params report = {.request_id = arguments[1],
+                                                 .response_id = arguments[2],
+                                                 .phase = arguments[3],
                                                  .cause = "\xc3\xa9toile",
                                                  .bytes = 1,
                                                  .receivers = &receiver,
@@ -92,11 +92,11 @@ static rs_status command(char *const *words, uint32_t count, char *said, size_t 
 }
 
 static void run_line(char *line) {
-    char *words[64], *rest = NULL, said[256] = "";
+    char *arguments[64], *rest = NULL, said[256] = "";
     uint32_t count = 0;
     for (char *word = strtok_r(line, " \n", &rest); word && count < 64; word = strtok_r(NULL, " \n", &rest))
-        words[count++] = word;
-    rs_status status = count ? command(words, count, said, sizeof said) : RS_ERR_INVALID;
+        arguments[count++] = word;
+    rs_status status = count ? command(arguments, count, said, sizeof said) : RS_ERR_INVALID;
     if (status != RS_OK)
         printf("error %d %s\n", status, said);
 }
@@ -144,10 +144,10 @@ int main(int argc, char **argv) {
                                             .on_moved = on_moved,
                                             .on_failed = on_failed,
                                             .on_goodbye = on_goodbye};
-    char words[160];
-    probe.link = rs_manager_new(&options, &callbacks, words, sizeof words);
+    char text[160];
+    probe.link = rs_manager_new(&options, &callbacks, text, sizeof text);
     if (!probe.link) {
-        fprintf(stderr, "link_probe: %s\n", words);
+        fprintf(stderr, "link_probe: %s\n", text);
         return 1;
     }
     rs_manager_start(probe.link, clock_now());

@@ -44,7 +44,7 @@ static void start__without_a_manager_says_so_and_keeps_trying(void **state) {
     link_peer_close(&f->peer);
     rs_manager_start(f->link, f->now);
     turn_until(f, f->downs == 1);
-    assert_non_null(strstr(f->words, "Connection refused"));
+    assert_non_null(strstr(f->text, "Connection refused"));
     rs_time last = f->now, longest = 0;
     for (int i = 0; i < 12; i++) {
         skip_to_deadline(f); /* the next attempt */
@@ -55,9 +55,9 @@ static void start__without_a_manager_says_so_and_keeps_trying(void **state) {
     }
     assert_true(longest >= 1000 * MS); /* the pauses grow */
     assert_int_equal(f->downs, 1);     /* told once */
-    char words[256];
-    rs_manager_describe(f->link, f->now, words, sizeof words);
-    assert_non_null(strstr(words, "unreachable for"));
+    char text[256];
+    rs_manager_describe(f->link, f->now, text, sizeof text);
+    assert_non_null(strstr(text, "unreachable for"));
     link_peer_listen(&f->peer, f->peer.port);
     come_up(f);
 }
@@ -95,7 +95,7 @@ static void keepalive__without_an_answer_the_next_manager(void **state) {
         assert_true(sent <= 4);
         skip_to_deadline(f);
     }
-    assert_non_null(strstr(f->words, "answered none of 3 keepalives"));
+    assert_non_null(strstr(f->text, "answered none of 3 keepalives"));
     swap_managers(f);
     come_up(f);
 }
@@ -103,7 +103,7 @@ static void keepalive__without_an_answer_the_next_manager(void **state) {
 /* Its socket takes what comes: the connection stays, and who waits for a path is told that nobody answers. */
 static void keepalive__without_an_answer_the_manager_is_silent(void **state) {
     fixture *f = *state;
-    char words[320];
+    char text[320];
     come_up(f);
     rs_time asked = rs_manager_deadline(f->link);
     skip_to_deadline(f);
@@ -111,18 +111,18 @@ static void keepalive__without_an_answer_the_manager_is_silent(void **state) {
     skip_to_deadline(f);
     assert_int_equal(f->now, asked + 1000 * MS);
     assert_int_equal(f->silences, 1);
-    assert_non_null(strstr(f->words, "has not answered for 1.0 s"));
+    assert_non_null(strstr(f->text, "has not answered for 1.0 s"));
     assert_true(rs_manager_up(f->link) && !rs_manager_answers(f->link));
     for (unsigned i = 0; i < 8; i++)
         skip_to_deadline(f);
     assert_int_equal(f->silences, 1); /* told once */
     assert_int_equal(f->downs, 0);
-    rs_manager_describe(f->link, f->now, words, sizeof words);
-    assert_non_null(strstr(words, "is connected and has not answered for"));
+    rs_manager_describe(f->link, f->now, text, sizeof text);
+    assert_non_null(strstr(text, "is connected and has not answered for"));
     send_frame(f, link_frame_alive());
     turn_until(f, f->answers == 1);
     assert_true(rs_manager_answers(f->link));
-    assert_non_null(strstr(f->words, "answers again"));
+    assert_non_null(strstr(f->text, "answers again"));
     for (unsigned i = 0; i < 8; i++) { /* heard in time: nobody is told */
         skip_to_deadline(f);
         send_frame(f, link_frame_alive());
@@ -138,7 +138,7 @@ static void start__gives_up_a_manager_that_does_not_welcome(void **state) {
     greet(f);
     skip_to_deadline(f);
     assert_int_equal(f->downs, 1);
-    assert_non_null(strstr(f->words, "no welcome in 2.0 s"));
+    assert_non_null(strstr(f->text, "no welcome in 2.0 s"));
     come_up(f);
 }
 
@@ -301,7 +301,7 @@ static void request__number_is_bounded(void **state) {
         assert_int_equal(ask(f, id), RS_OK);
     }
     assert_int_equal(ask(f, "one more"), RS_ERR_LIMIT);
-    assert_non_null(strstr(f->words, "too many"));
+    assert_non_null(strstr(f->text, "too many"));
 }
 
 /* ---- releases and reports ---- */
@@ -451,7 +451,7 @@ static void goodbye__closes_and_tries_again_late(void **state) {
     turn_until(f, f->goodbyes == 1);
     assert_string_equal(f->reason, "version 2 wanted");
     turn_until(f, f->downs == 1);
-    assert_non_null(strstr(f->words, "refused this agent: version 2 wanted"));
+    assert_non_null(strstr(f->text, "refused this agent: version 2 wanted"));
     assert_true(rs_manager_deadline(f->link) - f->now >= 1000 * MS);
     come_up(f);
 }
@@ -483,14 +483,14 @@ static void new__refuses_bad_options(void **state) {
     const rs_manager_callbacks callbacks = {.context = NULL, .watch = watch_nothing};
     const rs_manager_callbacks none = {0};
     rs_manager_options options = {.manager_address = "manager.example", .server = "h1"};
-    char words[160];
-    assert_null(rs_manager_new(&options, &callbacks, words, sizeof words));
-    assert_non_null(strstr(words, "IPv4"));
+    char text[160];
+    assert_null(rs_manager_new(&options, &callbacks, text, sizeof text));
+    assert_non_null(strstr(text, "IPv4"));
     options.manager_address = "127.0.0.1";
-    assert_null(rs_manager_new(&options, &none, words, sizeof words));
+    assert_null(rs_manager_new(&options, &none, text, sizeof text));
     options.server = "";
-    assert_null(rs_manager_new(&options, &callbacks, words, sizeof words));
-    assert_non_null(strstr(words, "name"));
+    assert_null(rs_manager_new(&options, &callbacks, text, sizeof text));
+    assert_non_null(strstr(text, "name"));
 }
 
 int main(void) {

@@ -38,9 +38,9 @@ static void see(void *context, const rs_manager_message *message) {
     snprintf(s->reason, sizeof s->reason, "%s", r->reason);
 }
 
-static bool decode(link_frame frame, seen *s, char words[160]) {
+static bool decode(link_frame frame, seen *s, char text[160]) {
     *s = (seen){0};
-    return rs_manager_decode(frame.data + 4, frame.len - 4, see, s, words, 160);
+    return rs_manager_decode(frame.data + 4, frame.len - 4, see, s, text, 160);
 }
 
 static link_frame granting_frame(void) {
@@ -53,8 +53,8 @@ static void decode__gives_a_grant_field_by_field(void **state) {
     (void)state;
     link_frame frame = granting_frame();
     seen s;
-    char words[160];
-    assert_true(decode(frame, &s, words));
+    char text[160];
+    assert_true(decode(frame, &s, text));
     assert_int_equal(s.delivered, 1);
     assert_int_equal(s.decision, RS_MANAGER_ACCEPTED);
     assert_int_equal(s.group, 0xefc00005);
@@ -91,8 +91,8 @@ static void decode__denies_unusable_grants(void **state) {
             given.receivers[0].control_port = 0;
         link_frame frame = link_frame_response(r);
         seen s;
-        char words[160];
-        assert_true(decode(frame, &s, words));
+        char text[160];
+        assert_true(decode(frame, &s, text));
         assert_true(s.unusable);
         assert_int_equal(s.decision, RS_MANAGER_DENIED);
         assert_int_equal(s.receiver_count, 0);
@@ -105,12 +105,12 @@ static void decode__refuses_every_truncation(void **state) {
     (void)state;
     link_frame frame = granting_frame();
     seen s;
-    char words[160];
+    char text[160];
     for (size_t length = 0; length < frame.len - 4; length++) {
         s = (seen){0};
-        assert_false(rs_manager_decode(frame.data + 4, length, see, &s, words, sizeof words));
+        assert_false(rs_manager_decode(frame.data + 4, length, see, &s, text, sizeof text));
         assert_int_equal(s.delivered, 0);
-        assert_true(strlen(words) > 0);
+        assert_true(strlen(text) > 0);
     }
     free(frame.data);
 }
@@ -156,14 +156,14 @@ static void string_field(hand *h, unsigned id, const char *value) {
     text(h, value, (uint32_t)strlen(value));
 }
 
-static void expect(const hand *h, const char *expected_words) {
+static void expect(const hand *h, const char *expected_text) {
     seen s = {0};
-    char words[160] = "";
-    bool ok = rs_manager_decode(h->bytes, h->length, see, &s, words, sizeof words);
-    assert_int_equal(ok, expected_words == NULL);
+    char text[160] = "";
+    bool ok = rs_manager_decode(h->bytes, h->length, see, &s, text, sizeof text);
+    assert_int_equal(ok, expected_text == NULL);
     assert_int_equal(s.delivered, ok ? 1 : 0);
-    if (expected_words && !strstr(words, expected_words))
-        fail_msg("expected \"%s\" in \"%s\"", expected_words, words);
+    if (expected_text && !strstr(text, expected_text))
+        fail_msg("expected \"%s\" in \"%s\"", expected_text, text);
 }
 
 static void check__takes_unknown_fields_of_every_type(void **state) {
@@ -207,8 +207,8 @@ static hand probe_call(uint32_t kind, const char *group, uint32_t mtu) {
 
 static unsigned delivered_of(const hand *h) {
     seen s = {0};
-    char words[160] = "";
-    assert_true(rs_manager_decode(h->bytes, h->length, see, &s, words, sizeof words));
+    char text[160] = "";
+    assert_true(rs_manager_decode(h->bytes, h->length, see, &s, text, sizeof text));
     assert_true(s.delivered == 0 || s.call == RS_THRIFT_AGENT_PROBE);
     return s.delivered;
 }
@@ -234,8 +234,8 @@ static void decode__gives_probes_that_make_sense_only(void **state) {
         hand cut = h;
         cut.length = length;
         seen s = {0};
-        char words[160];
-        assert_false(rs_manager_decode(cut.bytes, cut.length, see, &s, words, sizeof words));
+        char text[160];
+        assert_false(rs_manager_decode(cut.bytes, cut.length, see, &s, text, sizeof text));
         assert_int_equal(s.delivered, 0);
     }
 }
@@ -297,8 +297,8 @@ static void decode__tells_unknown_calls(void **state) {
     hand h = {.length = 0};
     u32(&h, 0x80010004), text(&h, "reboot", 6), u32(&h, 0), string_field(&h, 1, "now"), u8(&h, 0);
     seen s = {0};
-    char words[160] = "";
-    assert_true(rs_manager_decode(h.bytes, h.length, see, &s, words, sizeof words));
+    char text[160] = "";
+    assert_true(rs_manager_decode(h.bytes, h.length, see, &s, text, sizeof text));
     assert_int_equal(s.delivered, 1);
     assert_int_equal(s.call, RS_THRIFT_AGENT_UNKNOWN);
     h.length--; /* without its end */
@@ -350,8 +350,8 @@ static void decode__survives_mutated_frames(void **state) {
             copy[x % (frame.len - 4)] = (uint8_t)(x >> 32);
         }
         seen s = {0};
-        char words[160];
-        bool ok = rs_manager_decode(copy, frame.len - 4, see, &s, words, sizeof words);
+        char text[160];
+        bool ok = rs_manager_decode(copy, frame.len - 4, see, &s, text, sizeof text);
         assert_int_equal(s.delivered, ok ? 1 : 0);
         ok ? passed++ : refused++;
         free(copy);

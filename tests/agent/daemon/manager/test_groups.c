@@ -65,9 +65,9 @@ static link_frame sample(void) {
 static void views__come_field_by_field_without_what_makes_no_sense(void **state) {
     (void)state;
     link_frame frame = sample();
-    char words[160];
+    char text[160];
     seen s = {0};
-    assert_true(rs_manager_decode(frame.data + 4, frame.len - 4, see, &s, words, sizeof words));
+    assert_true(rs_manager_decode(frame.data + 4, frame.len - 4, see, &s, text, sizeof text));
     assert_int_equal(s.delivered, 1);
     assert_true(s.right);
     assert_int_equal(s.peers, 2);
@@ -81,12 +81,12 @@ static void views__come_field_by_field_without_what_makes_no_sense(void **state)
 static void views__cut_short_or_changed_do_no_harm(void **state) {
     (void)state;
     link_frame frame = sample();
-    char words[160];
+    char text[160];
     seen s = {0};
     for (size_t length = 0; length < frame.len - 4; length++) {
         uint8_t *exact = malloc(length + 1); /* what is read behind it is seen */
         memcpy(exact, frame.data + 4, length);
-        assert_false(rs_manager_decode(exact, length, see, &s, words, sizeof words));
+        assert_false(rs_manager_decode(exact, length, see, &s, text, sizeof text));
         free(exact);
     }
     assert_int_equal(s.delivered, 0);
@@ -96,7 +96,7 @@ static void views__cut_short_or_changed_do_no_harm(void **state) {
         memcpy(copy, frame.data + 4, frame.len - 4);
         for (int flips = 1 + rand_r(&seed) % 4; flips > 0; flips--)
             copy[(unsigned)rand_r(&seed) % (frame.len - 4)] = (uint8_t)rand_r(&seed);
-        (void)rs_manager_decode(copy, frame.len - 4, see, &s, words, sizeof words);
+        (void)rs_manager_decode(copy, frame.len - 4, see, &s, text, sizeof text);
         free(copy);
     }
     free(frame.data);

@@ -1,12 +1,12 @@
 /* link.c, manager/frames.c against managers that send garbage, stall, or do not read. */
 #include "link_fixture.h"
 
-static void garbage__closes_with_words_and_reconnects(void **state) {
+static void garbage__closes_with_a_reason_and_reconnects(void **state) {
     fixture *f = *state;
     static const struct {
         const char *bytes;
         size_t length;
-        const char *words;
+        const char *text;
     } cases[] = {
         {"HTTP/1.1 400 Bad Request\r\n", 26, "Thrift port?"},
         {"\0\0\0\0", 4, "Thrift port?"},
@@ -20,8 +20,8 @@ static void garbage__closes_with_words_and_reconnects(void **state) {
         unsigned downs = f->downs;
         link_peer_send(&f->peer, cases[i].bytes, cases[i].length);
         turn_until(f, f->downs > downs);
-        if (!strstr(f->words, cases[i].words))
-            fail_msg("case %zu: %s", i, f->words);
+        if (!strstr(f->text, cases[i].text))
+            fail_msg("case %zu: %s", i, f->text);
         come_up(f);
     }
     assert_int_equal(rs_manager_stats_get(f->link).disconnects, sizeof cases / sizeof cases[0]);
@@ -52,7 +52,7 @@ static void frame__never_finished_loses_the_connection(void **state) {
     turn_until(f, rs_manager_stats_get(f->link).bytes_in == before + 8);
     for (int i = 0; i < 20 && f->downs == 0; i++)
         skip_to_deadline(f);
-    assert_non_null(strstr(f->words, "stopped inside a frame"));
+    assert_non_null(strstr(f->text, "stopped inside a frame"));
 }
 
 static void many_frames__at_once_are_all_handled(void **state) {
@@ -88,7 +88,7 @@ static void output__nobody_takes_is_bounded(void **state) {
     assert_false(rs_manager_up(f->link));
     assert_int_equal(send_large_report(f, cause), RS_ERR_STATE);
     turn_until(f, f->downs == 1);
-    assert_non_null(strstr(f->words, "takes nothing: 8 MiB wait"));
+    assert_non_null(strstr(f->text, "takes nothing: 8 MiB wait"));
     come_up(f);
 }
 
@@ -104,7 +104,7 @@ static void output__stalled_loses_the_connection(void **state) {
         assert_int_equal(send_large_report(f, cause), RS_OK);
     for (int i = 0; i < 20 && f->downs == 0; i++)
         skip_to_deadline(f);
-    assert_non_null(strstr(f->words, "took no output for 5.0 s"));
+    assert_non_null(strstr(f->text, "took no output for 5.0 s"));
 }
 
 static void report__too_long_for_a_frame_is_refused(void **state) {
@@ -126,7 +126,7 @@ static void report__too_long_for_a_frame_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        with_link(garbage__closes_with_words_and_reconnects),
+        with_link(garbage__closes_with_a_reason_and_reconnects),
         with_link(frame__in_single_bytes_is_understood),
         with_link(frame__never_finished_loses_the_connection),
         with_link(many_frames__at_once_are_all_handled),

@@ -63,8 +63,8 @@ static void link__calls_go_both_ways(void **state) {
         X509 *shown = SSL_get1_peer_certificate(peer.ssl);
         assert_int_equal(X509_cmp(shown, agent.certificate), 0);
         X509_free(shown);
-        assert_non_null(strstr(f->words, "connected to manager 127.0.0.1:"));
-        assert_non_null(strstr(f->words, " by TLS (m)"));
+        assert_non_null(strstr(f->text, "connected to manager 127.0.0.1:"));
+        assert_non_null(strstr(f->text, " by TLS (m)"));
         char id[] = "r0";
         id[1] = (char)('0' + i);
         assert_int_equal(ask(f, id), RS_OK);
@@ -76,7 +76,7 @@ static void link__calls_go_both_ways(void **state) {
         assert_int_equal(f->decision, RS_MANAGER_ACCEPTED);
         SSL_shutdown(peer.ssl);
         turn_until(f, !rs_manager_up(f->link));
-        assert_non_null(strstr(f->words, "it closed the connection"));
+        assert_non_null(strstr(f->text, "it closed the connection"));
         tls_peer_close(&peer);
     }
 }
@@ -151,8 +151,8 @@ static void link__output_waits_for_a_slow_manager(void **state) {
 
 /* ---- certificates that are refused ---- */
 
-/* Meets a manager with this certificate, which the link must refuse with these words. */
-static void expect_refusal(fixture *f, credentials own, const char *words, const char *alert) {
+/* Meets a manager with this certificate, which the link must refuse with this text. */
+static void expect_refusal(fixture *f, credentials own, const char *text, const char *alert) {
     tls_peer peer;
     tls_peer_open(&peer, &own, ca.certificate, 0);
     rs_manager_start(f->link, f->now);
@@ -162,8 +162,8 @@ static void expect_refusal(fixture *f, credentials own, const char *words, const
     turn_until(f, f->fd < 0);
     char said[512];
     rs_manager_describe(f->link, f->now, said, sizeof said);
-    if (!strstr(said, words))
-        fail_msg("\"%s\" is not in \"%s\"", words, said);
+    if (!strstr(said, text))
+        fail_msg("\"%s\" is not in \"%s\"", text, said);
     if (!strstr(peer.alert, alert))
         fail_msg("the manager got \"%s\"", peer.alert);
     assert_false(rs_manager_up(f->link));
@@ -200,8 +200,8 @@ static void own_certificate__that_the_manager_refuses_is_named(void **state) {
             skip_to_deadline(f);
         assert_false(tls_peer_greet(&peer, f));
         turn_until(f, f->fd < 0);
-        assert_non_null(strstr(f->words, "it refuses the certificate /tmp/test-link-tls"));
-        assert_non_null(strstr(f->words, "h1.pem: no CA that it knows has signed it"));
+        assert_non_null(strstr(f->text, "it refuses the certificate /tmp/test-link-tls"));
+        assert_non_null(strstr(f->text, "h1.pem: no CA that it knows has signed it"));
         tls_peer_close(&peer);
     }
 }
@@ -215,7 +215,7 @@ static void peers__without_tls_are_named(void **state) {
     link_peer_accept(&f->peer);
     send_frame(f, link_frame_goodbye("a frame of 369295616 bytes"));
     turn_until(f, f->fd < 0);
-    assert_non_null(strstr(f->words, "it does not speak TLS; start rostrum-manager with --thrift-tls"));
+    assert_non_null(strstr(f->text, "it does not speak TLS; start rostrum-manager with --thrift-tls"));
 }
 
 static void peers__that_hang_up_or_hang_are_left(void **state) {
@@ -227,7 +227,7 @@ static void peers__that_hang_up_or_hang_are_left(void **state) {
     turn_until(f, recv(f->peer.fd, hello, sizeof hello, MSG_DONTWAIT) > 0);
     link_peer_hang_up(&f->peer);
     turn_until(f, f->fd < 0);
-    assert_non_null(strstr(f->words, "it closed the connection in TLS's handshake"));
+    assert_non_null(strstr(f->text, "it closed the connection in TLS's handshake"));
     skip_to_deadline(f);
     turn_until(f, f->fd >= 0);
     link_peer_accept(&f->peer);
@@ -241,7 +241,7 @@ static void peers__that_hang_up_or_hang_are_left(void **state) {
     assert_non_null(strstr(said, "TLS's handshake was not done in 2.0 s"));
 }
 
-static void garbage__ends_the_connection_with_words(void **state) {
+static void garbage__ends_the_connection_with_a_reason(void **state) {
     fixture *f = *state;
     const char *given = getenv("ROSTRUM_TEST_SEED");
     unsigned seed = given ? (unsigned)strtoul(given, NULL, 0) : (unsigned)time(NULL);
@@ -266,7 +266,7 @@ static void garbage__ends_the_connection_with_words(void **state) {
     uint8_t record[5 + 64] = {23, 3, 3, 0, 64};
     assert_int_equal(send(f->peer.fd, record, sizeof record, MSG_NOSIGNAL), sizeof record);
     turn_until(f, f->fd < 0);
-    assert_non_null(strstr(f->words, "TLS failed: "));
+    assert_non_null(strstr(f->text, "TLS failed: "));
     tls_peer_close(&peer);
 }
 
@@ -280,7 +280,7 @@ static void stall__inside_a_record_ends_the_connection(void **state) {
     turn(f);
     for (int i = 0; i < 20 && f->downs == 0; i++)
         skip_to_deadline(f); /* keepalives, then the stall */
-    assert_non_null(strstr(f->words, "it stopped inside a frame for 5.0 s"));
+    assert_non_null(strstr(f->text, "it stopped inside a frame for 5.0 s"));
     tls_peer_close(&peer);
 }
 
@@ -298,7 +298,7 @@ static void files__are_read_again_for_a_new_connection(void **state) {
     assert_int_equal(unlink(paths[1]), 0);
     skip_to_deadline(f);
     assert_int_equal(f->downs, 2); /* other words are told */
-    assert_non_null(strstr(f->words, "h1.key cannot be read: No such file"));
+    assert_non_null(strstr(f->text, "h1.key cannot be read: No such file"));
     assert_int_equal(f->fd, -1);
     credentials_write(folder, "h1", &agent, NULL);
     credentials_write(folder, "ca", &ca, NULL);
@@ -311,11 +311,11 @@ static void files__are_read_again_for_a_new_connection(void **state) {
 }
 
 static void expect_wrong(const char *expected) {
-    char words[RS_TLS_WORDS] = "";
+    char text[RS_TLS_TEXT] = "";
     rs_tls_files all = files();
-    assert_null(rs_tls_identity_new(&all, words));
-    if (!strstr(words, expected))
-        fail_msg("\"%s\" is not in \"%s\"", expected, words);
+    assert_null(rs_tls_identity_new(&all, text));
+    if (!strstr(text, expected))
+        fail_msg("\"%s\" is not in \"%s\"", expected, text);
 }
 
 static void empty(const char *path) {
@@ -327,14 +327,14 @@ static void empty(const char *path) {
 static void files__that_are_wrong_are_named(void **state) {
     (void)state;
     for (unsigned i = 0; i < 3; i++) {
-        static const char *const words[] = {"h1.pem holds no certificate", "h1.key holds no private key",
-                                            "ca.pem holds no certificate of a CA"};
+        static const char *const text[] = {"h1.pem holds no certificate", "h1.key holds no private key",
+                                           "ca.pem holds no certificate of a CA"};
         credentials_write(folder, "h1", &agent, NULL);
         credentials_write(folder, "ca", &ca, NULL);
         unlink(paths[i]);
         expect_wrong("cannot be read: No such file or directory");
         empty(paths[i]);
-        expect_wrong(words[i]);
+        expect_wrong(text[i]);
     }
     credentials_write(folder, "ca", &ca, NULL);
     credentials_write(folder, "h1", &agent, "secret"); /* nobody is asked for it */
@@ -342,7 +342,7 @@ static void files__that_are_wrong_are_named(void **state) {
     credentials mixed = {manager.key, agent.certificate};
     credentials_write(folder, "h1", &mixed, NULL);
     expect_wrong("h1.key is not that of the certificate");
-    char said[RS_TLS_WORDS];
+    char said[RS_TLS_TEXT];
     rs_manager_options options = {.manager_address = "127.0.0.1", .server = "h1", .tls = files()};
     rs_manager_callbacks callbacks = {.watch = (void (*)(void *, int, unsigned))abort};
     assert_null(rs_manager_new(&options, &callbacks, said, sizeof said));
@@ -371,7 +371,7 @@ int main(void) {
         with_tls(own_certificate__that_the_manager_refuses_is_named),
         with_tls(peers__without_tls_are_named),
         with_tls(peers__that_hang_up_or_hang_are_left),
-        with_tls(garbage__ends_the_connection_with_words),
+        with_tls(garbage__ends_the_connection_with_a_reason),
         with_tls(stall__inside_a_record_ends_the_connection),
         with_tls(files__are_read_again_for_a_new_connection),
         cmocka_unit_test(files__that_are_wrong_are_named),

@@ -55,9 +55,9 @@ static void see(void *context, const rs_manager_message *message) {
 
 static bool decode(const sample *of, seen *s) {
     link_frame frame = link_frame_view(&of->view);
-    char words[160];
+    char text[160];
     *s = (seen){0};
-    bool ok = rs_manager_decode(frame.data + 4, frame.len - 4, see, s, words, sizeof words);
+    bool ok = rs_manager_decode(frame.data + 4, frame.len - 4, see, s, text, sizeof text);
     free(frame.data);
     return ok;
 }

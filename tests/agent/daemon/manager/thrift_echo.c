@@ -1,6 +1,6 @@
 /* Decodes frames and encodes them again, so that other implementations of the interface can be compared with this one:
  * `thrift_echo agent|manager`. Reads frames with their 4-byte length prefix, writes for each the frame again, or one
- * with the top bit of its length set that says in words what is wrong with it. */
+ * with the top bit of its length set that says as text what is wrong with it. */
 #include "thrift_schema.h"
 
 #include <stdio.h>

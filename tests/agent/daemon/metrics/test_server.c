@@ -35,14 +35,14 @@ static char *page(void *context, size_t *length) {
 }
 
 static int start(void **state) {
-    char words[RS_METRICS_WORDS];
+    char text[RS_METRICS_TEXT];
     world *w = calloc(1, sizeof *w);
     w->loop = rs_loop_new();
     for (unsigned i = 0; i < 100 && !w->server; i++) { /* a port that nobody has */
         char where[32];
         w->port = (uint16_t)(20000 + ((unsigned)getpid() * 7 + i) % 12000);
         snprintf(where, sizeof where, "127.0.0.1:%u", w->port);
-        w->server = rs_metrics_server_new(w->loop, where, page, w, words);
+        w->server = rs_metrics_server_new(w->loop, where, page, w, text);
     }
     *state = w;
     return w->server ? 0 : -1;
@@ -210,17 +210,17 @@ static void server__has_room_when_those_who_say_nothing_hold_all_places(void **s
 
 static void server__a_unix_socket_left_behind_is_replaced(void **state) {
     world *w = *state;
-    char words[RS_METRICS_WORDS], path[64];
+    char text[RS_METRICS_TEXT], path[64];
     snprintf(path, sizeof path, "/tmp/rs-metrics-%d.sock", getpid());
     struct sockaddr_un here = {.sun_family = AF_UNIX};
     snprintf(here.sun_path, sizeof here.sun_path, "%s", path);
     int stale = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_int_equal(bind(stale, (struct sockaddr *)&here, sizeof here), 0);
     close(stale);
-    rs_metrics_server *second = rs_metrics_server_new(w->loop, path, page, w, words);
+    rs_metrics_server *second = rs_metrics_server_new(w->loop, path, page, w, text);
     assert_non_null(second);
-    assert_null(rs_metrics_server_new(w->loop, path, page, w, words)); /* somebody listens: not taken away */
-    assert_non_null(strstr(words, "Address already in use"));
+    assert_null(rs_metrics_server_new(w->loop, path, page, w, text)); /* somebody listens: not taken away */
+    assert_non_null(strstr(text, "Address already in use"));
     rs_metrics_server_free(second);
     struct stat found;
     assert_int_equal(stat(path, &found), -1);

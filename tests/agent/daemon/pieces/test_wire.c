@@ -17,7 +17,7 @@ static const uint8_t digests[32] = {1, 2, 3};
 static const rs_piece_message messages[] = {
     {.type = RS_PIECE_ASK, .id = {{1, 2, 3}, 7}, .port = 7072, .name = "h1"},
     {.type = RS_PIECE_HAS, .size = 123456789, .root = {.algorithm = 1, .length = 16, .value = {9}}, .complete = true},
-    {.type = RS_PIECE_NO, .gone = true, .words = "it is not here"},
+    {.type = RS_PIECE_NO, .gone = true, .text = "it is not here"},
     {.type = RS_PIECE_WANT_LEAVES},
     {.type = RS_PIECE_LEAVES, .first = 5, .count = 2, .bytes = digests, .length = 32},
     {.type = RS_PIECE_WANT, .first = 17},
@@ -57,7 +57,7 @@ static void messages__are_taken_as_they_were_put(void **state) {
         assert_true(rs_piece_take(type, bytes + RS_PIECE_HEAD, body, &found));
         assert_memory_equal(&found.id, &m->id, sizeof m->id);
         assert_string_equal(found.name, m->name);
-        assert_string_equal(found.words, m->words);
+        assert_string_equal(found.text, m->text);
         assert_memory_equal(&found.root, &m->root, sizeof m->root);
         assert_true(found.size == m->size && found.complete == m->complete && found.gone == m->gone);
         assert_true(found.first == m->first && found.count == m->count && found.length == m->length);

@@ -27,10 +27,10 @@ static rs_digest root;
 static unsigned lines;
 static const rs_object_id id = {{0x11, 0x22, 0xff}, 7};
 
-static void count_line(void *context, const char *words) {
+static void count_line(void *context, const char *text) {
     (void)context;
     lines++;
-    print_message("log: %s\n", words);
+    print_message("log: %s\n", text);
 }
 
 static rs_store *open_store(void) {
@@ -71,7 +71,7 @@ static rs_object *check_all(rs_store *store) {
     return last;
 }
 
-static void whole__is_found_again_and_checked(void **state) {
+static void complete__is_found_again_and_checked(void **state) {
     (void)state;
     rs_error error;
     rs_store *store = open_store();
@@ -337,7 +337,7 @@ static int remove_folders(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole__is_found_again_and_checked),
+        cmocka_unit_test(complete__is_found_again_and_checked),
         cmocka_unit_test(changed_byte__costs_its_piece_only),
         cmocka_unit_test(killed__pieces_that_came_are_kept),
         cmocka_unit_test(small_ones__stay_in_memory),

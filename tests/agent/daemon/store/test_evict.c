@@ -137,7 +137,7 @@ static void room__who_is_read_pinned_or_used_after_it_was_told_stays_and_another
     close_it();
 }
 
-static void room__what_does_not_fit_is_refused_with_words_and_fits_after_the_notice(void **state) {
+static void room__what_does_not_fit_is_refused_with_a_reason_and_fits_after_the_notice(void **state) {
     (void)state;
     rs_error error = {0};
     open_with(RS_NEVER);
@@ -221,7 +221,7 @@ int main(void) {
                                         make_folders, remove_folders),
         cmocka_unit_test_setup_teardown(room__who_is_read_pinned_or_used_after_it_was_told_stays_and_another_goes,
                                         make_folders, remove_folders),
-        cmocka_unit_test_setup_teardown(room__what_does_not_fit_is_refused_with_words_and_fits_after_the_notice,
+        cmocka_unit_test_setup_teardown(room__what_does_not_fit_is_refused_with_a_reason_and_fits_after_the_notice,
                                         make_folders, remove_folders),
         cmocka_unit_test_setup_teardown(room__added_objects_never_go_and_what_is_lacking_then_is_told, make_folders,
                                         remove_folders),

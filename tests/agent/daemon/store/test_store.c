@@ -53,7 +53,7 @@ static uint64_t tmpfs_free(void) {
     return (uint64_t)info.f_bavail * (uint64_t)info.f_bsize;
 }
 
-static rs_object *receive_whole(rs_store *store, const rs_object_id *id, const char *text) {
+static rs_object *receive_complete(rs_store *store, const rs_object_id *id, const char *text) {
     rs_error error;
     rs_object *object = rs_store_receive(store, id, strlen(text), &error);
     assert_non_null(object);
@@ -71,7 +71,7 @@ static void assert_reads(int fd, const char *text) {
     assert_string_equal(buffer, text);
 }
 
-static void receive__is_visible_only_when_whole(void **context) {
+static void receive__is_visible_only_when_complete(void **context) {
     (void)context;
     rs_error error;
     rs_store *store = open_store(0, 0);
@@ -152,7 +152,7 @@ static void sizes__absurd_and_zero(void **context) {
         assert_true(error.code == ROSTRUM_ERR_INVALID || error.code == ROSTRUM_ERR_NO_ROOM);
     }
     assert_int_equal(rs_store_used(store), 0);
-    rs_object *empty = receive_whole(store, &ids[0], "");
+    rs_object *empty = receive_complete(store, &ids[0], "");
     int fd = rs_store_reader_fd(empty, &error);
     assert_reads(fd, "");
     close(fd);
@@ -173,7 +173,7 @@ static void full_tmpfs__is_an_error_at_allocation(void **context) {
     assert_null(rs_store_receive(store, &ids[1], 2 * MIB, &error));
     assert_int_equal(error.code, ROSTRUM_ERR_NO_ROOM);
 
-    /* Somebody else fills the tmpfs meanwhile: an error with words, not a signal. */
+    /* Somebody else fills the tmpfs meanwhile: an error with the reason, not a signal. */
     char other[96];
     (void)snprintf(other, sizeof other, "%s/other", folder);
     int fd = open(other, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
@@ -219,7 +219,7 @@ static void delete__spares_what_has_another_name(void **context) {
     rs_error error;
     char other[80], text[9] = {0};
     rs_store *store = open_store(0, 0);
-    (void)receive_whole(store, &ids[0], "precious");
+    (void)receive_complete(store, &ids[0], "precious");
     (void)snprintf(other, sizeof other, "%s/linked", folder);
     assert_int_equal(link(path_of(&ids[0]), other), 0);
     assert_true(rs_store_delete(store, &ids[0], &error));
@@ -245,8 +245,8 @@ static void delete__waits_for_transfers_and_spares_readers(void **context) {
     assert_int_equal(error.code, ROSTRUM_ERR_BUSY);
     rs_store_discard(store, building);
 
-    rs_object *object = receive_whole(store, &ids[0], "precious");
-    rs_object *other = receive_whole(store, &ids[2], "same dataID, other application");
+    rs_object *object = receive_complete(store, &ids[0], "precious");
+    rs_object *other = receive_complete(store, &ids[2], "same dataID, other application");
     int fd = rs_store_reader_fd(object, &error);
     rs_store_hold(object);
     assert_false(rs_store_delete(store, &ids[0], &error));
@@ -349,12 +349,12 @@ static void limit__of_objects(void **context) {
     (void)context;
     rs_error error;
     rs_store *store = open_store(0, 2);
-    receive_whole(store, &ids[0], "a");
-    receive_whole(store, &ids[1], "b");
+    receive_complete(store, &ids[0], "a");
+    receive_complete(store, &ids[1], "b");
     assert_null(rs_store_receive(store, &ids[2], 1, &error));
     assert_int_equal(error.code, ROSTRUM_ERR_LIMIT);
     assert_true(rs_store_delete(store, &ids[1], &error));
-    receive_whole(store, &ids[2], "c");
+    receive_complete(store, &ids[2], "c");
     rs_store_close(store);
 }
 
@@ -375,7 +375,7 @@ static void open__cleans_what_a_crash_left_and_nothing_else(void **context) {
     rs_store *store = open_store(0, 0);
     assert_int_equal(access(path_of(&ids[0]), F_OK), -1);
     assert_int_equal(access(keep, F_OK), 0);
-    receive_whole(store, &ids[0], "new");
+    receive_complete(store, &ids[0], "new");
     rs_store_close(store);
     assert_int_equal(unlink(keep), 0);
     assert_int_equal(rmdir(app), 0);
@@ -451,7 +451,7 @@ static void reserve__goes_to_objects_and_is_made_again(void **context) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(receive__is_visible_only_when_whole),
+        cmocka_unit_test(receive__is_visible_only_when_complete),
         cmocka_unit_test(discard__leaves_nothing),
         cmocka_unit_test(quota__counts_everything_and_says_so),
         cmocka_unit_test(sizes__absurd_and_zero),
