@@ -24,8 +24,9 @@
 #define GONE_AFTER (30 * RS_SECOND)
 #define KNOWN_BOUND (5 * RS_SECOND) /* so long nobody is asked again who asks us */
 #define SAY_EVERY (10 * RS_SECOND)
-#define VERSION_JUMP (UINT64_C(1) << 24) /* a version further ahead is no version of this group's */
-#define GROUPS_BASE 0xefc00000u          /* 239.192.0.0, as of paths */
+#define VERSION_JUMP (UINT64_C(1) << 28) /* a version further ahead is no version of this group's */
+#define VERSION_UNIT 26u /* ns of the wall clock by which a group begins: 67 ms, so that 32 bits last for years */
+#define GROUPS_BASE 0xefc00000u /* 239.192.0.0, as of paths */
 #define GROUPS_BITS 0x007fffffu
 
 /* Another agent in a group. */
@@ -231,6 +232,10 @@ static void found(rs_lan_groups *g, lan_group *group) {
     group->founded = g->options.wall_clock();
     group->founder = g->options.address;
     group->data_port = g->options.data_port;
+    /* Whoever published in an earlier group of the name remembers its versions: those of this one are later. */
+    uint64_t begin = (uint64_t)group->founded >> VERSION_UNIT;
+    group->version = group->version > begin ? group->version : begin;
+    group->pledged = group->version;
     /* by its name, so that two who found it at one time choose the same */
     group->address =
         g->options.address_free(g->options.context, GROUPS_BASE | ((uint32_t)rs_mix(group->id) & GROUPS_BITS));
@@ -505,8 +510,8 @@ static void take_member(rs_lan_groups *g, rs_time now, lan_group *group, const r
 static void note_alive(const rs_lan_groups *g, rs_time now, lan_group *group, group_member *one,
                        const rs_lan_group_message *m, bool multicast) {
     one->heard = now;
-    if (m->version > group->heard_version &&
-        (m->version < group->version + VERSION_JUMP || (!group->shown && group->heard_version == 0)))
+    uint64_t newest = group->version > group->heard_version ? group->version : group->heard_version;
+    if (m->version > newest && (m->version < newest + VERSION_JUMP || !group->founded || !group->shown))
         group->heard_version = m->version;
     bool reached = m->head.flags & RS_LAN_HEARS;
     if (multicast)

@@ -255,6 +255,25 @@ static void groups__all_at_once_and_founded_apart(void **state) {
     all_see(NODES, 0); /* of what it is, the older foundation holds */
 }
 
+/* A publisher goes on with its numbers: what it sent to the one before is owed to nobody of the one after. */
+static void groups__one_of_the_same_name_has_later_versions(void **state) {
+    (void)state;
+    call(0, RS_MANAGER_GROUP_USE);
+    call(1, RS_MANAGER_GROUP_JOIN);
+    run(3 * SECOND);
+    uint64_t before = nodes[0].version > nodes[1].version ? nodes[0].version : nodes[1].version;
+    call(0, RS_MANAGER_GROUP_UNUSE);
+    call(1, RS_MANAGER_GROUP_LEAVE);
+    run(100 * MS);
+    call(2, RS_MANAGER_GROUP_JOIN);
+    run(100 * MS);
+    nodes[0].version = 0; /* it was told to forget the group */
+    call(0, RS_MANAGER_GROUP_USE);
+    run(SECOND);
+    assert_true(nodes[2].joined > before);
+    assert_true(nodes[0].version >= nodes[2].joined);
+}
+
 static void groups__with_loss_all_know_of_all_in_time(void **state) {
     (void)state;
     loss = 0.3;
@@ -393,6 +412,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(groups__members_find_each_other, begin, end),
         cmocka_unit_test_setup_teardown(groups__all_at_once_and_founded_apart, begin, end),
+        cmocka_unit_test_setup_teardown(groups__one_of_the_same_name_has_later_versions, begin, end),
         cmocka_unit_test_setup_teardown(groups__with_loss_all_know_of_all_in_time, begin, end),
         cmocka_unit_test_setup_teardown(groups__who_leaves_or_dies_is_out_and_who_starts_again_is_another, begin, end),
         cmocka_unit_test_setup_teardown(groups__roles_change, begin, end),
