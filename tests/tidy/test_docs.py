@@ -204,6 +204,17 @@ def test_glossary__is_in_order_and_says_each_term_once() -> None:
     assert Path(ROOT / "docs" / "glossary.md").is_file()
 
 
+def code(page: str) -> list[tuple[int, str]]:
+    """Numbered lines of code blocks: commands, programs, pictures, what is printed."""
+    found, within = [], False
+    for number, line in enumerate(text(page).splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            within = not within
+        elif within:
+            found.append((number, line))
+    return found
+
+
 def prose(page: str) -> list[tuple[int, str]]:
     """Numbered lines that are no code, heading, picture or table row."""
     found, code = [], False
@@ -223,6 +234,9 @@ def test_form__prose_has_100_columns_and_cells_200_characters() -> None:
                 longest = max(line.split(), key=len)
                 if len(longest) < COLUMNS - 10:  # one that cannot be cut, such as a link, may stand out
                     offenders.append(f"{page}:{number}: {len(line)} columns")
+        for number, line in code(page):
+            if len(line) > COLUMNS:
+                offenders.append(f"{page}:{number}: {len(line)} columns of code or picture")
         for number, line in enumerate(text(page).splitlines(), 1):
             if line.startswith("|") and any(len(cell.strip()) > CELL for cell in re.split(r"(?<!\\)\|", line)):
                 offenders.append(f"{page}:{number}: a cell of more than {CELL} characters")
