@@ -15,7 +15,7 @@ from rostrum.topologies.places import TREE
 
 FILE = TREE / "results" / "claims.yaml"
 PAPERS = ("republic", "rdcm", "ricochet", "qsm", "wan")
-INSTRUMENTS = {"lab": "lab", "sim": "simulator", "bench": "lab"}  # by the command's first answer
+INSTRUMENTS = {"lab": "lab", "sim": "simulator", "bench": "lab"}  # by the command's first argument
 RESULT_MOST = 64 << 20  # bytes
 
 
@@ -35,11 +35,7 @@ class Run:
     minutes: float = 1
     note: str = ""
 
-    @property
-    def instrument(self) -> str:
-        return INSTRUMENTS[self.command.split()[0]]
-
-    def text(self, quick: bool, json_file: Path) -> list[str]:
+    def arguments(self, quick: bool, json_file: Path) -> list[str]:
         picture = ["--png", str(json_file.with_suffix(".png"))] if self.png else []
         return [
             *shlex.split(self.command),

@@ -63,7 +63,7 @@ def perform(run: Run, quick: bool, again: bool, say: Callable[[str], None]) -> O
     if run.root and os.geteuid() != 0:
         return Outcome(None, file, "it starts a lab, which needs root")
     file.unlink(missing_ok=True)
-    fields = run.text(quick, file)
+    fields = run.arguments(quick, file)
     say(f"rostrum {' '.join(fields)}")
     began = time.monotonic()
     limit = LIMIT_FACTOR * 60 * run.minutes + LIMIT_MORE_S

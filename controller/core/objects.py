@@ -119,8 +119,6 @@ class Objects:
         self.wanted: dict[HeldKey, _Wanted] = {}
         self.sends: dict[str, int] = {}  # holder -> orders it was given, for fairness
         self.left_out = 0  # of what agents told, beyond what one may hold
-        self.fetches = 0
-        self.fetches_together = 0
 
     def agent_up(self, server: str, gives: bool, serves: bool) -> None:
         (self.gives.add if gives else self.gives.discard)(server)
@@ -183,7 +181,6 @@ class Objects:
 
     def fetch(self, server: str, key: HeldKey, together: bool, now: int) -> Iterator[Answer | Serve]:
         """`server` wants it: what is to be said now. The rest `due` says."""
-        self.fetches += 1
         one = self.known.get(key)
         holders = self._giving(one, server)
         if one is None or not holders:
@@ -234,7 +231,6 @@ class Objects:
                 yield Answer(server, key, holders, reason="" if holders else self._nobody(one, server))
             return
         self.sends[holder] = self.sends.get(holder, 0) + 1
-        self.fetches_together += len(servers)
         wanted.holder, wanted.served, wanted.until = holder, set(servers), now + SEND_MOST_NS
         yield Serve(holder, key, servers)
         reason = f"{holder} sends it to {len(servers)} servers that fetch it together"

@@ -10,7 +10,7 @@ from enum import Enum
 from ipaddress import IPv4Address
 from typing import Final, Literal
 
-from rostrum.controller.core.model import LEVEL_MULTICAST, CrossConnect, PathKind
+from rostrum.controller.core.model import LEVEL_MULTICAST, PathKind
 
 MS: Final = 1_000_000
 S: Final = 1_000_000_000
@@ -212,14 +212,6 @@ class Budget:
     splitters: tuple[str, ...]
     power_dbm: float
     margin_db: float
-
-
-@dataclass(frozen=True)
-class Power:
-    """A cross-connect with the powers the OCS reported for it last."""
-
-    ocs: str
-    cross_connect: CrossConnect
 
 
 @dataclass(frozen=True)

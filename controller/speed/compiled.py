@@ -16,7 +16,6 @@ from pathlib import Path
 from types import ModuleType
 
 PURE = "ROSTRUM_PURE_PYTHON"
-PACKAGE = "rostrum.controller"
 
 
 class Finder:

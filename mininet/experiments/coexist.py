@@ -27,7 +27,6 @@ from rostrum.topologies.units import Size
 OUT = Console(highlight=False, soft_wrap=True)
 FAUCET = Path(sys.prefix).parent / "faucet" / "bin" / "faucet"
 FAUCET_PORT = 6663
-FAUCET_COOKIE = 1524372928
 OURS = 0x526F7374  # the upper half of our cookies
 OFCTL = ("ovs-ofctl", "-O", "OpenFlow13")
 BOUND_S = 40.0

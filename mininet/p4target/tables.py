@@ -72,12 +72,6 @@ class Table:
                 return index
         raise ProgramError(f"table {self.info.name}: its default action {number} is none of its actions")
 
-    def action_named(self, name: str) -> int:
-        for index, action in enumerate(self.info.actions):
-            if action.name == name:
-                return index
-        raise TableError("invalid", f"table {self.info.name} has no action {name}")
-
     def _constant_entry(self, entry: dict[str, Any]) -> None:
         match: list[MatchElement] = []
         for key, item in zip(self.info.keys, entry["match_key"], strict=True):

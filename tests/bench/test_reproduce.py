@@ -102,7 +102,7 @@ def test_table__has_every_paper_and_says_why_where_nothing_is_judged() -> None:
 def test_table__its_commands_exist_with_these_options() -> None:
     for run in table.load().runs.values():
         for quick in (False, True):
-            first, second, name, *rest = run.text(quick, Path("x.json"))
+            first, second, name, *rest = run.arguments(quick, Path("x.json"))
             assert second == "run"
             command = _experiment(first, name)
             with command.make_context(name, rest, resilient_parsing=False):

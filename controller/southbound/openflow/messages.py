@@ -313,10 +313,6 @@ def _actions(flow: Any) -> list[Any]:
     return [action for instruction in flow.instructions for action in getattr(instruction, "actions", ())]
 
 
-def _group_of(flow: Any) -> int | None:
-    return next((int(one.group_id) for one in _actions(flow) if isinstance(one, parser.OFPActionGroup)), None)
-
-
 def groups_used(flows: Iterable[Any]) -> set[int]:
     """Groups of ours that these flows send to."""
     found = {int(a.group_id) for flow in flows for a in _actions(flow) if isinstance(a, parser.OFPActionGroup)}
