@@ -40,6 +40,7 @@
 /* A sender's process that was stopped, and whose connection stands, is waited for; as long as the manager keeps its
  * packet paths (its setting `away`). */
 #define SENDER_AWAY (120 * RS_SECOND)
+#define SPARE_PART 8 /* of the link's rate: for those that fetch of an object while it is sent or received here */
 #define STOP_BOUND (500 * RS_MILLISECOND) /* for final messages to peers and manager */
 
 #define CHECK_FROM RS_SECOND        /* a pause so long may have cost a path: the manager is asked */
@@ -714,14 +715,21 @@ static rs_digest digest_of(void *context, const rs_object *object) {
     return rs_receiving_digest(context, object);
 }
 
+static bool under_way(void *context, const rs_object_id *id) {
+    return rs_sending_goes_on(context, id) || rs_receiving_goes_on(context, id);
+}
+
 /* Without it everything else works: others cannot fetch from here. */
 static bool start_pieces(rs_agent *agent) {
     const rs_options *o = &agent->options;
+    int64_t nic_bps = o->nic_rate_bps ? o->nic_rate_bps : rs_nic_rate(o->interface);
     const rs_piece_server_config config = {.loop = agent->loop,
                                            .store = agent->store,
                                            .address = o->address,
                                            .port = o->piece_port,
                                            .rate_bps = o->fetch_rate_bps,
+                                           .spare_bps = nic_bps / SPARE_PART,
+                                           .under_way = under_way,
                                            .digest_of = digest_of,
                                            .runs = rs_late_runs,
                                            .stream = rs_late_kept,

@@ -309,6 +309,31 @@ def test_a_late_server_hears_the_rest_of_a_transfer_and_gets_what_it_missed_from
     assert others > counter(lab, "h1", GIVEN), line  # to which it turns when these are slow
 
 
+def test_who_joins_takes_spare_capacity_while_the_others_receive_and_all_afterwards(lab: World) -> None:
+    """What it missed came at whatever rate holders had, while they were receiving and sending the same object."""
+    data, rate = content(60 * MIB, 12), 200_000_000
+    lab.manager.answer = lambda request: Answer(kind="packet", protocol="republic")
+    for name in ("h1", "h2", "h3", "h4"):
+        lab.start(name, "--nic-rate", f"{rate}", *with_metrics(lab, name))
+    sender = lab.app("h1")
+    sender.add(7, data)
+    tag = sender.start_send(7, ["h2", "h3"])
+    receiver = lab.app("h2")
+    wait_until(
+        lambda: any(one.bytes > len(data) // 2 for one in receiver.status()[1] if one.data_id == 7), "half of it"
+    )
+    began = time.monotonic()
+    late = lab.app("h4")
+    fetching = start_fetch(late, 7, at(lab, "h1"))
+    result, _ = sender.finish_send(tag)
+    given = sum(counter(lab, name, GIVEN) for name in ("h1", "h2", "h3"))
+    took_s = time.monotonic() - began
+    assert result.ok, result
+    assert late.finish_read(fetching) == data
+    assert given <= 3 * (rate / 8 / 8 * took_s + MIB), (given, took_s)
+    assert sum(counter(lab, name, GIVEN) for name in ("h1", "h2", "h3")) >= len(data) // 3
+
+
 @pytest.mark.parametrize("protocol", ["republic", "rdcm"])
 def test_a_receiver_leaves_and_the_others_go_on(lab: World, protocol: str) -> None:
     data = content(24 * MIB, 11)

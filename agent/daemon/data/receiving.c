@@ -143,6 +143,11 @@ rs_digest rs_receiving_digest(const rs_agent *agent, const rs_object *object) {
     return r ? r->expected : (rs_digest){0};
 }
 
+bool rs_receiving_goes_on(const rs_agent *agent, const rs_object_id *id) {
+    const rs_object *object = rs_store_find(agent->store, id);
+    return object && object->phase == RS_OBJECT_RECEIVING && receiving_object(agent, object);
+}
+
 bool rs_receiving_prefix(const rs_agent *agent, const rs_object *object, uint64_t from, uint64_t *bytes) {
     const rs_receive_state *r = receiving_object(agent, object);
     return r && rs_receive_prefix(agent->node, r->base.xfer, from, bytes) == RS_OK;

@@ -17,6 +17,8 @@ void rs_receiving_datagram(void *agent, rs_peer peer, const uint8_t *header, siz
                            const uint8_t *payload, uint32_t payload_length);
 /* An application deletes the object: what is left of its transfer, repairs for others, ends. */
 void rs_receiving_let_go(void *agent, const rs_object_id *id);
+/* It is being received here just now. */
+bool rs_receiving_goes_on(const rs_agent *agent, const rs_object_id *id);
 /* Of an object that comes in: from whom, RS_NO_PEER: it does not; its digest; how many bytes are here without a gap
  * (`from`: as many as last time), false: not known. */
 rs_peer rs_receiving_from(const rs_agent *agent, const rs_object *object);

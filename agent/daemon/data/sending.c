@@ -427,6 +427,11 @@ void rs_sending_cancel_api(void *context, const rs_api_call *call, const rs_obje
     rs_api_reply_error(agent->api, call, ROSTRUM_ERR_UNKNOWN, "object %s is not being sent from here", rs_id_text(id));
 }
 
+bool rs_sending_goes_on(const rs_agent *agent, const rs_object_id *id) {
+    const rs_send_state *s = being_sent(agent, id);
+    return s && s->phase < RS_PHASE_DONE;
+}
+
 uint32_t rs_sending_runs(void *context, const rs_object_id *id, const char *name, rs_piece_message *out,
                          uint32_t most) {
     rs_agent *agent = context;

@@ -76,6 +76,8 @@ rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, stru
 /* A sending that goes by legs is over: who asked for it is told, and it is freed. */
 void rs_sending_over(rs_agent *agent, rs_send_state *sending, bool ok, const char *cause);
 
+/* It is being sent from here just now. */
+bool rs_sending_goes_on(const rs_agent *agent, const rs_object_id *id);
 /* Where the packets of an object that is being sent from here can be heard: rs_piece_server_config.runs. The manager
  * adds the server to the path's tree; the transfer does not know of it. */
 uint32_t rs_sending_runs(void *agent, const rs_object_id *id, const char *name, rs_piece_message *out, uint32_t most);

@@ -43,7 +43,8 @@ typedef struct client {
     size_t out_before; /* so much of it goes before the piece that is being written, the rest after it */
     uint32_t wants[WANTS_MOST];
     uint32_t want_first, want_count;
-    uint64_t at, end;     /* bytes of the piece that is being written */
+    uint64_t at, end;     /* bytes of the piece that is being written, */
+    bool spares;          /* of an object that was under way here when that began */
     uint32_t leaves_from; /* digests that are to be said: from there; UINT32_MAX: none */
     bool streams;         /* a stream was asked for, this one, of which so many fragments are to be given yet: */
     rs_object_id stream;
@@ -57,9 +58,10 @@ struct rs_piece_server {
     rs_watch watch;
     rs_accept_pause pause;
     client *clients;
-    rs_time due; /* by the rate, nothing goes before */
+    rs_time due;       /* by the rate, nothing goes before; */
+    rs_time spare_due; /* and of objects that are under way, nothing before this */
     rs_time check_at;
-    bool held; /* clients wait for `due` */
+    rs_time held_until; /* clients wait for one of them, or nobody does: RS_NEVER */
     rs_piece_server_stats stats;
 };
 
@@ -244,11 +246,18 @@ static void asked(client *c, const rs_piece_message *m) {
     let_hear(c, m);
 }
 
-static void spend(rs_piece_server *server, uint64_t bytes) {
-    if (server->config.rate_bps <= 0)
+static void spend_of(const rs_piece_server *server, rs_time *due, int64_t rate_bps, uint64_t bytes) {
+    if (rate_bps <= 0)
         return;
-    rs_time from = server->due > now_of(server) - BURST ? server->due : now_of(server) - BURST;
-    server->due = from + (rs_time)((double)bytes * 8e9 / (double)server->config.rate_bps);
+    rs_time from = *due > now_of(server) - BURST ? *due : now_of(server) - BURST;
+    *due = from + (rs_time)((double)bytes * 8e9 / (double)rate_bps);
+}
+
+static void spend(const client *c, uint64_t bytes) {
+    rs_piece_server *server = c->server;
+    spend_of(server, &server->due, server->config.rate_bps, bytes);
+    if (c->spares)
+        spend_of(server, &server->spare_due, server->config.spare_bps, bytes);
 }
 
 static void say_stream(client *c) {
@@ -278,7 +287,7 @@ static void say_run(client *c) {
     c->run_sn += count;
     c->run_left -= count < c->run_left ? count : c->run_left;
     server->stats.bytes += length;
-    spend(server, length);
+    spend(c, length);
 }
 
 static bool is_here(const rs_object *object, uint64_t piece) {
@@ -334,6 +343,8 @@ static void begin_piece(client *c) {
         c->over = true;
         return;
     }
+    const rs_piece_server_config *config = &c->server->config;
+    c->spares = config->spare_bps > 0 && config->under_way && config->under_way(config->context, &c->object->id);
     c->at = (uint64_t)piece * RS_DIGEST_CHUNK;
     c->end = c->object->size - c->at < RS_DIGEST_CHUNK ? c->object->size : c->at + RS_DIGEST_CHUNK;
     const rs_piece_message m = {.type = RS_PIECE_PIECE, .first = piece, .length = (uint32_t)(c->end - c->at)};
@@ -347,8 +358,17 @@ static bool has_output(const client *c) {
            c->run_left > 0;
 }
 
-static bool is_held(const rs_piece_server *server) {
-    return server->config.rate_bps > 0 && server->due > now_of(server);
+/* Its bytes wait for a rate. */
+static bool is_held(const client *c) {
+    const rs_piece_server *server = c->server;
+    rs_time due = c->spares && server->spare_due > server->due ? server->spare_due : server->due;
+    return due > now_of(server);
+}
+
+static void hold(const client *c) {
+    rs_piece_server *server = c->server;
+    rs_time due = c->spares && server->spare_due > server->due ? server->spare_due : server->due;
+    server->held_until = due < server->held_until ? due : server->held_until;
 }
 
 /* Those that wait for the rate are looked at in their order: who has had a turn is the last. */
@@ -384,8 +404,8 @@ static void write_out(client *c) {
             continue;
         }
         if (c->at < c->end) {
-            if (is_held(server)) {
-                server->held = true;
+            if (is_held(c)) {
+                hold(c);
                 return;
             }
             uint64_t left = c->end - c->at, most = left < budget ? left : budget;
@@ -401,15 +421,15 @@ static void write_out(client *c) {
             budget -= (uint32_t)sent;
             server->stats.bytes += (uint64_t)sent;
             c->heard_at = now_of(server);
-            spend(server, (uint64_t)sent);
-            if (server->config.rate_bps > 0)
+            spend(c, (uint64_t)sent);
+            if (server->config.rate_bps > 0 || c->spares)
                 goes_last(c);
         } else if (c->leaves_from != UINT32_MAX) {
             say_leaves(c);
         } else if (c->want_count > 0) {
             begin_piece(c);
-        } else if (c->run_left > 0 && is_held(server)) {
-            server->held = true;
+        } else if (c->run_left > 0 && is_held(c)) {
+            hold(c);
             return;
         } else if (c->run_left > 0) {
             say_run(c);
@@ -420,8 +440,10 @@ static void write_out(client *c) {
 }
 
 static void update_watch(client *c) {
-    bool held = is_held(c->server) && (c->at < c->end || c->run_left > 0);
+    bool held = is_held(c) && (c->at < c->end || c->run_left > 0);
     uint32_t events = EPOLLIN | (has_output(c) && !held ? EPOLLOUT : 0);
+    if (held)
+        hold(c);
     if (c->watch.events != events)
         (void)rs_loop_watch(c->server->config.loop, &c->watch, c->watch.fd, events);
 }
@@ -525,7 +547,7 @@ rs_piece_server *rs_piece_server_new(const rs_piece_server_config *config) {
     if (!server)
         return NULL;
     server->config = *config;
-    server->check_at = RS_NEVER;
+    server->check_at = server->held_until = RS_NEVER;
     struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(config->port)};
     local.sin_addr.s_addr = htonl(config->address);
     int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -556,13 +578,13 @@ void rs_piece_server_free(rs_piece_server *server) {
 }
 
 rs_time rs_piece_server_deadline(const rs_piece_server *server) {
-    return server->held && server->due < server->check_at ? server->due : server->check_at;
+    return server->held_until < server->check_at ? server->held_until : server->check_at;
 }
 
 void rs_piece_server_timeout(rs_piece_server *server) {
     rs_time now = now_of(server);
-    if (server->held && now >= server->due) {
-        server->held = false;
+    if (now >= server->held_until) {
+        server->held_until = RS_NEVER;
         for (client *c = server->clients; c; c = c->next)
             update_watch(c);
     }

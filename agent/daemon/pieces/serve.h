@@ -19,6 +19,9 @@ typedef struct {
     uint32_t address; /* IPv4, host order */
     uint16_t port;
     int64_t rate_bps; /* 0: no bound */
+    /* What those get together of objects that are under way here, sent or received: that goes first. 0: no bound */
+    int64_t spare_bps;
+    bool (*under_way)(void *context, const rs_object_id *id);
     /* Of an object that comes in, what its sender says it is; length 0: not known. */
     rs_digest (*digest_of)(void *context, const rs_object *object);
     /* `name` fetches an object. If it is being sent from here just now, this says where it is heard: RUNS (address 0:
