@@ -429,7 +429,7 @@ static void data_id__is_a_number_or_a_name(void **context) {
     assert_true(id == 0xe601539f147a617c);
 }
 
-static void fetch__that_nobody_answers_has_words(void **context) {
+static void fetch__that_nobody_answers_has_a_reason(void **context) {
     (void)context;
     static const char *const holders[] = {"h2@10.0.0.2"};
     progress now = {0};
@@ -466,7 +466,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(close__answers_what_is_under_way, setup, teardown),
         cmocka_unit_test_setup_teardown(stream__all_comes_and_its_end, setup, teardown),
         cmocka_unit_test_setup_teardown(stream__failures_have_reasons, setup, teardown),
-        cmocka_unit_test_setup_teardown(fetch__that_nobody_answers_has_words, setup, teardown),
+        cmocka_unit_test_setup_teardown(fetch__that_nobody_answers_has_a_reason, setup, teardown),
         cmocka_unit_test(uuid__parse),
         cmocka_unit_test(data_id__is_a_number_or_a_name),
     };
