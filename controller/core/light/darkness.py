@@ -114,10 +114,10 @@ class Darkness:
         """Until when a server is expected to be dark on such a path; None if it is not. Who does not hear the packet
         network hears no circuit. `asker` None: by any word.
         """
-        text = dict(self._servers.get((server, PathKind.PACKET), {}))
+        origins = dict(self._servers.get((server, PathKind.PACKET), {}))
         if kind is PathKind.CIRCUIT:
-            text |= self._servers.get((server, kind), {})
-        return _believed({origin: self._until(one) for origin, one in text.items()}, asker, now)
+            origins |= self._servers.get((server, kind), {})
+        return _believed({origin: self._until(one) for origin, one in origins.items()}, asker, now)
 
     def suspects(self, now: int) -> Iterator[Suspect]:
         for (server, kind), of in self._servers.items():

@@ -39,9 +39,9 @@ async def test_who_holds_what_is_told_listed_and_forgotten_with_its_agent(manage
     known = manager.app.thrift.objects.objects.known
     one = await manager.agent("h1", piece_port=7072, serves=True)
     two = await manager.agent("h3", piece_port=7072)
-    one.say("holds", objects=[held(number) for number in range(250)], again=True)
-    one.say("holds", objects=[held(7, name="model.bin"), held(-1)], again=False)
-    two.say("holds", objects=[held(7)], again=True)
+    one.say("holds", objects=[held(number) for number in range(250)], reset=True)
+    one.say("holds", objects=[held(7, name="model.bin"), held(-1)], reset=False)
+    two.say("holds", objects=[held(7)], reset=True)
     await until(lambda: len(known) == 251 and len(known[next(iter(known))].holders) == 1, "all of them")
     await until(lambda: sum(len(one.holders) for one in known.values()) == 252, "the other one's")
     page = await rest.call("GET", "/v1/objects?limit=100", 200)
@@ -59,7 +59,7 @@ async def test_who_holds_what_is_told_listed_and_forgotten_with_its_agent(manage
     assert row["name"] == "model.bin"
     await rest.call("GET", "/v1/objects/nothing", 404)
     await rest.call("GET", "/v1/objects?after=nothing-1", 422)
-    two.say("holds", objects=[held(7, gone=True)], again=False)
+    two.say("holds", objects=[held(7, gone=True)], reset=False)
     await until(lambda: len(known) == 251 and all(list(one.holders) == ["h1"] for one in known.values()), "one holder")
     result = await asyncio.to_thread(CliRunner().invoke, command, ["model.bin", "--manager", manager.url])
     assert "holders   h1" in result.output, result.output
@@ -71,7 +71,7 @@ async def test_who_holds_what_is_told_listed_and_forgotten_with_its_agent(manage
 
 async def test_four_that_fetch_together_are_sent_it_by_one_holder(manager: Running) -> None:
     holder = await manager.agent("h1", piece_port=7072, serves=True)
-    holder.say("holds", objects=[held(7)], again=True)
+    holder.say("holds", objects=[held(7)], reset=True)
     servers = ("h2", "h4", "h6", "h8")
     fetchers = [await manager.agent(name, piece_port=7072, serves=True) for name in servers]
     await until(lambda: manager.app.thrift.objects.objects.known, "the object")
@@ -87,9 +87,9 @@ async def test_four_that_fetch_together_are_sent_it_by_one_holder(manager: Runni
 @pytest.mark.parametrize(
     ("method", "arguments"),
     [
-        ("holds", {"objects": [idl.HeldObject(b"short", 7, 1, "d")], "again": True}),
-        ("holds", {"objects": [idl.HeldObject(APP, 7, -1, "d")], "again": True}),
-        ("holds", {"objects": [held(number) for number in range(257)], "again": True}),
+        ("holds", {"objects": [idl.HeldObject(b"short", 7, 1, "d")], "reset": True}),
+        ("holds", {"objects": [idl.HeldObject(APP, 7, -1, "d")], "reset": True}),
+        ("holds", {"objects": [held(number) for number in range(257)], "reset": True}),
         ("holds", {"objects": [held(1)]}),
         ("fetch", {"request": idl.FetchRequest(b"", 7, True)}),
     ],
@@ -98,7 +98,7 @@ async def test_what_makes_no_sense_ends_that_agents_connection_alone(
     manager: Running, method: str, arguments: dict[str, Any]
 ) -> None:
     other = await manager.agent("h3", piece_port=7072)
-    other.say("holds", objects=[held(7)], again=True)
+    other.say("holds", objects=[held(7)], reset=True)
     bad = await manager.agent("h1", piece_port=7072)
     bad.say(method, **arguments)
     assert (await bad.expect("goodbye")).reason
