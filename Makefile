@@ -2,7 +2,7 @@
 PYTHON := build/venv/bin/python
 ARGS ?=
 
-.PHONY: help setup build packages demo bench test lint count fuzz p4 lock clean
+.PHONY: help setup build jvm packages demo bench test lint count fuzz p4 lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ build: setup  ## build the agent and its library in build/agent, compile the man
 		{ cat build/meson-agent.log; exit 1; }
 	@ninja -C build/agent >build/ninja-agent.log || { tail -40 build/ninja-agent.log; exit 1; }
 	@.ci/compile || echo "build: goes on with the manager as plain Python"
+
+jvm:  ## the Java client: build/rostrum-client.jar, and its javadoc in build/jvm/doc (installs a JDK, as root)
+	@.ci/jvm
 
 packages: build  ## Debian packages and wheels, into build/packages
 	@$(PYTHON) .ci/package $(ARGS)

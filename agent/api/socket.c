@@ -61,13 +61,13 @@ static bool remove_stale(const struct sockaddr_un *address, const char *path, rs
     return unlink(address->sun_path) == 0 || rs_error_system(error, errno, "old socket %s", path);
 }
 
-int rs_unix_listen(const char *path, mode_t mode, const gid_t *group, rs_error *error) {
+int rs_unix_listen(const char *path, int type, mode_t mode, const gid_t *group, rs_error *error) {
     struct sockaddr_un address;
     int folder, fd = -1;
     if (!make_address(path, &address, &folder, error))
         return -1;
     if (remove_stale(&address, path, error)) {
-        fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         /* The mode before bind keeps others out in between; the umask may have taken too much away. */
         if (fd < 0 || fchmod(fd, group ? mode & 0700 : mode) < 0 ||
             bind(fd, (const struct sockaddr *)&address, sizeof address) < 0 ||

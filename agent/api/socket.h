@@ -7,9 +7,9 @@
 
 #include <sys/types.h>
 
-/* A non-blocking listening socket at `path`, of that group (NULL: the process's). A socket file that nobody listens on
- * is replaced. -1 and `error`: EXISTS if somebody does. */
-int rs_unix_listen(const char *path, mode_t mode, const gid_t *group, rs_error *error);
+/* A non-blocking listening socket of `type` at `path`, of that group (NULL: the process's). A socket file that nobody
+ * listens on is replaced. -1 and `error`: EXISTS if somebody does. */
+int rs_unix_listen(const char *path, int type, mode_t mode, const gid_t *group, rs_error *error);
 
 /* A connected socket. -1 and `error` (UNAVAILABLE). */
 int rs_unix_connect(const char *path, bool nonblocking, rs_error *error);

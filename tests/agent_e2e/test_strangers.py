@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import struct
 import threading
@@ -9,8 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
+from rostrum.client import wire
 
-from tests.agent_e2e.agents import WAIT_S, World, content, wait_until, world
+from tests.agent_e2e.agents import APP, WAIT_S, Agent, World, content, wait_until, world
 from tests.agent_e2e.network import Namespace, Network, network
 
 Made = TypeVar("Made")
@@ -94,3 +96,64 @@ def test_a_thousand_hellos_do_not_block_a_transfer(lab: World) -> None:
         for stranger in crowd:
             stranger.close()
     wait_until(lambda: lab.app("h2").status()[0].server == "h2", "an answer after that")
+
+
+def frame(message: bytes, text: bytes = b"") -> bytes:
+    return struct.pack("<II", len(message), len(text)) + message + text
+
+
+def framed(agent: Agent) -> socket.socket:
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    link.settimeout(WAIT_S)
+    link.connect(f"{agent.socket}.framed")
+    return link
+
+
+def framed_answer(link: socket.socket) -> tuple[wire.Answer, str]:
+    head = link.recv(8, socket.MSG_WAITALL)
+    message, text = struct.unpack("<II", head)
+    return wire.parse(link.recv(message, socket.MSG_WAITALL)), link.recv(text, socket.MSG_WAITALL).decode()
+
+
+def test_garbage_on_the_framed_socket_ends_only_its_own_connection(lab: World) -> None:
+    agent = lab.start("h1", manager=False)
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    numbers = random.Random(seed)
+    register = wire.request(wire.REGISTER, 1, APP.bytes + b"\x04test")
+    with framed(agent) as good, framed(agent) as other:
+        for link in (good, other):
+            for byte in frame(register):  # however it is cut
+                link.sendall(bytes([byte]))
+            assert framed_answer(link)[0].type == wire.REGISTERED
+        good.sendall(frame(wire.request(wire.CREATE, 2, struct.pack("<Q", 5000))))
+        created, place = framed_answer(good)
+        handle = created.value[0]
+        for text in (f"file {handle}", "file 77", "file", "socket " + "0" * 32, "socket", "x" * 300):
+            other.sendall(frame(wire.request(wire.ADD, 3, struct.pack("<Q", 1)), text.encode()))
+            answer, _ = framed_answer(other)
+            assert answer.type == wire.ERROR and answer.tag == 3 and len(answer.value[1]) > 20, text
+        for _ in range(100):
+            kind = numbers.randrange(4)
+            with framed(agent) as bad:
+                bad.sendall(
+                    [
+                        numbers.randbytes(numbers.randrange(1, 400)),
+                        frame(numbers.randbytes(numbers.randrange(60)), numbers.randbytes(numbers.randrange(60))),
+                        frame(b"", b"attach " + numbers.randbytes(numbers.randrange(40))),
+                        frame(register)[: numbers.randrange(1, 20)],
+                    ][kind]
+                )
+        with framed(agent) as bad:
+            bad.sendall(struct.pack("<II", 1 << 30, 0))
+            assert bad.recv(1) == b""
+        good.sendall(frame(wire.request(wire.ADD, 4, struct.pack("<Q", 1)), f"file {handle}".encode()))
+        assert framed_answer(good)[0].type == wire.ADDED
+        good.sendall(frame(wire.request(wire.READ, 5, struct.pack("<QI", 1, 0))))
+        answer, where = framed_answer(good)
+        assert answer.value[0] == 5000
+        assert where == str(agent.store / str(APP) / "1") != place
+        assert agent.objects() == [f"{APP}/1"]
+        good.sendall(frame(wire.request(wire.CREATE, 6, struct.pack("<Q", 5000))))
+        assert framed_answer(good)[0].type == wire.CREATED
+    wait_until(lambda: agent.objects() == [f"{APP}/1"], "end of what a program that is gone had created")

@@ -29,8 +29,10 @@ static void rs_api_forget(rs_api_server *server, rs_api_client *client, bool ans
 #define MESSAGES_PER_ROUND 32 /* of one client, so that a busy one does not starve the others */
 #define EVENTS_PER_ROUND 64
 #define LISTENER_ID 0
-#define FETCH_WAIT_MS 60000u           /* of one that does not say */
-#define FREE_BYTES ((uint64_t)8 << 20) /* per dispatch: about 1 ms */
+#define FRAMED_LISTENER_ID UINT64_MAX
+#define KEY_BOUND ((rs_time)10 * 1000000000) /* until a connection that was attached is asked for */
+#define FETCH_WAIT_MS 60000u                 /* of one that does not say */
+#define FREE_BYTES ((uint64_t)8 << 20)       /* per dispatch: about 1 ms */
 
 static void rs_api_log(rs_api_server *server, const char *format, ...) {
     if (!server->handlers.log)
@@ -58,30 +60,36 @@ rs_api_server *rs_api_server_new(const rs_api_config *config, const rs_api_handl
     server->config = *config;
     server->handlers = *handlers;
     server->store = store;
-    server->epoll = server->listener = -1;
-    server->read_deadline = RS_NEVER;
+    server->epoll = server->listener = server->framed_listener = -1;
+    server->read_deadline = server->key_ends = RS_NEVER;
     server->config.max_clients += config->max_clients ? 0 : 256;
     server->config.max_pending += config->max_pending ? 0 : 1024;
     server->config.max_queued_bytes +=
         config->max_queued_bytes ? 0 : (uint64_t)16 << 20; /* the longest result of a send, and some */
     server->config.digest_algorithm = config->digest_algorithm ? config->digest_algorithm : RS_DIGEST_XXH3;
     server->path = strdup(config->socket_path ? config->socket_path : "");
+    if (asprintf(&server->framed_path, "%s.framed", server->path ? server->path : "") < 0)
+        server->framed_path = NULL;
     server->server_name = strdup(config->server_name ? config->server_name : "");
     server->version = strdup(config->version ? config->version : "");
     server->clients = calloc(server->config.max_clients, sizeof(rs_api_client *));
-    if (!server->path || !server->server_name || !server->version || !server->clients) {
+    if (!server->path || !server->framed_path || !server->server_name || !server->version || !server->clients) {
         rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "no memory for the application interface");
         rs_api_server_free(server);
         return NULL;
     }
-    server->listener = rs_unix_listen(server->path, config->socket_mode ? config->socket_mode : 0660,
-                                      config->has_group ? &config->group : NULL, error);
-    if (server->listener < 0) {
+    const gid_t *group = config->has_group ? &config->group : NULL;
+    mode_t mode = config->socket_mode ? config->socket_mode : 0660;
+    server->listener = rs_unix_listen(server->path, SOCK_SEQPACKET, mode, group, error);
+    if (server->listener >= 0)
+        server->framed_listener = rs_unix_listen(server->framed_path, SOCK_STREAM, mode, group, error);
+    if (server->framed_listener < 0) {
         rs_api_server_free(server);
         return NULL;
     }
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (server->epoll < 0 || !watch(server, EPOLL_CTL_ADD, server->listener, EPOLLIN, LISTENER_ID)) {
+    if (server->epoll < 0 || !watch(server, EPOLL_CTL_ADD, server->listener, EPOLLIN, LISTENER_ID) ||
+        !watch(server, EPOLL_CTL_ADD, server->framed_listener, EPOLLIN, FRAMED_LISTENER_ID)) {
         rs_error_system(error, errno, "socket %s: epoll", server->path);
         rs_api_server_free(server);
         return NULL;
@@ -112,6 +120,7 @@ static void reap_dead(rs_api_server *server) {
         rs_api_forget(server, client, false);
         server->clients[i] = server->clients[--server->client_count];
         free_queue(client);
+        rs_framed_clear(&client->frame);
         close(client->fd);
         free(client);
     }
@@ -129,10 +138,15 @@ void rs_api_server_free(rs_api_server *server) {
         close(server->listener);
         (void)unlink(server->path);
     }
+    if (server->framed_listener >= 0) {
+        close(server->framed_listener);
+        (void)unlink(server->framed_path);
+    }
     if (server->epoll >= 0)
         close(server->epoll);
     free(server->clients);
     free(server->path);
+    free(server->framed_path);
     free(server->server_name);
     free(server->version);
     free(server);
@@ -146,7 +160,8 @@ rs_time rs_api_server_deadline(const rs_api_server *server) {
     if (server->work_count || server->store_work || server->reap)
         return 0;
     bool paused = server->pause.again != 0 && server->pause.again < server->read_deadline;
-    return paused ? server->pause.again : server->read_deadline;
+    rs_time next = paused ? server->pause.again : server->read_deadline;
+    return server->key_ends < next ? server->key_ends : next;
 }
 
 rs_api_client *rs_api_client_find(rs_api_server *server, uint64_t id) {
@@ -169,21 +184,26 @@ static void kill_client(rs_api_server *server, rs_api_client *client, const char
 /* Takes `fd` over. */
 static void enqueue(rs_api_server *server, rs_api_client *client, int fd) {
     const rs_api_message *message = &server->message;
-    uint64_t bytes = client->queued_bytes + message->length + sizeof(rs_api_outgoing);
+    size_t length = message->length;
+    uint8_t *frame = client->framed ? rs_framed_new(message->data, length, server->where, &length) : NULL;
+    uint64_t bytes = client->queued_bytes + length + sizeof(rs_api_outgoing);
     rs_api_outgoing *one = NULL;
     if (bytes > server->config.max_queued_bytes)
         kill_client(server, client, "disconnected: it does not read its answers");
-    else if (!(one = malloc(sizeof *one + message->length)))
+    else if ((client->framed && !frame) || !(one = malloc(sizeof *one + length)))
         kill_client(server, client, "disconnected: no memory for its answers");
     if (!one) {
+        free(frame);
         if (fd >= 0)
             close(fd);
         return;
     }
     one->next = NULL;
     one->fd = fd;
-    one->length = message->length;
-    memcpy(one->data, message->data, message->length);
+    one->length = length;
+    one->at = 0;
+    memcpy(one->data, frame ? frame : message->data, length);
+    free(frame);
     if (client->last)
         client->last->next = one;
     else
@@ -192,35 +212,11 @@ static void enqueue(rs_api_server *server, rs_api_client *client, int fd) {
     client->queued_bytes = bytes;
 }
 
-void rs_api_transmit(rs_api_server *server, uint64_t id, int fd, bool lossy) {
-    rs_api_client *client = rs_api_client_find(server, id);
-    int number = 0;
-    if (!client || client->dead)
-        goto out;
-    if (client->first && lossy && client->queued_bytes > server->config.max_queued_bytes / 2) {
-        client->events_dropped++;
-        goto out;
-    }
-    if (!client->first)
-        number = rs_unix_send(client->fd, server->message.data, server->message.length, fd, true);
-    if (client->first || number == EAGAIN || number == ENOBUFS) {
-        bool was_empty = !client->first;
-        enqueue(server, client, fd);
-        if (was_empty && !client->dead)
-            (void)watch(server, EPOLL_CTL_MOD, client->fd, EPOLLIN | EPOLLOUT, client->id);
-        return;
-    }
-    if (number)
-        kill_client(server, client, number == EPIPE || number == ECONNRESET ? "left" : strerror(number));
-out:
-    if (fd >= 0)
-        close(fd);
-}
-
 static void flush(rs_api_server *server, rs_api_client *client) {
     while (client->first && !client->dead) {
         rs_api_outgoing *one = client->first;
-        int number = rs_unix_send(client->fd, one->data, one->length, one->fd, true);
+        int number = client->framed ? rs_framed_write(client->fd, one->data, one->length, &one->at)
+                                    : rs_unix_send(client->fd, one->data, one->length, one->fd, true);
         if (number == EAGAIN || number == ENOBUFS)
             return;
         if (number) {
@@ -237,6 +233,129 @@ static void flush(rs_api_server *server, rs_api_client *client) {
     }
     if (!client->dead)
         (void)watch(server, EPOLL_CTL_MOD, client->fd, EPOLLIN, client->id);
+}
+
+void rs_api_transmit(rs_api_server *server, uint64_t id, int fd, bool lossy) {
+    rs_api_client *client = rs_api_client_find(server, id);
+    int number = 0;
+    if (!client || client->dead)
+        goto out;
+    if (client->first && lossy && client->queued_bytes > server->config.max_queued_bytes / 2) {
+        client->events_dropped++;
+        goto out;
+    }
+    if (!client->first && !client->framed)
+        number = rs_unix_send(client->fd, server->message.data, server->message.length, fd, true);
+    if (client->first || client->framed || number == EAGAIN || number == ENOBUFS) {
+        bool was_empty = !client->first;
+        enqueue(server, client, fd);
+        server->where[0] = 0;
+        if (was_empty && !client->dead)
+            (void)watch(server, EPOLL_CTL_MOD, client->fd, EPOLLIN | EPOLLOUT, client->id);
+        if (was_empty && client->framed && !client->dead)
+            flush(server, client);
+        return;
+    }
+    if (number)
+        kill_client(server, client, number == EPIPE || number == ECONNRESET ? "left" : strerror(number));
+out:
+    server->where[0] = 0;
+    if (fd >= 0)
+        close(fd);
+}
+
+static void refuse_malformed(rs_api_server *server, rs_api_client *client, const rs_error *error) {
+    rs_api_call call = {.client = client->id, .tag = server->request.tag};
+    rs_api_reply_failure(server, &call, error);
+    if (!server->request.type)
+        kill_client(server, client, "disconnected: it does not speak this interface");
+}
+
+/* "attach KEY", without a message: this connection will be asked for by another one of that program. */
+static void attach(rs_api_server *server, rs_api_client *client, const char *text) {
+    rs_api_call call = {.client = client->id};
+    size_t length = strlen(text);
+    if (strncmp(text, "attach ", 7) != 0 || length != 7 + RS_API_KEY || client->registered) {
+        rs_api_reply_error(server, &call, ROSTRUM_ERR_PROTOCOL,
+                           "a frame without a message attaches a new connection by a key of %d characters", RS_API_KEY);
+        kill_client(server, client, "disconnected: it does not speak this interface");
+        return;
+    }
+    memcpy(client->key, text + 7, RS_API_KEY);
+    client->key_ends = server->now + KEY_BOUND;
+    if (client->key_ends < server->key_ends)
+        server->key_ends = client->key_ends;
+    rs_api_reply_ok(server, &call);
+    if (client->first)
+        kill_client(server, client, "disconnected: it does not read its answers");
+    else if (!client->dead)
+        (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, client->fd, NULL);
+}
+
+static void expire_attached(rs_api_server *server) {
+    if (server->now < server->key_ends)
+        return;
+    server->key_ends = RS_NEVER;
+    for (uint32_t i = 0; i < server->client_count; i++) {
+        rs_api_client *client = server->clients[i];
+        if (!client->key[0] || client->dead)
+            continue;
+        if (client->key_ends <= server->now)
+            kill_client(server, client, "disconnected: it was attached, and nobody asked for it");
+        else if (client->key_ends < server->key_ends)
+            server->key_ends = client->key_ends;
+    }
+}
+
+/* The descriptor that goes with a request, where `text` says: "file HANDLE", of create; "socket KEY", a connection
+ * attached by the same user. -1 and `error`. */
+static int find_descriptor(rs_api_server *server, const rs_api_client *client, const char *text, rs_error *error) {
+    if (strncmp(text, "file ", 5) == 0) {
+        rs_object *object = rs_store_find_created(server->store, strtoull(text + 5, NULL, 10));
+        if (object && object->owner == client->id)
+            return rs_store_writer_fd(object, error);
+        rs_error_set(error, ROSTRUM_ERR_UNKNOWN, "this process has no created file with handle %.20s", text + 5);
+        return -1;
+    }
+    for (uint32_t i = 0; strncmp(text, "socket ", 7) == 0 && i < server->client_count; i++) {
+        rs_api_client *other = server->clients[i];
+        if (other->dead || !other->key[0] || other->uid != client->uid || strcmp(other->key, text + 7) != 0)
+            continue;
+        int fd = fcntl(other->fd, F_DUPFD_CLOEXEC, 3);
+        if (fd < 0)
+            rs_error_system(error, errno, "the agent has no descriptors left");
+        other->dead = true;
+        server->reap = true;
+        return fd;
+    }
+    rs_error_set(error, ROSTRUM_ERR_INVALID, "nothing is attached by what the request names: %.60s", text);
+    return -1;
+}
+
+static void serve_framed(rs_api_server *server, rs_api_client *client) {
+    for (int i = 0; i < MESSAGES_PER_ROUND && !client->dead && !client->key[0]; i++) {
+        rs_framed_state state = rs_framed_read(&client->frame, client->fd);
+        if (state == RS_FRAMED_PART)
+            return;
+        if (state != RS_FRAMED_WHOLE) {
+            kill_client(server, client,
+                        state == RS_FRAMED_GONE  ? "left"
+                        : state == RS_FRAMED_BAD ? "disconnected: it sent a frame that is too long"
+                                                 : "disconnected: no memory for what it asks");
+            return;
+        }
+        rs_error error = {0};
+        int fd = -1;
+        const char *text = rs_framed_text(&client->frame);
+        if (client->frame.message == 0)
+            attach(server, client, text);
+        else if (!rs_api_parse_request(client->frame.body, client->frame.message, &server->request, &error) ||
+                 (text[0] && (fd = find_descriptor(server, client, text, &error)) < 0))
+            refuse_malformed(server, client, &error);
+        else
+            rs_api_serve(server, client, &server->request, fd);
+        rs_framed_clear(&client->frame);
+    }
 }
 
 static void serve_client(rs_api_server *server, rs_api_client *client) {
@@ -259,21 +378,19 @@ static void serve_client(rs_api_server *server, rs_api_client *client) {
         }
         if (fd >= 0)
             close(fd);
-        rs_api_call call = {.client = client->id, .tag = server->request.tag};
-        rs_api_reply_failure(server, &call, &error);
-        if (!server->request.type)
-            kill_client(server, client, "disconnected: it does not speak this interface");
+        refuse_malformed(server, client, &error);
     }
 }
 
-static void accept_clients(rs_api_server *server) {
+static void accept_clients(rs_api_server *server, bool framed) {
+    int listener = framed ? server->framed_listener : server->listener;
     for (int i = 0; i < ACCEPTS_PER_ROUND; i++) {
-        int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         char text[RS_ACCEPT_TEXT];
         if (fd < 0 && rs_accept_failed(&server->pause, errno, server->now, "the socket of applications", text)) {
             if (text[0])
                 rs_api_log(server, "%s", text);
-            (void)watch(server, EPOLL_CTL_MOD, server->listener, 0, LISTENER_ID);
+            (void)watch(server, EPOLL_CTL_MOD, listener, 0, framed ? FRAMED_LISTENER_ID : LISTENER_ID);
         }
         if (fd < 0)
             return;
@@ -282,7 +399,13 @@ static void accept_clients(rs_api_server *server) {
         if (!client) {
             rs_api_encode_error(&server->message, 0, ROSTRUM_ERR_LIMIT,
                                 "the agent serves its maximum of clients already");
-            (void)rs_unix_send(fd, server->message.data, server->message.length, -1, true);
+            size_t length = 0, at = 0;
+            uint8_t *frame = framed ? rs_framed_new(server->message.data, server->message.length, "", &length) : NULL;
+            if (frame)
+                (void)rs_framed_write(fd, frame, length, &at);
+            else
+                (void)rs_unix_send(fd, server->message.data, server->message.length, -1, true);
+            free(frame);
             rs_api_log(server, "a client was turned away: %u are connected", server->client_count);
             close(fd);
             continue;
@@ -292,6 +415,7 @@ static void accept_clients(rs_api_server *server) {
         (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length);
         client->id = ++server->next_client;
         client->fd = fd;
+        client->framed = framed;
         client->pid = (int)credentials.pid;
         client->uid = (unsigned int)credentials.uid;
         if (!watch(server, EPOLL_CTL_ADD, fd, EPOLLIN, client->id)) {
@@ -310,24 +434,27 @@ void rs_api_store_work(rs_api_server *server) {
 void rs_api_server_dispatch(rs_api_server *server, rs_time now) {
     struct epoll_event events[EVENTS_PER_ROUND];
     server->now = now;
-    if (rs_accept_resumes(&server->pause, now))
+    if (rs_accept_resumes(&server->pause, now)) {
         (void)watch(server, EPOLL_CTL_MOD, server->listener, EPOLLIN, LISTENER_ID);
+        (void)watch(server, EPOLL_CTL_MOD, server->framed_listener, EPOLLIN, FRAMED_LISTENER_ID);
+    }
     /* Before what is new: a file that is to be sent has its path asked for before its digest is begun. */
     if (server->work_count)
         rs_api_waits_work(server);
     int count = epoll_wait(server->epoll, events, EVENTS_PER_ROUND, 0);
     for (int i = 0; i < count; i++) {
-        if (events[i].data.u64 == LISTENER_ID) {
-            accept_clients(server);
+        if (events[i].data.u64 == LISTENER_ID || events[i].data.u64 == FRAMED_LISTENER_ID) {
+            accept_clients(server, events[i].data.u64 == FRAMED_LISTENER_ID);
             continue;
         }
         rs_api_client *client = rs_api_client_find(server, events[i].data.u64);
         if (client && (events[i].events & EPOLLOUT))
             flush(server, client);
         if (client && (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-            serve_client(server, client);
+            (client->framed ? serve_framed : serve_client)(server, client);
     }
     rs_api_waits_expire(server);
+    expire_attached(server);
     if (server->reap)
         reap_dead(server);
     if (server->store_work)
@@ -374,73 +501,6 @@ void rs_api_reply_group(rs_api_server *server, const rs_api_call *call, const ch
                         uint32_t message_bytes, int fd) {
     rs_api_encode_group(&server->message, call->tag, protocol, order, message_bytes);
     rs_api_transmit(server, call->client, fd, false);
-}
-
-/* An application's id is the right to its objects: only root, the agent's own user and the application see it. */
-static void hide_app(const rs_api_client *asks, uint8_t app[16]) {
-    bool may = asks && (asks->uid == 0 || asks->uid == (unsigned int)geteuid() ||
-                        (asks->registered && memcmp(asks->app, app, sizeof asks->app) == 0));
-    if (!may)
-        memset(app, 0, sizeof asks->app);
-}
-
-static void object_row(const rs_object *object, rostrum_object *row) {
-    *row = (rostrum_object){.data_id = object->id.data,
-                            .state =
-                                object->phase == RS_OBJECT_COMPLETE ? ROSTRUM_OBJECT_COMPLETE : ROSTRUM_OBJECT_BUILDING,
-                            .received = object->received,
-                            .pinned = object->pinned,
-                            .goes = object->goes_at != 0,
-                            .holds = object->holds,
-                            .size = object->size,
-                            .digest_algorithm = object->digest.algorithm,
-                            .digest_length = object->digest.length};
-    memcpy(row->app, object->id.app, sizeof row->app);
-    memcpy(row->digest, object->digest.value, sizeof row->digest);
-}
-
-static void put_objects(rs_api_server *server, const rs_api_call *call) {
-    const rs_api_client *asks = rs_api_client_find(server, call->client);
-    rostrum_object rows[64]; /* always fit in one message */
-    uint32_t cursor = 0, count;
-    do {
-        const rs_object *object;
-        for (count = 0; count < sizeof rows / sizeof *rows && (object = rs_store_next(server->store, &cursor)); count++)
-            object_row(object, &rows[count]);
-        for (uint32_t i = 0; i < count; i++)
-            hide_app(asks, rows[i].app);
-        if (count) {
-            (void)rs_api_encode_objects(&server->message, call->tag, rows, count);
-            rs_api_transmit(server, call->client, -1, false);
-        }
-    } while (count);
-}
-
-void rs_api_reply_status(rs_api_server *server, const rs_api_call *call, const rostrum_status *status) {
-    rostrum_status whole = *status;
-    (void)snprintf(whole.server, sizeof whole.server, "%s", server->server_name);
-    (void)snprintf(whole.version, sizeof whole.version, "%s", server->version);
-    (void)snprintf(whole.store, sizeof whole.store, "%s", rs_store_directory(server->store));
-    whole.boot_id = server->config.boot_id;
-    whole.store_used = rs_store_used(server->store);
-    whole.store_quota = rs_store_quota(server->store);
-    whole.clients = server->client_count;
-    for (uint32_t done = 0; done < status->transfer_count;) {
-        rostrum_transfer rows[32];
-        uint32_t left = status->transfer_count - done, count = left < 32 ? left : 32;
-        memcpy(rows, status->transfers + done, count * sizeof *rows);
-        for (uint32_t i = 0; i < count; i++)
-            hide_app(rs_api_client_find(server, call->client), rows[i].app);
-        done += rs_api_encode_transfers(&server->message, call->tag, rows, count);
-        rs_api_transmit(server, call->client, -1, false);
-    }
-    for (uint32_t done = 0; done < status->group_count;) {
-        done += rs_api_encode_groups(&server->message, call->tag, status->groups + done, status->group_count - done);
-        rs_api_transmit(server, call->client, -1, false);
-    }
-    put_objects(server, call);
-    rs_api_encode_state(&server->message, call->tag, &whole);
-    rs_api_transmit(server, call->client, -1, false);
 }
 
 /* One request of a client: what needs only the object store is done here, the rest goes to the daemon. */
@@ -554,8 +614,12 @@ static void serve_add(rs_api_server *server, rs_api_client *client, const rs_api
 
 void rs_api_reply_object(rs_api_server *server, const rs_api_call *call, const rs_object *object) {
     rs_error error;
-    int fd = rs_store_reader_fd(object, &error);
-    if (fd < 0) {
+    const rs_api_client *client = rs_api_client_find(server, call->client);
+    int fd = rs_store_reader_fd(object, &error); /* a framed client's too: it was read now */
+    bool ok = fd >= 0 && (!client || !client->framed || rs_store_reader_path(object, server->where, &error));
+    if (!ok) {
+        if (fd >= 0)
+            close(fd);
         rs_api_reply_failure(server, call, &error);
         return;
     }
@@ -667,14 +731,9 @@ static void serve_send(rs_api_server *server, rs_api_client *client, const rs_ap
 }
 
 /* The daemon's own descriptor of the socket that came along; -1, and the call is answered, if there is none. */
-static int stream_socket(rs_api_server *server, const rs_api_call *call, int fd) {
+static int unix_stream(rs_api_server *server, const rs_api_call *call, int fd) {
     int domain = 0, type = 0;
     socklen_t size = sizeof domain;
-    bool there = server->handlers.on_stream_end && server->handlers.on_stream_receive;
-    if (!there) {
-        rs_api_reply_error(server, call, ROSTRUM_ERR_UNAVAILABLE, "there are no streams here");
-        return -1;
-    }
     if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 ||
         getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || domain != AF_UNIX || type != SOCK_STREAM) {
         rs_api_reply_error(server, call, ROSTRUM_ERR_INVALID,
@@ -685,6 +744,13 @@ static int stream_socket(rs_api_server *server, const rs_api_call *call, int fd)
     if (own < 0)
         rs_api_reply_error(server, call, ROSTRUM_ERR_LIMIT, "the agent has no descriptors left: %s", strerror(errno));
     return own;
+}
+
+static int stream_socket(rs_api_server *server, const rs_api_call *call, int fd) {
+    if (server->handlers.on_stream_end && server->handlers.on_stream_receive)
+        return unix_stream(server, call, fd);
+    rs_api_reply_error(server, call, ROSTRUM_ERR_UNAVAILABLE, "there are no streams here");
+    return -1;
 }
 
 static void serve_stream_send(rs_api_server *server, rs_api_client *client, const rs_api_call *call,
@@ -782,13 +848,17 @@ static void serve_unsubscribe(rs_api_server *server, const rs_api_call *call, ui
     rs_api_reply_error(server, call, ROSTRUM_ERR_UNKNOWN, "this process has no subscription %" PRIu64, subscription);
 }
 
-static void serve_join(rs_api_server *server, const rs_api_call *call, const rs_api_request *request) {
+static void serve_join(rs_api_server *server, const rs_api_call *call, const rs_api_request *request, int fd) {
+    int own = fd >= 0 && server->handlers.on_join ? unix_stream(server, call, fd) : -1;
+    if (fd >= 0 && server->handlers.on_join && own < 0)
+        return;
     const rs_api_join join = {.call = *call,
                               .subscribe = request->flags & RS_API_JOIN_SUBSCRIBE,
                               .group = request->group,
                               .protocol = request->protocol,
                               .order = request->order,
-                              .options = request->options};
+                              .options = request->options,
+                              .socket = own};
     if (server->handlers.on_join)
         server->handlers.on_join(server->handlers.context, &join);
     else
@@ -841,7 +911,7 @@ static void serve_registered(rs_api_server *server, rs_api_client *client, const
         serve_unsubscribe(server, call, request->number);
         break;
     case RS_API_JOIN:
-        serve_join(server, call, request);
+        serve_join(server, call, request, fd);
         break;
     case RS_API_STREAM_SEND:
         serve_stream_send(server, client, call, request, fd);

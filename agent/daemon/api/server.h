@@ -54,6 +54,7 @@ typedef struct {
     bool subscribe;
     const char *group, *protocol, *order; /* the last two "" = as the group is */
     const char *options;                  /* of the protocol's engine: what is not named is as the group has it */
+    int socket;                           /* to be the group's, the callee's to close; -1: one is to be made */
 } rs_api_join;
 
 /* What the daemon does. Pointers in arguments are valid during the call only (an rs_object as long as the store says).
@@ -98,9 +99,9 @@ typedef struct {
 } rs_api_handlers;
 
 typedef struct {
-    const char *socket_path;
-    uint32_t socket_mode; /* 0 = 0660 */
-    bool has_group;       /* the socket is `group`'s, else that of the process */
+    const char *socket_path; /* and <socket_path>.framed, for programs that pass no descriptors (api/framed.h) */
+    uint32_t socket_mode;    /* 0 = 0660 */
+    bool has_group;          /* the socket is `group`'s, else that of the process */
     uint32_t group;
     const char *server_name; /* this server, as in the topology file */
     const char *version;     /* of the agent */
@@ -136,13 +137,9 @@ __attribute__((format(printf, 4, 5))) void rs_api_reply_error(rs_api_server *ser
 void rs_api_reply_send(rs_api_server *server, const rs_api_call *call, const rostrum_send_result *result);
 /* All `bytes` of a stream went to the program. */
 void rs_api_reply_streamed(rs_api_server *server, const rs_api_call *call, uint64_t bytes);
-/* `fd`: the program's end of the group's socket, taken over. */
+/* `fd`: the program's end of the group's socket, taken over; -1: it has it already. */
 void rs_api_reply_group(rs_api_server *server, const rs_api_call *call, const char *protocol, const char *order,
                         uint32_t message_bytes, int fd);
-/* The caller fills started_ns, manager_up, manager, packets_bad, transfers, groups and their counts; the server
- * fills the rest.
- */
-void rs_api_reply_status(rs_api_server *server, const rs_api_call *call, const rostrum_status *status);
 
 /* ---- For waits.c. */
 

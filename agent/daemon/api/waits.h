@@ -5,20 +5,27 @@
 
 #include "api/wire.h"
 #include "daemon/accept.h"
+#include "daemon/api/framed.h"
 #include "daemon/api/server.h"
 #include "daemon/store/digest.h"
+
+#define RS_API_KEY 32 /* characters by which a program names one of its own connections */
 
 /* An answer that the client's socket did not take yet. */
 typedef struct rs_api_outgoing {
     struct rs_api_outgoing *next;
-    int fd; /* to go with it, owned; or -1 */
-    size_t length;
+    int fd;            /* to go with it, owned; or -1 */
+    size_t length, at; /* at: what is written, of a frame */
     uint8_t data[];
 } rs_api_outgoing;
 
 typedef struct rs_api_client {
     uint64_t id;
     int fd;
+    bool framed; /* on the framed socket */
+    rs_framed frame;
+    char key[RS_API_KEY + 1]; /* it waits to become a stream's or a group's socket, which is asked for by that */
+    rs_time key_ends;
     bool registered;
     bool dead; /* no more reading or writing; reaped by the next dispatch */
     uint8_t app[16];
@@ -58,8 +65,8 @@ struct rs_api_server {
     rs_api_config config;
     rs_api_handlers handlers;
     rs_store *store;
-    int listener, epoll;
-    char *path, *server_name, *version;
+    int listener, framed_listener, epoll;
+    char *path, *framed_path, *server_name, *version;
     uint64_t next_client;
     uint32_t client_count;
     rs_api_client **clients; /* [config.max_clients] */
@@ -70,9 +77,11 @@ struct rs_api_server {
     bool reap;
     rs_time now;
     rs_time read_deadline; /* the nearest of the waiting reads, or earlier */
+    rs_time key_ends;      /* the nearest of those that wait to be asked for */
     rs_accept_pause pause;
-    rs_api_request request; /* the one being served */
-    rs_api_message message; /* the one being built */
+    rs_api_request request;         /* the one being served */
+    rs_api_message message;         /* the one being built */
+    char where[RS_STORE_PATH_SIZE]; /* goes with it to a client that can take no descriptor */
     uint8_t input[RS_API_MESSAGE_MAX];
 };
 

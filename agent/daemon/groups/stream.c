@@ -33,7 +33,7 @@ struct rs_group_stream {
     rs_time deadline;
     rs_manager_group_options options;
     char protocol[32], order[8], option_text[RS_GROUP_OPTIONS_TEXT];
-    int fd;
+    int fd, given; /* given: the program's own, to be `fd` once it is open; else -1 */
     rs_watch watch;
     uint8_t *in, *out;
     size_t in_start, in_length, in_room;
@@ -354,6 +354,7 @@ rs_group_stream *rs_stream_new(rs_groups *g, rs_local_group *group, const rs_api
     s->call = join->call;
     s->deadline = deadline;
     s->fd = -1;
+    s->given = join->socket;
     s->watch = (rs_watch){.ready = ready, .context = s};
     snprintf(s->protocol, sizeof s->protocol, "%s", join->protocol);
     snprintf(s->order, sizeof s->order, "%s", join->order);
@@ -388,6 +389,8 @@ static void close_stream(rs_group_stream *s) {
     rs_loop_unwatch(g->agent->loop, &s->watch);
     if (s->fd >= 0)
         close(s->fd);
+    if (s->given >= 0)
+        close(s->given);
     free(s->in);
     free(s->out);
     free(s->told);
@@ -396,18 +399,19 @@ static void close_stream(rs_group_stream *s) {
 }
 
 void rs_stream_open(rs_group_stream *s) {
-    int ends[2];
+    int ends[2] = {s->given, -1};
     const int bytes = SOCKET_BYTES;
     rs_groups *g = s->groups;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+    if (s->given < 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
         rs_stream_refuse(s, ROSTRUM_ERR_IO, "the agent has no descriptors left");
         return;
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && ends[i] >= 0; i++)
         if (setsockopt(ends[i], SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
             setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes); /* as much as the system grants */
     s->waits = false;
     s->fd = ends[0];
+    s->given = -1;
     s->progress_at = rs_agent_now(g->agent);
     watch(s);
     const rs_local_group *group = s->group;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "daemon/api/status.h"
 #include "daemon/data/nic.h"
 #include "daemon/data/sending.h"
 #include "daemon/groups/sockets.h"

@@ -86,6 +86,7 @@ bool rs_store_is_uuid(const char *name) {
 }
 
 static bool looks_like_data_id(const char *name) {
+    name += strncmp(name, "new-", 4) == 0 ? 4 : 0; /* rs_store_file_show */
     size_t length = strlen(name);
     return length >= 1 && length <= 20 && strspn(name, "0123456789") == length;
 }
@@ -229,18 +230,28 @@ void rs_store_uuid_text(const uint8_t app[16], char out[37]) {
                    app[14], app[15]);
 }
 
+/* The name for an object's file, and its application's folder, which is made. */
+static bool own_name(const rs_store_folder *folder, const rs_object_id *id, char name[RS_STORE_NAME_SIZE], char app[37],
+                     rs_error *error) {
+    rs_store_uuid_text(id->app, app);
+    (void)snprintf(name, RS_STORE_NAME_SIZE, "%s/%" PRIu64, app, id->data);
+    return mkdirat(folder->fd, app, 0710) == 0 || errno == EEXIST ||
+           rs_error_system(error, errno, "object store: folder %s/%s", folder->path, app);
+}
+
+static bool not_named(const rs_store_folder *folder, const char *name, const char *app, rs_error *error) {
+    rs_error_system(error, errno, "object store: %s/%s", folder->path, name);
+    (void)unlinkat(folder->fd, app, AT_REMOVEDIR);
+    return false;
+}
+
 bool rs_store_file_name(const rs_store_folder *folder, int fd, const rs_object_id *id, rs_error *error) {
     char name[RS_STORE_NAME_SIZE], self[32], app[37];
-    rs_store_uuid_text(id->app, app);
-    (void)snprintf(name, sizeof name, "%s/%" PRIu64, app, id->data);
     (void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-    if (mkdirat(folder->fd, app, 0710) < 0 && errno != EEXIST)
-        return rs_error_system(error, errno, "object store: folder %s/%s", folder->path, app);
-    if (fchmod(fd, 0440) < 0 || linkat(AT_FDCWD, self, folder->fd, name, AT_SYMLINK_FOLLOW) < 0) {
-        rs_error_system(error, errno, "object store: %s/%s", folder->path, name);
-        (void)unlinkat(folder->fd, app, AT_REMOVEDIR);
+    if (!own_name(folder, id, name, app, error))
         return false;
-    }
+    if (fchmod(fd, 0440) < 0 || linkat(AT_FDCWD, self, folder->fd, name, AT_SYMLINK_FOLLOW) < 0)
+        return not_named(folder, name, app, error);
     return true;
 }
 
@@ -251,6 +262,44 @@ void rs_store_file_unname(const rs_store_folder *folder, const rs_object_id *id)
     /* Either may be gone already: somebody with rights there may have tidied up by hand. */
     (void)unlinkat(folder->fd, name, 0);
     (void)unlinkat(folder->fd, app, AT_REMOVEDIR);
+}
+
+/* "<uuid>/new-<handle>" */
+static void shown_name(const uint8_t app[16], uint64_t handle, char name[RS_STORE_NAME_SIZE], char folder[37]) {
+    rs_store_uuid_text(app, folder);
+    (void)snprintf(name, RS_STORE_NAME_SIZE, "%s/new-%" PRIu64, folder, handle);
+}
+
+bool rs_store_file_show(const rs_store_folder *folder, int fd, const uint8_t app[16], uint64_t handle,
+                        rs_error *error) {
+    char name[RS_STORE_NAME_SIZE], self[32], of[37];
+    shown_name(app, handle, name, of);
+    (void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    if (mkdirat(folder->fd, of, 0710) < 0 && errno != EEXIST)
+        return rs_error_system(error, errno, "object store: folder %s/%s", folder->path, of);
+    if (fchmod(fd, 0660) < 0 || linkat(AT_FDCWD, self, folder->fd, name, AT_SYMLINK_FOLLOW) < 0)
+        return not_named(folder, name, of, error);
+    return true;
+}
+
+/* A file whose last name went can get none any more: the name is changed. */
+bool rs_store_file_rename(const rs_store_folder *folder, int fd, const uint8_t app[16], uint64_t handle,
+                          const rs_object_id *id, rs_error *error) {
+    char shown[RS_STORE_NAME_SIZE], name[RS_STORE_NAME_SIZE], of[37], own[37];
+    shown_name(app, handle, shown, of);
+    if (!own_name(folder, id, name, own, error))
+        return false;
+    if (fchmod(fd, 0440) < 0 || renameat2(folder->fd, shown, folder->fd, name, RENAME_NOREPLACE) < 0)
+        return not_named(folder, name, own, error);
+    (void)unlinkat(folder->fd, of, AT_REMOVEDIR); /* empty, if the object is another application's */
+    return true;
+}
+
+void rs_store_file_hide(const rs_store_folder *folder, const uint8_t app[16], uint64_t handle) {
+    char name[RS_STORE_NAME_SIZE], of[37];
+    shown_name(app, handle, name, of);
+    (void)unlinkat(folder->fd, name, 0);
+    (void)unlinkat(folder->fd, of, AT_REMOVEDIR);
 }
 
 bool rs_store_reclaim_step(rs_store_reclaim *reclaim, uint64_t max_bytes) {

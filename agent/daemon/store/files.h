@@ -57,6 +57,12 @@ bool rs_store_file_ours_alone(int fd);
  */
 bool rs_store_file_name(const rs_store_folder *folder, int fd, const rs_object_id *id, rs_error *error);
 void rs_store_file_unname(const rs_store_folder *folder, const rs_object_id *id);
+/* One that an application writes gets a name for a while, "<uuid>/new-<handle>", writable for owner and group;
+ * then that becomes the object's. */
+bool rs_store_file_show(const rs_store_folder *folder, int fd, const uint8_t app[16], uint64_t handle, rs_error *error);
+bool rs_store_file_rename(const rs_store_folder *folder, int fd, const uint8_t app[16], uint64_t handle,
+                          const rs_object_id *id, rs_error *error);
+void rs_store_file_hide(const rs_store_folder *folder, const uint8_t app[16], uint64_t handle);
 
 /* Frees up to `max_bytes`; true when all of it is free. */
 bool rs_store_reclaim_step(rs_store_reclaim *reclaim, uint64_t max_bytes);

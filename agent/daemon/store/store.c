@@ -47,6 +47,8 @@ struct rs_object_private {
     dev_t device;
     ino_t inode;
     bool foreign; /* added from elsewhere: no name of ours, mode untouched */
+    bool shown;   /* CREATED, DIGESTING: rs_store_writer_path gave it a name, in the folder of */
+    uint8_t shown_to[16];
 };
 
 struct rs_store {
@@ -315,6 +317,12 @@ static uint64_t slice_length(const rs_object *object, uint64_t slice) {
     return object->size - begin < RS_STORE_SLICE ? object->size - begin : RS_STORE_SLICE;
 }
 
+static void hide(rs_object *object) {
+    if (object->internal->shown)
+        rs_store_file_hide(&object->internal->place->folder, object->internal->shown_to, object->handle);
+    object->internal->shown = false;
+}
+
 /* The object leaves the list; its file is freed bit by bit by rs_store_work. With `stays`, it is on disk, to be found
  * again. */
 static void object_free(rs_store *store, rs_object *object, bool stays) {
@@ -328,6 +336,7 @@ static void object_free(rs_store *store, rs_object *object, bool stays) {
         rs_pieces_tell_over(object->pieces, object, false);
     if (object->told && store->gone)
         store->gone(store->context, &object->id);
+    hide(object);
     if (object->on_disk && !stays)
         rs_disk_unname(&internal->place->folder, &object->id);
     if (internal->place)
@@ -527,11 +536,24 @@ rs_object *rs_store_add(rs_store *store, const rs_object_id *id, int fd, uint64_
     return object;
 }
 
+static bool name_file(rs_object *object, rs_error *error) {
+    struct rs_object_private *internal = object->internal;
+    if (internal->foreign)
+        return true;
+    const rs_store_folder *folder = &internal->place->folder;
+    if (object->on_disk)
+        return rs_disk_name(folder, object->fd, &object->id, error);
+    if (!internal->shown)
+        return rs_store_file_name(folder, object->fd, &object->id, error);
+    if (!rs_store_file_rename(folder, object->fd, internal->shown_to, object->handle, &object->id, error))
+        return false;
+    internal->shown = false;
+    return true;
+}
+
 static bool make_complete(rs_object *object, const rs_digest *digest, rs_error *error) {
     struct rs_object_private *internal = object->internal;
-    if (object->on_disk
-            ? !rs_disk_name(&internal->place->folder, object->fd, &object->id, error)
-            : !internal->foreign && !rs_store_file_name(&internal->place->folder, object->fd, &object->id, error))
+    if (!name_file(object, error))
         return false;
     object->digest = *digest;
     object->phase = RS_OBJECT_COMPLETE;
@@ -904,6 +926,43 @@ int rs_store_writer_fd(const rs_object *object, rs_error *error) {
     else if ((fd = rs_store_file_reopen(object->fd, O_RDWR)) < 0)
         rs_error_system(error, errno, "a created file cannot be opened");
     return fd;
+}
+
+static bool in_folder(const rs_store_folder *folder, const uint8_t app[16], const char *prefix, uint64_t number,
+                      char out[RS_STORE_PATH_SIZE], rs_error *error) {
+    char whole[PATH_MAX], uuid[37];
+    if (!realpath(folder->path, whole))
+        return rs_error_system(error, errno, "object store %s", folder->path);
+    rs_store_uuid_text(app, uuid);
+    (void)snprintf(out, RS_STORE_PATH_SIZE, "%s/%s/%s%" PRIu64, whole, uuid, prefix, number);
+    return true;
+}
+
+bool rs_store_reader_path(const rs_object *object, char out[RS_STORE_PATH_SIZE], rs_error *error) {
+    if (!object->internal->foreign)
+        return in_folder(&object->internal->place->folder, object->id.app, "", object->id.data, out, error);
+    char self[32], path[RS_STORE_PATH_SIZE];
+    struct stat has, there;
+    (void)snprintf(self, sizeof self, "/proc/self/fd/%d", object->fd);
+    ssize_t length = readlink(self, path, sizeof path - 1);
+    path[length > 0 ? length : 0] = 0;
+    if (fstat(object->fd, &has) == 0 && lstat(path, &there) == 0 && has.st_dev == there.st_dev &&
+        has.st_ino == there.st_ino) {
+        memcpy(out, path, sizeof path);
+        return true;
+    }
+    return rs_error_set(error, ROSTRUM_ERR_INVALID,
+                        "object %" PRIu64 " lies in a file without a name, which this program cannot open; add it from "
+                        "a file that has one, or by create",
+                        object->id.data);
+}
+
+bool rs_store_writer_path(rs_object *object, const uint8_t app[16], char out[RS_STORE_PATH_SIZE], rs_error *error) {
+    memcpy(object->internal->shown_to, app, sizeof object->internal->shown_to);
+    object->internal->shown =
+        rs_store_file_show(&object->internal->place->folder, object->fd, app, object->handle, error);
+    return object->internal->shown &&
+           in_folder(&object->internal->place->folder, app, "new-", object->handle, out, error);
 }
 
 bool rs_store_delete(rs_store *store, const rs_object_id *id, rs_error *error) {

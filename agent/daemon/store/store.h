@@ -23,6 +23,8 @@
 #include "daemon/store/manifest.h"
 #include "daemon/store/pieces.h"
 
+#define RS_STORE_PATH_SIZE 4200 /* a folder, a UUID and a number */
+
 typedef struct rs_store rs_store;
 
 typedef enum {
@@ -172,6 +174,11 @@ void rs_store_release(rs_object *object);
 int rs_store_reader_fd(const rs_object *object, rs_error *error);
 /* A new descriptor of a CREATED one, readable and writable. */
 int rs_store_writer_fd(const rs_object *object, rs_error *error);
+
+/* The same, for programs that can take no descriptor: by which path to open it. A CREATED one gets a name in `app`'s
+ * folder until it is added. False and `error`: INVALID for a file that has no name (a memfd). */
+bool rs_store_reader_path(const rs_object *object, char out[RS_STORE_PATH_SIZE], rs_error *error);
+bool rs_store_writer_path(rs_object *object, const uint8_t app[16], char out[RS_STORE_PATH_SIZE], rs_error *error);
 
 /* COMPLETE objects: UNKNOWN if there is none, BUSY (with the reason) while a transfer holds it or it is being built.
  * Descriptors that readers have stay valid; the memory is free when the last of them is closed. */

@@ -1,9 +1,12 @@
-/* Messages of the application socket, both ways. The first byte chooses: a request (as the agent parses it) or an
- * answer (as librostrum does). A request that is accepted must be encoded to the same bytes again. */
+/* Messages of the application socket, both ways. The first byte chooses: a request (as the agent parses it), an answer
+ * (as librostrum does), or frames of requests. A request that is accepted must be encoded to the same bytes again. */
 #include "api/wire.h"
+#include "daemon/api/framed.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -45,6 +48,29 @@ static void parse_answer(const uint8_t *data, size_t size) {
             ;
 }
 
+/* Bytes as they come on the framed socket, to the end of the connection. */
+static void read_frames(const uint8_t *data, size_t size) {
+    int ends[2];
+    rs_framed frame = {0};
+    rs_framed_state state;
+    if (size > 65536 || socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+        return;
+    if (send(ends[0], data, size, MSG_DONTWAIT) < 0)
+        size = 0;
+    close(ends[0]);
+    for (size_t frames = 0; (state = rs_framed_read(&frame, ends[1])) == RS_FRAMED_WHOLE; frames++) {
+        if (frame.message)
+            parse_request(frame.body, frame.message);
+        if (strlen(rs_framed_text(&frame)) > frame.text || frames * RS_FRAMED_HEAD > size)
+            abort();
+        rs_framed_clear(&frame);
+    }
+    if (state != RS_FRAMED_GONE && state != RS_FRAMED_BAD)
+        abort();
+    rs_framed_clear(&frame);
+    close(ends[1]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!size)
         return 0;
@@ -53,7 +79,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!copy)
         return 0;
     memcpy(copy, data + 1, size - 1);
-    if (data[0] % 2)
+    if (data[0] % 4 == 2)
+        read_frames(copy, size - 1);
+    else if (data[0] % 2)
         parse_answer(copy, size - 1);
     else
         parse_request(copy, size - 1);

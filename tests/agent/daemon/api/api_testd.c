@@ -7,6 +7,7 @@
  * "refuse..." refuses the send at once. Streams go from a program here to another one. Ends when its standard input
  * does. */
 #include "daemon/api/server.h"
+#include "daemon/api/status.h"
 #include "daemon/api/waits.h"
 #include "daemon/store/digest.h"
 
