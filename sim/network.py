@@ -17,7 +17,9 @@ import numpy as np
 from cffi import FFI
 
 FOLDER = Path(__file__).resolve().parent
-HEADERS = tuple(FOLDER / name for name in ("engine/sim.h", "baselines/baselines.h", "messages/messages.h"))
+HEADERS = tuple(
+    FOLDER / name for name in ("engine/sim.h", "baselines/baselines.h", "messages/messages.h", "messages/guarantees.h")
+)
 LIBRARY = FOLDER.parent / "build" / "agent" / "sim" / "librostrum_sim.so"
 FOREVER = 2**63 - 1
 
@@ -164,6 +166,11 @@ def _library() -> Any:
         raise SimError(f"the simulator's library cannot be loaded ({error}); make it with: make build") from error
 
 
+def library() -> tuple[FFI, Any]:
+    """For what is in the library beside networks. Raises SimError."""
+    return _declarations(), _library()
+
+
 class Network:
     """One network. Node and link numbers are those of the library, from 0.
 
@@ -172,7 +179,7 @@ class Network:
     """
 
     def __init__(self, seed: int = 1) -> None:
-        self.ffi, self.lib = _declarations(), _library()
+        self.ffi, self.lib = library()
         self.handle = self.ffi.gc(self.lib.sim_new(seed), self.lib.sim_free)
         if self.handle == self.ffi.NULL:
             raise SimError("no memory for a network")

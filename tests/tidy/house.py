@@ -24,6 +24,7 @@ MAY_CALL: dict[str, tuple[str, ...]] = {
     "agent/core/feedback": _BASE,
     "agent/core/transfer": _SHARED,
     "agent/core/groups": _SHARED,
+    "agent/core/order": _BASE,
     **{f"agent/core/{engine}": (*_SHARED, "agent/core/transfer") for engine in ("republic", "rdcm", "wan")},
     **{f"agent/core/{engine}": (*_SHARED, "agent/core/groups") for engine in ("plain", "ricochet", "qsm")},
     "agent/io": _BASE,
@@ -37,6 +38,7 @@ MAY_CALL: dict[str, tuple[str, ...]] = {
 SURFACES = {
     "agent/client": ("agent/include/rostrum/rostrum.h", "agent/include/rostrum/groups.h"),
     "agent/core/groups": ("agent/core/groups/messages.h", "agent/core/groups/engine.h"),
+    "agent/core/order": ("agent/core/order/order.h",),
     "agent/core/transfer": ("agent/core/transfer/node.h",),
     "agent/io": ("agent/io/io.h",),
 }
