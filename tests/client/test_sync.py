@@ -37,6 +37,8 @@ class Hub:
 
 
 class HubAgent:
+    closed = False
+
     def __init__(self, hub: Hub, server: str) -> None:
         self.hub, self.server = hub, server
 

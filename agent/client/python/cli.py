@@ -29,6 +29,8 @@ COMMANDS = {
     "fetch": Subcommand("rostrum.client.commands", "fetch", "Get an object that other servers have."),
     "resume": Subcommand("rostrum.client.commands", "resume", "Go on with an object that is partly here."),
     "sync": Subcommand("rostrum.client.sync_commands", "sync", "Keep a folder alike on many servers."),
+    "preheat": Subcommand("rostrum.client.preheat_commands", "preheat", "Put an image or a model on many servers."),
+    "mirror": Subcommand("rostrum.client.preheat_commands", "mirror", "A registry of images beside the agent."),
     "pin": Subcommand("rostrum.client.commands", "pin", "Keep an object when its agent makes room."),
     "objects": Subcommand("rostrum.controller.commands.objects", "objects", "Objects, and who holds them."),
     "stream": Subcommand(

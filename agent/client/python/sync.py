@@ -123,19 +123,30 @@ def _parse(data: ReadObject, *keys: str) -> dict[str, Any]:
     return value
 
 
-class _Sender:
+class SyncSender:
     """One run of the sender."""
+
+    runs_there = "rostrum sync {name} --into DIR"  # what a receiver is to run
 
     def __init__(self, agent: Agent, top: Path, receivers: Sequence[str], name: str, report: Report,
                  watch: Watch | None, wait: float, options: dict[str, Any]) -> None:  # fmt: skip
+        self.began = time.monotonic()
         self.agent, self.top, self.name, self.report, self.watch, self.wait = agent, top, name, report, watch, wait
         self.options = options
         self.token = secrets.token_hex(8)
         self.rows = {receiver: SyncedReceiver(receiver) for receiver in receivers}
         self.alive = list(self.rows)
-        self.entries, self.left_out = scan(top, bool(options["checksum"]))
+        self.entries, self.left_out = self.scan()
         self.given = dict.fromkeys(receivers, 0)  # parts for each
         self.sent = 0
+
+    def scan(self) -> tuple[list[Entry], list[tuple[str, str]]]:
+        """What is offered; and what is left out, and why."""
+        return scan(self.top, bool(self.options["checksum"]))
+
+    def open(self, entry: Entry) -> int:
+        """The file of an entry."""
+        return os.open(f"{self.top}/{entry.path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def fail(self, receiver: str, cause: str) -> None:
         if receiver in self.alive:
@@ -186,7 +197,7 @@ class _Sender:
                 if found[receiver]["cause"] or not set(keys) <= set(found[receiver]):
                     self.fail(receiver, str(found.pop(receiver)["cause"] or "it answers in another version"))
             except TimedOut:
-                self.fail(receiver, f"it does not answer: does rostrum sync {self.name} --into DIR run there?")
+                self.fail(receiver, f"it does not answer: does {self.runs_there.format(name=self.name)} run there?")
             except RostrumError as error:
                 self.fail(receiver, str(error))
         return found
@@ -221,6 +232,13 @@ class _Sender:
             row.ok = not row.refused
             row.cause = row.cause or (f"{len(row.refused)} names are refused" if row.refused else "")
 
+    def result(self) -> SyncResult:
+        """Runs it; what it came to."""
+        self.run()
+        files = [entry for entry in self.entries if entry.kind == "f"]
+        return SyncResult(len(files), sum(entry.size for entry in files), self.sent, time.monotonic() - self.began,
+                          list(self.rows.values()), self.left_out)  # fmt: skip
+
     def _note(self, row: SyncedReceiver, answer: dict[str, Any]) -> None:
         row.new, row.changed = int(answer["new"]), len(answer["want"]) + len(answer["changed"]) - int(answer["new"])
         row.deleted = int(answer["delete"])
@@ -243,7 +261,7 @@ class _Sender:
         for index in sorted({index for answer in answers.values() for index in answer["changed"]}):
             entry = self._entry(index)
             try:
-                file = os.open(f"{self.top}/{entry.path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                file = self.open(entry)
                 try:
                     specs[index] = boundary_for(sample_of(file, entry.size))
                     chunks[index] = chunks_of(file, entry.size, specs[index])
@@ -359,7 +377,7 @@ class _Sender:
                 index, offset, length = item
                 entry = self.entries[index]
                 try:
-                    file = os.open(f"{self.top}/{entry.path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                    file = self.open(entry)
                     try:
                         if length <= SMALL:
                             data = os.pread(file, length, offset)
@@ -462,16 +480,12 @@ def sync_folder(
         RostrumError: it could not be begun. OSError: the folder cannot be read.
     """
     top = Path(folder).resolve(strict=True)
-    began = time.monotonic()
     options = {"delete": delete, "dry_run": dry_run, "checksum": checksum, "whole": whole}
-    sender = _Sender(agent, top, list(dict.fromkeys(receivers)), name or top.name, report, watch, wait, options)
-    sender.run()
-    files = [entry for entry in sender.entries if entry.kind == "f"]
-    return SyncResult(len(files), sum(entry.size for entry in files), sender.sent, time.monotonic() - began,
-                      list(sender.rows.values()), sender.left_out)  # fmt: skip
+    sender = SyncSender(agent, top, list(dict.fromkeys(receivers)), name or top.name, report, watch, wait, options)
+    return sender.result()
 
 
-class _Abandoned(Exception):
+class Abandoned(Exception):
     """Its sender is gone, or started over."""
 
 
@@ -491,7 +505,7 @@ class _Coming:
         return place >= 0 and offset < self.lacks[place].offset + self.lacks[place].length
 
 
-class _Receiver:
+class SyncReceiver:
     """One run of a receiver."""
 
     def __init__(self, agent: Agent, tree: Tree, name: str, offer: dict[str, Any], wait: float) -> None:
@@ -523,14 +537,14 @@ class _Receiver:
             if result.ok:
                 return
             if time.monotonic() >= until:
-                raise _Abandoned(result.cause)
+                raise Abandoned(result.cause)
             time.sleep(0.1)
 
     def hear(self, what: str, wait: float) -> ReadObject:
         """An object of this run. Its sender may start over instead, or be gone.
 
         Raises:
-            _Abandoned: so it is.
+            Abandoned: so it is.
         """
         until = time.monotonic() + wait
         while True:
@@ -539,9 +553,9 @@ class _Receiver:
             except TimedOut:
                 with contextlib.suppress(NotFound, Busy):
                     self.agent.read(_id(self.name, "offer"), wait=0).close()
-                    raise _Abandoned("another one was begun") from None
+                    raise Abandoned("another one was begun") from None
                 if time.monotonic() > until and not self._under_way(what):
-                    raise _Abandoned(f"{self.sender} says nothing more") from None
+                    raise Abandoned(f"{self.sender} says nothing more") from None
 
     def _under_way(self, what: str) -> bool:
         """Something comes here from the sender."""
@@ -775,6 +789,25 @@ def take_folder(
     Raises:
         RostrumError: it failed (with `once`); TimedOut: nobody offered anything.
     """
+
+    @contextlib.contextmanager
+    def receiver(offer: dict[str, Any]) -> Iterator[SyncReceiver]:
+        with _tree(Path(into), offer) as tree:
+            yield SyncReceiver(agent, tree, name, offer, ANSWER_WAIT_S)
+
+    take_offers(agent, name, receiver, once=once, wait=wait, report=report)
+
+
+def take_offers(
+    agent: Agent,
+    name: str,
+    receiver: Callable[[dict[str, Any]], contextlib.AbstractContextManager[SyncReceiver]],
+    *,
+    once: bool,
+    wait: float | None,
+    report: Report,
+) -> None:
+    """Each offer of that name, by a receiver that is made for it. As of `take_folder`."""
     until = None if wait is None else time.monotonic() + wait
     while True:
         try:
@@ -787,17 +820,17 @@ def take_folder(
                 raise TimedOut(f"nobody offered {name} within {wait:g} s") from None
             continue
         except RostrumError as error:
-            if once:
+            if once or agent.closed:
                 raise
             report(str(error))
             continue
         try:
-            with _tree(Path(into), offer) as tree:
-                _forget_parts(agent, name, tree.interrupted())
-                _take_one(_Receiver(agent, tree, name, offer, ANSWER_WAIT_S), report)
+            with receiver(offer) as run:
+                _forget_parts(agent, name, run.tree.interrupted())
+                _take_one(run, report)
             if once:
                 return
-        except _Abandoned as gone:
+        except Abandoned as gone:
             report(f"a sync was given up: {gone}; what was complete stays")
         except (RostrumError, OSError) as error:
             if once:
@@ -814,14 +847,14 @@ def _tree(into: Path, offer: dict[str, Any]) -> Iterator[Tree]:
         yield until.enter_context(Tree(into, bool(offer["delete"])))
 
 
-def _take_one(run: _Receiver, report: Report) -> None:
+def _take_one(run: SyncReceiver, report: Report) -> None:
     """One run; the sender is told what goes wrong."""
     try:
         run.run(report)
     except (RostrumError, OSError) as error:
         run.wait = 0  # once each: one of them is waited for
         for what in ("answer", "chunks", "end"):
-            with contextlib.suppress(RostrumError, _Abandoned):
+            with contextlib.suppress(RostrumError, Abandoned):
                 run.say(what, cause=str(error))
         raise
     finally:

@@ -77,12 +77,12 @@ def sync(
     if as_json:
         click.echo(json.dumps({"server": agent.server, **result.as_dict()}, indent=1))
     else:
-        _print(result, dry_run)
+        print_result(result, dry_run)
     if not result.ok:
         sys.exit(1)
 
 
-def _print(result: SyncResult, dry_run: bool) -> None:
+def print_result(result: SyncResult, dry_run: bool) -> None:
     for path, why in result.left_out[:NAMED_MOST]:
         click.echo(f"left out: {path}: {why}")
     if len(result.left_out) > NAMED_MOST:
