@@ -87,7 +87,7 @@ static void wait_for_light(rs_node *node, rs_time now, rs_sending *x, bool moved
     own->dark_passed = own->path_lit = false;
     own->light_at = 0;
     own->all_dark = !moved;
-    own->lone = false;
+    own->lone = own->counted = false;
     own->grace_due = RS_NEVER;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
@@ -149,8 +149,10 @@ static void look_for_light(rs_node *node, rs_time now, rs_sending *x) {
         if (!rs_is_active(r) || !r->member || r->light == RS_LIGHT_LIT || !rs_has_accepted(r))
             continue;
         rs_time due = (r->accepted_at > grace_from(x) ? r->accepted_at : grace_from(x)) + grace;
-        if (now >= due && r->light == RS_LIGHT_AWAITED)
+        if (now >= due && r->light == RS_LIGHT_AWAITED) {
             r->light = RS_LIGHT_SKIPPED;
+            own->counted = false;
+        }
         if (now < due && (r->light == RS_LIGHT_AWAITED || own->all_dark) && due < again)
             again = due;
     }
@@ -283,26 +285,67 @@ void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool complet
     rs_sender_arm(node, x);
 }
 
-static void count_light(rs_sending *x) {
+static uint64_t round_end(const rs_sending *x, const rs_recipient *r) {
+    return rs_progress_of(r)->start_pos + (x->end - x->first);
+}
+
+static void count_lit(rs_sending *x, const rs_recipient *r) {
     rs_republic_sender *own = rs_republic_sender_of(x);
-    own->members = own->waiting = own->lit = 0;
-    own->stop_pos = 0;
+    uint64_t end = round_end(x, r);
+    own->lit++;
+    if (end > own->rounds_end)
+        own->rounds_last = 0;
+    own->rounds_end = end > own->rounds_end ? end : own->rounds_end;
+    own->rounds_last += end == own->rounds_end;
+}
+
+static void count_all(rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    own->members = own->waiting = own->lit = own->rounds_last = 0;
+    own->rounds_end = 0;
+    own->counted = true;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
-        rs_progress *progress = rs_progress_of(r);
-        if (!rs_is_active(r) || !r->member)
-            continue;
-        own->members++;
-        if (r->light != RS_LIGHT_LIT) {
-            own->waiting += r->light == RS_LIGHT_AWAITED;
-            if (own->path_lit && r->light == RS_LIGHT_AWAITED && own->light_pos + (x->end - x->first) > own->stop_pos)
-                own->stop_pos = own->light_pos + (x->end - x->first); /* until it says where its round begins */
-            continue;
-        }
-        own->lit++;
-        if (progress->start_pos + (x->end - x->first) > own->stop_pos)
-            own->stop_pos = progress->start_pos + (x->end - x->first);
+        bool counts = rs_is_active(r) && r->member;
+        rs_progress_of(r)->counted = counts;
+        own->members += counts;
+        own->waiting += counts && r->light == RS_LIGHT_AWAITED;
+        if (counts && r->light == RS_LIGHT_LIT)
+            count_lit(x, r);
     }
+}
+
+/* Its light has come. */
+static void note_light(rs_sending *x, const rs_recipient *r, rs_light before) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    own->counted &= rs_progress_of(r)->counted;
+    if (!own->counted)
+        return;
+    own->waiting -= before == RS_LIGHT_AWAITED;
+    count_lit(x, r);
+}
+
+/* It is done or has failed. Of many, each ends once and nobody else is looked at. */
+static void note_end(rs_sending *x, const rs_recipient *r) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    if (!rs_progress_of(r)->counted || rs_is_active(r))
+        return;
+    rs_progress_of(r)->counted = false;
+    own->members--;
+    own->waiting -= r->light == RS_LIGHT_AWAITED;
+    own->lit -= r->light == RS_LIGHT_LIT;
+    if (r->light == RS_LIGHT_LIT && round_end(x, r) == own->rounds_end && --own->rounds_last == 0)
+        own->counted = false;
+}
+
+static void count_light(rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    uint64_t path_end = own->light_pos + (x->end - x->first);
+    if (!own->counted)
+        count_all(x);
+    own->stop_pos = own->rounds_end;
+    if (own->path_lit && own->waiting && path_end > own->stop_pos)
+        own->stop_pos = path_end; /* until they say where their rounds begin */
 }
 
 /* Where Fig. 3 goes from attempt to high rate and to the end, whatever changed: a light, a failure, a bound, the
@@ -334,6 +377,7 @@ void rs_republic_advance(rs_node *node, rs_time now, rs_sending *x) {
  * everything. */
 static void pass_over(rs_node *node, rs_time now, rs_sending *x, bool accepted_too) {
     rs_republic_sender *own = rs_republic_sender_of(x);
+    own->counted = false;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
         if (rs_is_active(r) && r->member && r->light == RS_LIGHT_AWAITED && (accepted_too || !rs_has_accepted(r)))
@@ -401,11 +445,13 @@ void rs_republic_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs
     switch (news->what) {
     case RS_NEWS_SESSION:
         rs_repair_begin_session(node, x);
+        own->counted = false;
         own->cuts_logged = 0;
         own->stop_pos = 0;
         own->light_due = own->pass_over_due = own->grace_due = own->dark_due = RS_NEVER;
         break;
     case RS_NEWS_LEFT:
+        own->counted = false;
         rs_repair_on_receiver_removed(now, x, news->receiver);
         rs_tree_on_receiver_removed(node, now, x, news->receiver);
         break;
@@ -417,6 +463,7 @@ void rs_republic_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs
         accepted(node, now, x, news->receiver);
         break;
     case RS_NEWS_REMOVED:
+        note_end(x, news->receiver);
         rs_window_on_receiver_removed(node, now, x, news->receiver);
         rs_repair_on_receiver_removed(now, x, news->receiver);
         rs_tree_on_receiver_removed(node, now, x, news->receiver);
@@ -536,7 +583,9 @@ static rs_rx_verdict on_intl_seq(rs_node *node, rs_time now, rs_sending *x, rs_r
     /* Of all the times it was sent, the last: later than the truth is safe, earlier is not. */
     uint64_t offset = m->intl_seq.sn - x->first;
     progress->start_pos = offset + (x->pos - 1 - offset) / ring * ring;
+    rs_light before = r->light;
     r->light = RS_LIGHT_LIT;
+    note_light(x, r, before);
     r->progress_at = now;
     progress->seen_pos = progress->start_pos;
     rs_window_seen(node, now, x, r, progress->start_pos);

@@ -32,6 +32,7 @@ typedef struct {
     rs_time slow_since; /* without a break since then; 0: it is not. */
     int64_t slow_bps;   /* The rate at which it did. */
     bool on_trial;      /* It does not count while the others are tried. */
+    bool counted;       /* It is among rs_republic_sender.members. */
 } rs_progress;
 
 /* Repairs by multicast, in the present session. */
@@ -81,6 +82,9 @@ typedef struct {
     uint32_t members;         /* So many receivers of the session are active: */
     uint32_t waiting;         /* the light of so many of them is awaited, */
     uint32_t lit;             /* and so many have it. */
+    uint64_t rounds_end;      /* The rounds of these are whole there; */
+    uint32_t rounds_last;     /* that of so many no earlier. */
+    bool counted;             /* `members` to `rounds_last` are true: else all receivers are counted. */
     bool dark_passed;         /* Light was waited for long enough. */
     bool all_dark;            /* Nobody of the session is expected to have light, or it is `lone`. */
     bool lone;                /* One receiver is on a packet path: by unicast it costs no more, after a trial. */

@@ -159,6 +159,7 @@ void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patche
     r->state = RS_RECIPIENT_DONE;
     r->patched = patched;
     x->done++;
+    x->kept -= r->kept;
     leave_alone(node, now, r);
     rs_emit(node, &(rs_event){.kind = RS_EV_PEER_DONE,
                               .xfer = x->t.id,
@@ -175,6 +176,7 @@ void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, cons
     bool opened = rs_is_opened(r);
     r->state = RS_RECIPIENT_FAILED;
     x->failed++;
+    x->kept -= r->kept;
     if (x->first_cause[0] == '\0')
         rs_format(x->first_cause, sizeof x->first_cause, "%s", cause);
     leave_alone(node, now, r);
@@ -189,6 +191,7 @@ static void left(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
     r->state = RS_RECIPIENT_FAILED;
     x->failed++;
     x->left++;
+    x->kept -= r->kept;
     leave_alone(node, now, r);
     rs_emit(node, &(rs_event){.kind = RS_EV_PEER_LEFT,
                               .xfer = x->t.id,
@@ -207,10 +210,7 @@ void rs_sender_fail_all(rs_node *node, rs_time now, rs_sending *x, const char *c
 
 /* Somebody takes what is sent. */
 static bool path_is_needed(const rs_sending *x) {
-    for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (rs_is_active(&x->recipients[i]) && !x->recipients[i].kept)
-            return true;
-    return false;
+    return x->done + x->failed + x->kept < x->recipient_count;
 }
 
 /* All that are left fetch the rest otherwise. */
@@ -480,6 +480,7 @@ static void keeps(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
     if (r->kept)
         return;
     r->kept = true;
+    x->kept++;
     r->state = RS_RECIPIENT_OPENED;
     r->light = RS_LIGHT_DEMOTED;
     const rs_news news = {.what = RS_NEWS_LEFT, .receiver = r};
@@ -520,6 +521,7 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
         r->accepted_at = now;
         if (r->kept) /* that came to nothing: it takes all by unicast */
             rs_control_set_pending(node, now, &r->link, RS_CONTROL_DATA_FNSD);
+        x->kept -= r->kept;
         r->kept = false;
         const rs_news news = {.what = RS_NEWS_ACCEPTED, .receiver = r};
         if (x->t.stream.on && x->t.size != RS_STREAM)

@@ -207,6 +207,7 @@ struct rs_sending {
     rs_recipient *recipients;
     uint32_t recipient_count, done, failed;
     uint32_t left;         /* Of those that failed: they wanted it no more. */
+    uint32_t kept;         /* Of the others: so many fetch the rest. */
     uint32_t *index;       /* An open hash of recipients by peer: place + 1. */
     uint32_t index_mask;   /* Its size - 1. */
     const uint8_t *leaves; /* Digests of the object's pieces, the caller's; NULL: they were not told. */
