@@ -128,10 +128,9 @@ void rs_repair_asked(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r,
     if (rs_repair_is_coded(p) && takes_part(x, r))
         while (from < to && rs_repair_want(&p->table, now, rs_speaker_place(x, r), from))
             from++;
-    if (!rs_speaks(x, r) && r->want.count + 1 >= RS_RANGES_CAP)
+    if (!rs_speaks(x, r) && r->want && r->want->count + 1 >= RS_RANGES_CAP)
         return; /* more than those that it reports to need not name: it asks again */
-    rs_ranges_add(&r->want, from, to);
-    if (r->want.count)
+    if (rs_sender_wants(node, r, from, to))
         rs_patch_ready(node, now, &r->link, true);
     if (rs_repair_is_coded(p) || r->light != RS_LIGHT_LIT || !rs_speaks(x, r))
         return;
@@ -176,7 +175,7 @@ void rs_repair_end(rs_node *node, rs_sending *x) {
         x->stats.repairs_mended += p->table.mended;
         for (uint32_t i = 0; i < rs_speaker_count(x); i++)
             if (rs_speaker(x, i)->member)
-                rs_speaker(x, i)->want.count = 0;
+                rs_sender_wants_nothing(node, rs_speaker(x, i));
         p->phase = RS_REPAIR_CHOICE;
     }
     rs_repair_table_free(&p->table, &node->allocator);
@@ -308,9 +307,8 @@ static bool patch(rs_node *node, rs_time now, rs_sending *x, const rs_repair_set
         rs_recipient *r = rs_speaker(x, i);
         if (!(s->serves[i / 64] >> i % 64 & 1))
             continue;
-        if (r->want.count >= PATCHES_WAITING)
+        if ((r->want && r->want->count >= PATCHES_WAITING) || !rs_sender_wants(node, r, s->sn[0], s->sn[0] + 1))
             return false;
-        rs_ranges_add(&r->want, s->sn[0], s->sn[0] + 1);
         rs_patch_ready(node, now, &r->link, true);
     }
     rs_repair_patched(&own->repair.table, s);

@@ -99,6 +99,7 @@ static void free_tables(rs_node *node) {
     rs_memory_give(&node->allocator, node->nonce_buckets);
     rs_memory_give(&node->allocator, node->peer_buckets);
     rs_memory_give(&node->allocator, node->events.ring);
+    rs_memory_give(&node->allocator, node->events.causes);
     rs_timers_free(&node->timers, &node->allocator);
     rs_timers_free(&node->data_timers, &node->allocator);
 }
@@ -248,7 +249,7 @@ rs_status rs_send_grown(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes
     x->available = fragments;
     rs_engine_notify(node, now, t, RS_NEWS_GROWN);
     for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (rs_is_active(&x->recipients[i]) && x->recipients[i].want.count > 0)
+        if (rs_is_active(&x->recipients[i]) && x->recipients[i].want)
             rs_patch_ready(node, now, &x->recipients[i].link, true);
     return RS_OK;
 }
@@ -302,7 +303,7 @@ rs_status rs_receive_leave(rs_node *node, rs_time now, rs_xfer xfer) {
     }
     x->leaving_due = now + LEAVING;
     x->t.stream.taken = UINT64_MAX;
-    rs_format(x->link.cause, sizeof x->link.cause, "%s", RS_LEFT);
+    rs_text_keep(node, &x->link.cause, RS_LEFT);
     rs_control_clear(node, now, &x->link, RS_CONTROL_PTCH_REQ);
     rs_control_set_pending(node, now, &x->link, RS_CONTROL_DATA_RCVD);
     rs_engine_notify(node, now, &x->t, RS_NEWS_LEAVES);

@@ -58,6 +58,8 @@ void rs_peer_session_end(rs_node *node, rs_peer_session *link) {
     rs_list_remove(&link->in_talking);
     rs_list_remove(&link->in_patching);
     link->peer = NULL;
+    rs_memory_give(&node->allocator, link->cause);
+    link->cause = NULL;
     if (!wants_connection(p))
         rs_timer_set(&node->timers, &p->timer, RS_NEVER);
     rs_list_keep(&node->talking, &p->in_talking,
@@ -92,6 +94,10 @@ void rs_unknown_transfer_answer(rs_node *node, rs_time now, rs_peer peer, const 
     rs_peer_state *p = rs_find_peer(node, peer);
     if (!p || !p->up || p->unknown_reply_count == RS_UNKNOWN_TRANSFER_REPLIES)
         return; /* it will ask again, or fall silent for us: both are bounded */
+    if (!p->unknown_replies)
+        p->unknown_replies = rs_memory_take(&node->allocator, RS_UNKNOWN_TRANSFER_REPLIES * sizeof *p->unknown_replies);
+    if (!p->unknown_replies)
+        return; /* likewise */
     p->unknown_replies[p->unknown_reply_count++] =
         (rs_unknown_transfer_reply){.type = type, .nonce = about->nonce, .session = about->session, .cause = cause};
     update(node, now, p);
@@ -111,6 +117,10 @@ static bool send_unknown_reply(rs_peer_state *p, rs_packet_out *out) {
     size_t length = rs_wire_encode(&m, 0, out->header, sizeof out->header);
     out->header_length = (uint16_t)length;
     return length > 0;
+}
+
+const char *rs_peer_session_cause(const rs_peer_session *link) {
+    return link->cause ? link->cause : "memory is short: the reason was lost";
 }
 
 static uint32_t lowest(uint32_t bits) {
@@ -134,7 +144,7 @@ static bool say_next(rs_node *node, rs_time now, rs_peer_session *link, rs_packe
         worth = true;
     } else if (what == RS_CONTROL_ABORT) {
         m.type = RS_MSG_ABORT;
-        rs_wire_cause_set(&m.abort.cause, link->cause);
+        rs_wire_cause_set(&m.abort.cause, rs_peer_session_cause(link));
         worth = true;
     } else if (t->sending) {
         worth = what && rs_sender_says(node, (rs_sending *)t, RS_HOLDER(rs_recipient, link, link), what, &m);
@@ -178,14 +188,16 @@ static bool poll_talk(rs_node *node, rs_time now, rs_packet_out *out) {
     return false;
 }
 
-static bool patch_of(rs_sending *x, rs_recipient *r, rs_packet_out *out) {
+static bool patch_of(rs_node *node, rs_sending *x, rs_recipient *r, rs_packet_out *out) {
     uint64_t sn;
-    if (!rs_is_active(r) || !rs_ranges_pop_sn(&r->want, &sn))
+    if (!rs_is_active(r) || !r->want || !rs_ranges_pop_sn(r->want, &sn))
         return false;
     if (sn >= x->available) { /* rs_send_grown goes on */
-        rs_ranges_add(&r->want, sn, sn + 1);
+        rs_ranges_add(r->want, sn, sn + 1);
         return false;
     }
+    if (r->want->count == 0)
+        rs_sender_wants_nothing(node, r);
     rs_message m = {.type = RS_MSG_PTCH_DATA, .nonce = x->t.nonce, .session = x->t.session, .ptch_data.sn = sn};
     out->channel = RS_CH_PEER_RELIABLE;
     out->peer = r->link.peer->id;
@@ -206,12 +218,12 @@ static bool poll_patch(rs_node *node, rs_time now, rs_packet_out *out) {
         rs_peer_state *p = RS_HOLDER(rs_peer_state, in_patching, node->patching.next);
         rs_peer_session *link = RS_HOLDER(rs_peer_session, in_patching, p->patching.next);
         rs_recipient *r = RS_HOLDER(rs_recipient, link, link);
-        bool sent = patch_of((rs_sending *)link->transfer, r, out);
+        bool sent = patch_of(node, (rs_sending *)link->transfer, r, out);
         rs_list_append(&node->patching, &p->in_patching);
         rs_list_append(&p->patching, &link->in_patching);
         if (sent)
             r->progress_at = now;
-        if (!sent || r->want.count == 0)
+        if (!sent || !r->want)
             rs_patch_ready(node, now, link, false);
         if (sent)
             return true;
@@ -283,7 +295,7 @@ rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cau
     p->unknown_reply_count = 0;
     if (p->down_since == RS_NEVER)
         p->down_since = now;
-    rs_format(p->down_cause, sizeof p->down_cause, "%s", cause ? cause : "no reason given");
+    rs_text_keep(node, &p->down_cause, cause ? cause : "no reason given");
     if (was_up && now - p->up_at > RS_MS * 1000)
         p->backoff = 0; /* it was a good connection: try again at once */
     p->retry_at = now + p->backoff;

@@ -32,7 +32,7 @@ rs_time rs_receiver_request_timeout(const rs_receiving *x) {
 void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t final_control, const char *cause) {
     x->state = RS_RX_FINISHED;
     x->final_control = final_control;
-    rs_format(x->link.cause, sizeof x->link.cause, "%s", cause ? cause : "");
+    rs_text_keep(node, &x->link.cause, cause ? cause : "");
     rs_control_clear(node, now, &x->link, UINT32_MAX);
     if (final_control)
         rs_control_set_pending(node, now, &x->link, final_control);
@@ -309,7 +309,8 @@ static void give_up_silent(rs_node *node, rs_time now, rs_receiving *x) {
         rs_format(text, sizeof text, "the sender said nothing for %lld ms, %llu of %llu bytes are here", ms,
                   (unsigned long long)x->stats.bytes_present, (unsigned long long)x->t.size);
     else
-        rs_format(text, sizeof text, "the sender cannot be reached for %lld ms: %s", ms, p->down_cause);
+        rs_format(text, sizeof text, "the sender cannot be reached for %lld ms: %s", ms,
+                  p->down_cause ? p->down_cause : "no connection came up");
     give_up(node, now, x, text);
 }
 
@@ -565,7 +566,7 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
         m->type = RS_MSG_OPEN_ACK;
         m->open_ack.status = x->ack_status;
         m->open_ack.room = x->room;
-        rs_wire_cause_set(&m->open_ack.cause, x->ack_status == RS_ACK_REFUSED ? x->link.cause : "");
+        rs_wire_cause_set(&m->open_ack.cause, x->ack_status == RS_ACK_REFUSED ? rs_peer_session_cause(&x->link) : "");
         return true;
     case RS_CONTROL_LEAF_REQ:
         return rs_leaf_request(x, m);
@@ -573,7 +574,8 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
         m->type = RS_MSG_DATA_RCVD;
         m->data_rcvd.status = x->rcvd_status;
         m->data_rcvd.patched = x->stats.patches_received + x->stats.repairs_used;
-        rs_wire_cause_set(&m->data_rcvd.cause, x->rcvd_status == RS_RCVD_COMPLETE ? "" : x->link.cause);
+        rs_wire_cause_set(&m->data_rcvd.cause,
+                          x->rcvd_status == RS_RCVD_COMPLETE ? "" : rs_peer_session_cause(&x->link));
         return true;
     case RS_CONTROL_PTCH_REQ:
         if (x->again.words) {

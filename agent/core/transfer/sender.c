@@ -8,6 +8,7 @@
 #define LINGER (1000 * RS_MS) /* how long final messages (ABORT) and statistics stay */
 #define TICK_LEAST (10 * RS_MS)
 #define TICK_MOST (500 * RS_MS)
+#define EVENTS_EACH 2u           /* that one call may make of each receiver: nothing came to it, and it failed */
 #define KEPT_AGAIN (250 * RS_MS) /* who fetches the rest is asked so often whether it has it */
 
 static rs_time tick(const rs_node *node) {
@@ -36,8 +37,10 @@ void rs_sender_free(rs_node *node, rs_sending *x) {
     rs_engine_stop(node, &x->t);
     rs_engine_drop(node, &x->t);
     rs_leave(node, &x->t);
-    for (uint32_t i = 0; i < x->recipient_count; i++)
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_sender_wants_nothing(node, &x->recipients[i]);
         rs_peer_session_end(node, &x->recipients[i].link);
+    }
     rs_memory_give(&node->allocator, x->asked);
     rs_memory_give(&node->allocator, x->index);
     rs_memory_give(&node->allocator, x->recipients);
@@ -86,7 +89,7 @@ static rs_sending *make(rs_node *node, rs_time now, const rs_send_params *params
     x->t.engine = fallback;
     x->t.stream.on = params->size == RS_STREAM;
     x->stragglers = params->stragglers ? params->stragglers : node->config.stragglers;
-    x->t.reserved_events = 16 + 5 * params->receiver_count;
+    x->t.reserved_events = 16 + EVENTS_EACH * params->receiver_count;
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_SENDING, .owner = x};
     x->data_timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_DATA, .owner = x};
     rs_list_init(&x->in_ready);
@@ -146,7 +149,7 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
 }
 
 static void leave_alone(rs_node *node, rs_time now, rs_recipient *r) {
-    r->want.count = 0;
+    rs_sender_wants_nothing(node, r);
     rs_patch_ready(node, now, &r->link, false);
     rs_control_clear(node, now, &r->link, UINT32_MAX);
     const rs_news news = {.what = RS_NEWS_REMOVED, .receiver = r};
@@ -181,7 +184,7 @@ void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, cons
         rs_format(x->first_cause, sizeof x->first_cause, "%s", cause);
     leave_alone(node, now, r);
     rs_format(event.cause, sizeof event.cause, "%s", cause);
-    memcpy(r->link.cause, event.cause, sizeof r->link.cause);
+    rs_text_keep(node, &r->link.cause, event.cause);
     if (tell && opened && r->link.peer->up)
         rs_control_set_pending(node, now, &r->link, RS_CONTROL_ABORT);
     rs_emit(node, &event);
@@ -268,12 +271,25 @@ bool rs_sender_too_many(rs_node *node, rs_time now, rs_recipient *r) {
     return true;
 }
 
+bool rs_sender_wants(rs_node *node, rs_recipient *r, uint64_t from, uint64_t to) {
+    if (from < to && !r->want)
+        r->want = rs_memory_take(&node->allocator, sizeof *r->want);
+    if (r->want)
+        rs_ranges_add(r->want, from, to);
+    return r->want != NULL;
+}
+
+void rs_sender_wants_nothing(rs_node *node, rs_recipient *r) {
+    rs_memory_give(&node->allocator, r->want);
+    r->want = NULL;
+}
+
 void rs_sender_patch(rs_node *node, rs_time now, rs_recipient *r, uint64_t from, uint64_t to) {
     if (rs_sender_too_many(node, now, r))
         return;
     r->progress_at = now;
-    rs_ranges_add(&r->want, from, to);
-    rs_patch_ready(node, now, &r->link, r->want.count > 0);
+    if (rs_sender_wants(node, r, from, to))
+        rs_patch_ready(node, now, &r->link, true);
 }
 
 static const char *seconds(char *out, size_t size, rs_time time) {
@@ -300,7 +316,7 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
             rs_format(text, sizeof text, "said nothing for %s though its control channel is up", time);
         else
             rs_format(text, sizeof text, "cannot be reached for %s: %s", time,
-                      p->down_cause[0] ? p->down_cause : "no connection came up");
+                      p->down_cause ? p->down_cause : "no connection came up");
     } else if (all_sent && !rs_digest_follows(&x->t.digest) && now - progress >= stall &&
                !x->t.stream.on) { /* whose program may still be taking what came */
         rs_format(text, sizeof text, "is alive but neither asked for patches nor confirmed the object for %s",

@@ -2,6 +2,8 @@
 #ifndef RS_CORE_STATE_H
 #define RS_CORE_STATE_H
 
+#include <stddef.h>
+
 #include "core/base/list.h"
 #include "core/base/memory.h"
 #include "core/base/random.h"
@@ -67,15 +69,14 @@ typedef struct {
     rs_time up_at;                   /* The connection came up then. */
     rs_time retry_at;                /* No connection is asked for before. */
     rs_time backoff;                 /* After the next failure that waits so long. */
-    char down_cause[96];             /* Why the last connection ended or did not come up. */
+    char *down_cause;                /* Why the last connection ended or did not come up; NULL: rs_text_keep. */
     rs_rtt rtt;                      /* Round trips of PING. */
     rs_list links;                   /* All links to it. */
     rs_list talking, patching;       /* Those of them with something to say, and with PTCH_DATA to send. */
     rs_list in_talking, in_patching; /* The peer's places in the node's lists, while such a link can be served. */
     rs_timer timer;                  /* It asks for a connection again. */
-    rs_unknown_transfer_reply unknown_replies
-        [RS_UNKNOWN_TRANSFER_REPLIES]; /* Answers about transfers that are not here, waiting to be said. */
-    uint32_t unknown_reply_count;
+    rs_unknown_transfer_reply *unknown_replies; /* Answers about transfers that are not here, waiting to be said; */
+    uint32_t unknown_reply_count;               /* so many. NULL: none was yet. */
     uint32_t announced; /* Objects of it that are not whole here, counted when places are short. */
 } rs_peer_state;
 
@@ -88,7 +89,7 @@ typedef struct {
     uint64_t ping_token;             /* The last PING went out with it, while... */
     bool ping_out;                   /* ...its answer is awaited. */
     rs_time heard_at;                /* The peer was heard about this transfer then. */
-    char cause[RS_CAUSE_MAX];        /* What RS_CONTROL_ABORT, a refusal or DATA_RCVD says. */
+    char *cause;                     /* What RS_CONTROL_ABORT, a refusal or DATA_RCVD says; NULL: rs_text_keep. */
     rs_list in_peer;                 /* Its place among the peer's links... */
     rs_list in_talking, in_patching; /* ...and in the peer's lists of those to be served. */
 } rs_peer_session;
@@ -157,7 +158,7 @@ typedef struct {
     uint64_t sent;           /* Fragments sent in its earlier sessions. */
     rs_time accepted_at;     /* It accepted then. */
     rs_time progress_at;     /* It took a step then: said something new, or was sent a patch. */
-    rs_ranges want;          /* Fragments to be patched. */
+    rs_ranges *want;         /* Fragments to be patched; NULL: none. */
     uint64_t patches_sent;
     uint64_t patched;       /* So many it says to have got by patches and repairs, at its end. */
     uint64_t room;          /* Bytes of data packets that may wait at it before it drops any; 0: unknown. */
@@ -306,10 +307,20 @@ static inline bool rs_is_finished(const rs_transfer *t) {
                       : ((const rs_receiving *)t)->state == RS_RX_FINISHED;
 }
 
+/* An event that waits for the caller: all of it but its text. Texts are long, and few events have one. */
 typedef struct {
-    rs_event *ring;
+    _Alignas(rs_event) uint8_t head[offsetof(rs_event, cause)];
+    uint32_t cause; /* The number of its text among rs_events.causes, or what events.c says instead. */
+} rs_kept_event;
+
+typedef char rs_event_cause[sizeof((rs_event *)NULL)->cause];
+
+typedef struct {
+    rs_kept_event *ring;
     uint32_t head, count, capacity;
     uint32_t reserved;
+    rs_event_cause *causes; /* A ring of texts, in the order of their events; what follows each other shares one. */
+    uint32_t first_cause, next_cause, cause_capacity; /* Their numbers; the place of a number is modulo the size. */
 } rs_events;
 
 struct rs_node {

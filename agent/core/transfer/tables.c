@@ -52,11 +52,11 @@ rs_peer_state *rs_make_peer(rs_node *node, rs_peer id) {
         return peer;
     if (rs_timers_reserve(&node->timers, &node->allocator, node->timer_count + 1) != RS_OK)
         return NULL;
-    if (rs_events_reserve(node, 2) != RS_OK)
+    if (rs_events_reserve(node, 1) != RS_OK)
         return NULL;
     peer = rs_memory_take(&node->allocator, sizeof *peer);
     if (!peer) {
-        rs_events_release(node, 2);
+        rs_events_release(node, 1);
         return NULL;
     }
     node->timer_count++;
@@ -80,9 +80,11 @@ void rs_free_peer(rs_node *node, rs_peer_state *peer) {
     rs_list_remove(&peer->hashed);
     rs_list_remove(&peer->in_talking);
     rs_list_remove(&peer->in_patching);
-    rs_events_release(node, 2);
+    rs_events_release(node, 1);
     node->timer_count--;
     node->peer_count--;
+    rs_memory_give(&node->allocator, peer->down_cause);
+    rs_memory_give(&node->allocator, peer->unknown_replies);
     rs_memory_give(&node->allocator, peer);
 }
 
