@@ -40,7 +40,7 @@ void rs_rate_apply(rs_sending *x) {
 
 static bool is_starting(const rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
-    return !rs_path_rate_is_known(x) && !(own->rate_of && rs_progress_of(own->rate_of)->rate.model.startup_done);
+    return !rs_path_rate_is_known(x) && !(own->rate_of && rs_progress_of(own->rate_of)->rate->model.startup_done);
 }
 
 /* In start-up no more than fit into a window, as some are lost. */
@@ -56,14 +56,14 @@ static void find_slowest(rs_sending *x, rs_time now) {
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         rs_recipient *r = rs_speaker(x, i);
         rs_progress *progress = rs_progress_of(r);
-        if (rs_holds_back(x, r, now) && progress->rate.model.wanted_bps &&
-            (!own->rate_of || progress->rate.model.wanted_bps < rs_progress_of(own->rate_of)->rate.model.wanted_bps))
+        if (rs_holds_back(x, r, now) && progress->rate->model.wanted_bps &&
+            (!own->rate_of || progress->rate->model.wanted_bps < rs_progress_of(own->rate_of)->rate->model.wanted_bps))
             own->rate_of = r;
     }
     if (rs_path_rate_is_known(x))
         x->rate.model_bps = 0;
     else if (own->rate_of)
-        x->rate.model_bps = rs_progress_of(own->rate_of)->rate.model.wanted_bps;
+        x->rate.model_bps = rs_progress_of(own->rate_of)->rate->model.wanted_bps;
 }
 
 /* Start-up begins with about FIRST_BYTES in a round trip, which any queue takes. */
@@ -79,10 +79,10 @@ void rs_rate_begin(rs_sending *x, rs_time now) {
     rs_sent_times_start(&own->sent_times, now, rs_reports_least(x), REPORTS_STARTING);
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
         rs_recipient *r = rs_speaker(x, i);
-        rs_progress_of(r)->rate.rtt_pos = 0;
-        rs_progress_of(r)->rate.model.based = false; /* time went by in which nothing was sent at high rate */
-        if (!rs_progress_of(r)->rate.model.wanted_bps)
-            rs_path_model_start(&rs_progress_of(r)->rate.model, wire_bytes(x), first);
+        rs_progress_of(r)->rate->rtt_pos = 0;
+        rs_progress_of(r)->rate->model.based = false; /* time went by in which nothing was sent at high rate */
+        if (!rs_progress_of(r)->rate->model.wanted_bps)
+            rs_path_model_start(&rs_progress_of(r)->rate->model, wire_bytes(x), first);
     }
     own->high_pos = x->pos;
     own->first_window = FIRST_BYTES / wire_bytes(x) + 2;
@@ -114,9 +114,9 @@ static void log_cut(rs_node *node, const rs_sending *x, const rs_recipient *r) {
     rs_progress *progress = rs_progress_of(r);
     rs_event event = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
     rs_format(event.cause, sizeof event.cause, "rate now %lld Mb/s: this receiver missed %llu of %llu packets%s%s",
-              (long long)(rs_rate_bps(&x->rate) / 1000000), (unsigned long long)progress->rate.lost,
-              (unsigned long long)progress->rate.expected, progress->rate.dropped ? ", dropped at its socket" : "",
-              progress->rate.watch.trial.before > 0 || progress->rate.dropped
+              (long long)(rs_rate_bps(&x->rate) / 1000000), (unsigned long long)progress->rate->lost,
+              (unsigned long long)progress->rate->expected, progress->rate->dropped ? ", dropped at its socket" : "",
+              progress->rate->watch.trial.before > 0 || progress->rate->dropped
                   ? ""
                   : "; a lower rate does not lessen that, so it is not lowered");
     rs_emit(node, &event);
@@ -161,9 +161,9 @@ static rs_rate_sample sample_of(const rs_sending *x, rs_time now, const rs_recip
 static void follow_model(rs_sending *x, rs_recipient *r, const rs_rate_sample *sample) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_progress *progress = rs_progress_of(r);
-    if (!rs_control_path(&x->rate, &progress->rate, &own->sent_times, sample))
+    if (!rs_control_path(&x->rate, progress->rate, &own->sent_times, sample))
         return;
-    if (r == own->rate_of || !own->rate_of || progress->rate.model.wanted_bps < x->rate.model_bps) {
+    if (r == own->rate_of || !own->rate_of || progress->rate->model.wanted_bps < x->rate.model_bps) {
         find_slowest(x, sample->now);
         if (own->rate_of)
             pace_marks(x, own->rate_of);
@@ -173,13 +173,13 @@ static void follow_model(rs_sending *x, rs_recipient *r, const rs_rate_sample *s
 static void take_losses(rs_node *node, rs_sending *x, rs_recipient *r, const rs_rate_sample *sample) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_progress *progress = rs_progress_of(r);
-    if (progress->on_trial || rs_control_losses(&x->rate, &progress->rate, sample) != RS_LOSS_CUT)
-        return;                 /* one that is aside loses for the others' sake */
-    if (progress->rate.dropped) /* others may use that socket, or it takes less than was said */
+    if (progress->on_trial || rs_control_losses(&x->rate, progress->rate, sample) != RS_LOSS_CUT)
+        return;                  /* one that is aside loses for the others' sake */
+    if (progress->rate->dropped) /* others may use that socket, or it takes less than was said */
         r->room = rs_window_room(x, r) * 2 / 4 * 3 * (x->t.fragment_size + RS_DATA_HEADER);
     if (own->cuts_logged++ < LOGS_MOST)
         log_cut(node, x, r);
-    rs_control_losses_done(&progress->rate);
+    rs_control_losses_done(progress->rate);
 }
 
 /* The position of the newest sn a receiver has seen: in the one round of this session that concerns it, which began
@@ -227,16 +227,15 @@ void rs_report_taken(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r,
 /* Now and then each says how far it is, whoever collects its reports. */
 static void take_sample(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, uint64_t pos, uint64_t received) {
     rs_progress *progress = rs_progress_of(r);
-    rs_receiver_rate *rate = &progress->rate;
     uint32_t ppm = 0;
-    bool follows = rate->based && pos >= rate->base_pos && received >= rate->base_received;
-    if (follows && pos - rate->base_pos >= RS_RATE_SAMPLE) {
-        uint64_t expected = pos - rate->base_pos, got = received - rate->base_received;
+    bool follows = progress->sampled && pos >= progress->sampled_pos && received >= progress->sampled_received;
+    if (follows && pos - progress->sampled_pos >= RS_RATE_SAMPLE) {
+        uint64_t expected = pos - progress->sampled_pos, got = received - progress->sampled_received;
         ppm = got < expected ? (uint32_t)((expected - got) * 1000000 / expected) : 0;
     }
-    rate->based = true;
-    rate->base_pos = pos;
-    rate->base_received = received;
+    progress->sampled = true;
+    progress->sampled_pos = pos;
+    progress->sampled_received = received;
     progress->seen_at = now;
     progress->seen_pos = pos > progress->seen_pos ? pos : progress->seen_pos;
     rs_tree_sample(node, now, x, r, pos, ppm);

@@ -167,10 +167,14 @@ const char *rs_republic_path_granted(rs_node *node, rs_time now, rs_sending *x) 
     own->stop_pos = 0;
     set_attempt_interval(node, x);
     wait_for_light(node, now, x, false);
-    rs_tree_begin(node, now, x);
+    if (!rs_tree_begin(node, now, x)) {
+        rs_sender_phase(node, x, RS_PHASE_ATTEMPT); /* of a session that has begun */
+        rs_sender_unicast(node, now, x, "memory is short: it is not known how fast receivers are");
+        return NULL;
+    }
     for (uint32_t i = 0; i < x->recipient_count; i++)
         if (rs_is_active(&x->recipients[i]) && x->recipients[i].member && x->recipients[i].light != RS_LIGHT_DEMOTED)
-            rs_progress_of(&x->recipients[i])->rate = (rs_receiver_rate){0};
+            rs_progress_of(&x->recipients[i])->sampled = false;
     rs_sender_open_members(node, now, x);
     own->attempt_due = now;
     rs_sender_phase(node, x, RS_PHASE_ATTEMPT);

@@ -3,7 +3,8 @@
 #include "core/feedback/reporter.h"
 
 rs_tree_sender *rs_tree_of(const rs_sending *x) {
-    return x->t.owner && x->t.owner->id == RS_PROTOCOL_REPUBLIC ? x->t.own : NULL;
+    rs_tree_sender *t = x->t.owner && x->t.owner->id == RS_PROTOCOL_REPUBLIC ? x->t.own : NULL;
+    return t && t->nodes ? t : NULL;
 }
 
 bool rs_tree_in_use(const rs_sending *x) {

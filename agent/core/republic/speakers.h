@@ -35,11 +35,12 @@ typedef struct {
 typedef struct {
     rs_tree_speaker speakers[RS_SPEAKERS_MOST];
     uint32_t speaker_count;
-    uint32_t promoted;     /* So many of them speak for themselves. */
-    rs_tree_member *nodes; /* By the places of the recipients. */
-    uint64_t least_room;   /* The least room that one of all receivers told; 0: none did. */
-    rs_time sample;        /* Each receiver says RATE so often all the same. */
-    bool asked;            /* The packet before asked for reports. */
+    uint32_t promoted;        /* So many of them speak for themselves. */
+    rs_tree_member *nodes;    /* By the places of the recipients; NULL: there is no tree, all report to the sender. */
+    uint64_t least_room;      /* The least room that one of all receivers told; 0: none did. */
+    rs_time sample;           /* Each receiver says RATE so often all the same. */
+    bool asked;               /* The packet before asked for reports. */
+    rs_receiver_rate rates[]; /* Of the speakers, by their places: of all receivers where there is no tree. */
 } rs_tree_sender;
 
 rs_tree_sender *rs_tree_of(const rs_sending *x);                              /* NULL: all report to it */

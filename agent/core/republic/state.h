@@ -23,10 +23,12 @@ typedef struct {
     uint64_t asked;    /* It asked for so many fragments at high rate, while the choice of repair_sender.c is open. */
     uint32_t answered; /* It saw repair packets up to that number. */
     /* reports */
-    uint64_t seen_pos;     /* It saw data packets up to that position, */
-    rs_time seen_at;       /* as it said then. */
-    rs_receiver_rate rate; /* Its reports have shown that of its path and its losses. */
-    int64_t share_bps;     /* So much of its NIC is left for this transfer, by its report; 0: unknown. */
+    uint64_t seen_pos;      /* It saw data packets up to that position, */
+    rs_time seen_at;        /* as it said then. */
+    rs_receiver_rate *rate; /* Its reports have shown that of its path and its losses; NULL: it is no speaker. */
+    bool sampled;           /* Others report for it, and it has said now and then how far it is: */
+    uint64_t sampled_pos, sampled_received; /* that position last, with so many packets. */
+    int64_t share_bps; /* So much of its NIC is left for this transfer, by its report; 0: unknown. */
     /* stragglers */
     rs_time slow_at;    /* It was seen to hold the others back last; */
     rs_time slow_since; /* without a break since then; 0: it is not. */

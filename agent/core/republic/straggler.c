@@ -25,7 +25,7 @@ static bool is_slow(const rs_sending *x, const rs_recipient *r, rs_time now) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_progress *progress = rs_progress_of(r);
     bool shut = own->window_of == r && x->pos >= own->window_pos;
-    return progress->rate.model.startup_done && (shut || rs_path_model_has_queue(&progress->rate.model, now));
+    return progress->rate->model.startup_done && (shut || rs_path_model_has_queue(&progress->rate->model, now));
 }
 
 /* Notes who holds the others back. False if nobody does, or so many that they are the usual case. */
@@ -58,7 +58,7 @@ static void begin_trial(rs_node *node, rs_time now, rs_sending *x) {
         if (!rs_holds_back(x, r, now) || !progress->slow_since || now - progress->slow_since < SLOW_FOR)
             continue;
         progress->on_trial = any = true;
-        progress->slow_bps = rs_path_model_rate(&progress->rate.model);
+        progress->slow_bps = rs_path_model_rate(&progress->rate->model);
     }
     if (!any)
         return;
@@ -67,7 +67,7 @@ static void begin_trial(rs_node *node, rs_time now, rs_sending *x) {
     x->rate.found_bps = x->rate.ceiling_bps;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++)
         if (rs_holds_back(x, rs_speaker(x, i), now))
-            rs_path_model_again(&rs_progress_of(rs_speaker(x, i))->rate.model);
+            rs_path_model_again(&rs_progress_of(rs_speaker(x, i))->rate->model);
     rs_rate_recompute(node, now, x);
 }
 
@@ -77,12 +77,12 @@ static int64_t median(const rs_sending *x, rs_time now) {
     for (uint32_t i = 0; i < rs_speaker_count(x); i++)
         count += rs_holds_back(x, rs_speaker(x, i), now);
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
-        int64_t rate = rs_path_model_rate(&rs_progress_of(rs_speaker(x, i))->rate.model);
+        int64_t rate = rs_path_model_rate(&rs_progress_of(rs_speaker(x, i))->rate->model);
         uint32_t less = 0, same = 0;
         if (!rs_holds_back(x, rs_speaker(x, i), now))
             continue;
         for (uint32_t k = 0; k < rs_speaker_count(x); k++) {
-            int64_t other = rs_path_model_rate(&rs_progress_of(rs_speaker(x, k))->rate.model);
+            int64_t other = rs_path_model_rate(&rs_progress_of(rs_speaker(x, k))->rate->model);
             if (!rs_holds_back(x, rs_speaker(x, k), now))
                 continue;
             less += other < rate;

@@ -19,9 +19,9 @@
 #define LIE_PPM 50000u          /* of losses that nobody was told of */
 
 void rs_tree_sender_free(rs_node *node, rs_sending *x) {
-    rs_tree_sender *t = rs_tree_of(x);
-    if (!t)
-        return;
+    rs_tree_sender *t = x->t.own;
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++)
+        rs_progress_of(rs_speaker(x, i))->rate = NULL;
     rs_memory_give(&node->allocator, t->nodes);
     rs_memory_give(&node->allocator, t);
     rs_engine_take(&x->t, NULL, NULL);
@@ -67,6 +67,7 @@ static void add_child(rs_tree_sender *t, uint32_t parent, uint32_t child) {
 static void add_speaker(rs_tree_sender *t, const rs_sending *x, uint32_t place) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     t->nodes[place].parent = RS_TREE_NOBODY;
+    rs_progress_of(&x->recipients[place])->rate = &t->rates[t->speaker_count];
     t->speakers[t->speaker_count++] =
         (rs_tree_speaker){.place = place, .marks = own->sent_times.count, .slow = RS_TREE_NOBODY};
 }
@@ -119,7 +120,7 @@ static ordered *in_order(rs_node *node, const rs_sending *x, uint32_t *count) {
 }
 
 static rs_tree_sender *make(rs_node *node, const rs_sending *x) {
-    rs_tree_sender *t = rs_memory_take(&node->allocator, sizeof *t);
+    rs_tree_sender *t = rs_memory_take(&node->allocator, sizeof *t + RS_SPEAKERS_MOST * sizeof t->rates[0]);
     if (t && !(t->nodes = rs_memory_take(&node->allocator, x->recipient_count * sizeof *t->nodes))) {
         rs_memory_give(&node->allocator, t);
         return NULL;
@@ -151,13 +152,24 @@ static void grow(rs_tree_sender *t, const rs_sending *x, const ordered *order, c
     }
 }
 
+/* All report to the sender. */
+static bool begin_direct(rs_node *node, rs_sending *x) {
+    rs_tree_sender *t = rs_memory_take(&node->allocator, sizeof *t + x->recipient_count * sizeof t->rates[0]);
+    for (uint32_t i = 0; t && i < x->recipient_count; i++)
+        rs_progress_of(&x->recipients[i])->rate = &t->rates[i];
+    rs_engine_take(&x->t, x->t.engine, t);
+    return t != NULL;
+}
+
 static void without_tree(rs_node *node, rs_time now, rs_sending *x, uint32_t place);
 
-void rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
+bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
     const rs_config *c = &node->config;
     uint32_t count = 0, *starts = NULL;
-    bool had = rs_tree_of(x) != NULL;
-    rs_tree_sender_free(node, x);
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    bool had = rs_tree_of(x) != NULL, enough = true;
+    rs_engine_drop(node, &x->t); /* a view of another engine may have come before */
+    own->rate_of = own->window_of = NULL;
     ordered *order = NULL;
     rs_tree_sender *t = NULL;
     if (c->directory.place_of && x->recipient_count > c->direct_receivers && (order = in_order(node, x, &count)) &&
@@ -177,6 +189,8 @@ void rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
         for (uint32_t i = 0; i < x->recipient_count; i++)
             if (x->recipients[i].room && (t->least_room == 0 || x->recipients[i].room < t->least_room))
                 t->least_room = x->recipients[i].room;
+    } else {
+        enough = begin_direct(node, x);
     }
     rs_memory_give(&node->allocator, order);
     rs_memory_give(&node->allocator, starts);
@@ -185,6 +199,7 @@ void rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
             without_tree(node, now, x, i);
         else if (rs_is_active(&x->recipients[i]))
             tell(node, now, x, i);
+    return enough;
 }
 
 bool rs_tree_tell(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
@@ -223,6 +238,12 @@ static uint32_t heir(const rs_tree_sender *t, const rs_sending *x, uint32_t plac
     return t->nodes[place].first_child;
 }
 
+/* The path is known by reports of another, and nothing of its own. */
+static void begin_from_model(rs_progress *progress) {
+    *progress->rate = (rs_receiver_rate){.model = progress->rate->model};
+    progress->rate->model.based = false;
+}
+
 /* Its children are collected by one of them, which takes its place; it is a child among them from now on. */
 static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, const char *why) {
     rs_republic_sender *own = rs_republic_sender_of(x);
@@ -257,9 +278,9 @@ static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, co
         if (progress->seen_pos < rs_progress_of(&x->recipients[place])->seen_pos)
             progress->seen_pos = rs_progress_of(&x->recipients[place])->seen_pos;
         progress->seen_at = now;
-        if (!progress->rate.model.wanted_bps)
-            progress->rate.model = rs_progress_of(&x->recipients[place])->rate.model;
-        progress->rate.model.based = progress->rate.based = false;
+        progress->rate = rs_progress_of(&x->recipients[place])->rate;
+        rs_progress_of(&x->recipients[place])->rate = NULL;
+        begin_from_model(progress);
     } else {
         remove_child(t, place);
         add_child(t, parent, next);
@@ -293,9 +314,8 @@ static void promote(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
         progress->seen_pos = progress->start_pos;
     rs_sent_times_least(&own->sent_times, rs_reports_least(x));
     own->sent_times.interval = rs_report_interval(x);
-    if (!progress->rate.model.wanted_bps) /* as the one that spoke for it */
-        progress->rate.model = rs_progress_of(rs_speaker(x, 0))->rate.model;
-    progress->rate.model.based = progress->rate.based = false;
+    progress->rate->model = rs_progress_of(rs_speaker(x, 0))->rate->model; /* as the one that spoke for it */
+    begin_from_model(progress);
     tell(node, now, x, parent);
     tell(node, now, x, place);
     rs_rate_recompute(node, now, x);
@@ -313,10 +333,12 @@ static void without_tree(rs_node *node, rs_time now, rs_sending *x, uint32_t pla
         rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = x->recipients[place].link.peer->id};
         rs_format(log.cause, sizeof log.cause, "all receivers report directly: the agents of many know no other way");
         rs_emit(node, &log);
-        rs_tree_sender_free(node, x);
+        rs_engine_drop(node, &x->t);
         for (uint32_t i = 0; i < x->recipient_count; i++)
             if (rs_is_active(&x->recipients[i]))
                 tell(node, now, x, i);
+        if (!begin_direct(node, x))
+            rs_sender_unicast(node, now, x, "memory is short: it is not known how fast receivers are");
         return;
     }
     n->unknown = n->demoted = true;

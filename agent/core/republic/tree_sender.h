@@ -5,8 +5,9 @@
 
 #include "core/republic/state.h"
 
-/* A path was granted: whether and by which tree the session's receivers report. */
-void rs_tree_begin(rs_node *node, rs_time now, rs_sending *x);
+/* A path was granted: whether and by which tree the session's receivers report. False: memory is short, and what is
+ * sent cannot follow anybody's reports. */
+bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x);
 void rs_tree_accepted(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r);
 /* It is done, failed, out of reach, or off the data channel. */
 void rs_tree_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r);

@@ -27,11 +27,11 @@ uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_progress *progress = rs_progress_of(r);
     rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, rs_rate_bps(&x->rate));
-    rs_time time = RS_AHEAD + 2 * progress->rate.model.min_rtt + 3 * rs_sent_times_interval(&own->sent_times, packet);
+    rs_time time = RS_AHEAD + 2 * progress->rate->model.min_rtt + 3 * rs_sent_times_interval(&own->sent_times, packet);
     uint64_t packets = (uint64_t)(time / packet);
     uint64_t fits = rs_window_room(x, r);
     packets = packets > AHEAD_LEAST ? packets : AHEAD_LEAST;
-    if (!progress->rate.model.startup_done &&
+    if (!progress->rate->model.startup_done &&
         !rs_path_rate_is_known(x)) { /* slow start (RFC 5681): it doubles in a round trip */
         uint64_t seen = progress->seen_pos > own->high_pos ? progress->seen_pos - own->high_pos : 0;
         fits = own->first_window + seen < fits ? own->first_window + seen : fits;
@@ -66,7 +66,7 @@ static void find(rs_sending *x, rs_time now) {
     bool direct = own->window_of && !rs_tree_in_use(x);
     own->sent_times.answered = direct ? rs_progress_of(own->window_of)->seen_pos : UINT64_MAX;
     own->sent_times.timeout =
-        direct ? 2 * rs_progress_of(own->window_of)->rate.model.min_rtt + 4 * own->sent_times.every : 0;
+        direct ? 2 * rs_progress_of(own->window_of)->rate->model.min_rtt + 4 * own->sent_times.every : 0;
 }
 
 /* When a shut window lets some packets through. */
@@ -74,7 +74,7 @@ static rs_time probe_due(const rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     const rs_recipient *r = own->window_of;
     rs_progress *progress = rs_progress_of(r);
-    rs_time after = (PROBE_AFTER + 2 * progress->rate.model.min_rtt + own->sent_times.every) << own->probes;
+    rs_time after = (PROBE_AFTER + 2 * progress->rate->model.min_rtt + own->sent_times.every) << own->probes;
     return (own->probes && own->probed_at > progress->seen_at ? own->probed_at : progress->seen_at) + after;
 }
 
