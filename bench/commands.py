@@ -17,6 +17,7 @@ from rostrum.bench.cases import Entry
 from rostrum.bench.install import install
 from rostrum.bench.manager.commands import manager
 from rostrum.bench.messages.commands import messages
+from rostrum.bench.receivers import receivers
 from rostrum.bench.session import OUT, alone, in_namespaces, note_others
 from rostrum.bench.summary import summarize
 from rostrum.bench.table import HEAD, cells, figures, table
@@ -53,6 +54,7 @@ def bench() -> None:
       rostrum bench datapath --quick           one object to many, in under five minutes
       rostrum bench messages --quick           messages to a group, in a few minutes
       rostrum bench manager --quick            requests that the manager answers; needs no root
+      rostrum bench receivers --quick          what one more receiver costs a sender; seconds, no root
       rostrum bench history                    headline figures by commit, and what has dropped
       rostrum bench datapath --help
     """
@@ -60,6 +62,7 @@ def bench() -> None:
 
 bench.add_command(messages)
 bench.add_command(manager)
+bench.add_command(receivers)
 
 
 @bench.command()

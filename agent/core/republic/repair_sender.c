@@ -113,8 +113,8 @@ void rs_repair_high_rate(rs_sending *x) {
         return;
     own->repair.from_pos = x->pos;
     own->repair.asked = 0;
-    for (uint32_t i = 0; i < x->recipient_count; i++)
-        rs_progress_of(&x->recipients[i])->asked = 0; /* of attempts: what was lost then says nothing of the path */
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++)
+        rs_progress_of(rs_speaker(x, i))->asked = 0; /* of attempts: what was lost then says nothing of the path */
 }
 
 /* -------------------------------------------------------------------------------------------------- what they miss */

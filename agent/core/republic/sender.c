@@ -227,6 +227,8 @@ static bool is_dark(const rs_recipient *r) {
 
 static void tell_all_dark(rs_node *node, rs_time now, rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
+    if (own->counted && own->lit == own->members)
+        return;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
         if (is_dark(r))

@@ -12,16 +12,18 @@
 #define TOPS 8u          /* at 50 us for each they are asked every 0.4 ms */
 #define PROMOTED_MOST 8u /* that speak for themselves */
 #define SAMPLE_LEAST RS_CONTROL_LATE
-#define SAMPLE_EACH (RS_MS / 2) /* of each receiver: all together 2,000 a second */
-#define SLOW_FOR RS_HOST_BUSY   /* behind the others for so long: it speaks for itself */
-#define LOSSY_PPM 20000u        /* so does one that loses so much more than who reports for it */
-#define CLAIM_AGE RS_HOST_BUSY  /* what was said so long ago was true by now, or is a lie */
-#define LIE_PPM 50000u          /* of losses that nobody was told of */
+#define SAMPLE_EACH RS_MS      /* of each receiver: all together 1,000 a second */
+#define SLOW_FOR RS_HOST_BUSY  /* behind the others for so long: it speaks for itself */
+#define LOSSY_PPM 20000u       /* so does one that loses so much more than who reports for it */
+#define CLAIM_AGE RS_HOST_BUSY /* what was said so long ago was true by now, or is a lie */
+#define LIE_PPM 50000u         /* of losses that nobody was told of */
 
 void rs_tree_sender_free(rs_node *node, rs_sending *x) {
     rs_tree_sender *t = x->t.own;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++)
         rs_progress_of(rs_speaker(x, i))->rate = NULL;
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        x->recipients[i].reported = false;
     rs_memory_give(&node->allocator, t->nodes);
     rs_memory_give(&node->allocator, t);
     rs_engine_take(&x->t, NULL, NULL);
@@ -58,7 +60,8 @@ static bool knows_tree(const rs_node *node, const rs_recipient *r) {
     return !d->knows_tree || d->knows_tree(d->context, r->link.peer->id);
 }
 
-static void add_child(rs_tree_sender *t, uint32_t parent, uint32_t child) {
+static void add_child(const rs_sending *x, rs_tree_sender *t, uint32_t parent, uint32_t child) {
+    x->recipients[child].reported = true;
     t->nodes[child].parent = parent;
     t->nodes[child].next = t->nodes[parent].first_child;
     t->nodes[parent].first_child = child;
@@ -68,6 +71,7 @@ static void add_speaker(rs_tree_sender *t, const rs_sending *x, uint32_t place) 
     rs_republic_sender *own = rs_republic_sender_of(x);
     t->nodes[place].parent = RS_TREE_NOBODY;
     rs_progress_of(&x->recipients[place])->rate = &t->rates[t->speaker_count];
+    x->recipients[place].reported = false;
     t->speakers[t->speaker_count++] =
         (rs_tree_speaker){.place = place, .marks = own->sent_times.count, .slow = RS_TREE_NOBODY};
 }
@@ -148,7 +152,7 @@ static void grow(rs_tree_sender *t, const rs_sending *x, const ordered *order, c
         if (place.parent == RS_TREE_SENDER)
             add_speaker(t, x, order[i].place);
         else
-            add_child(t, order[place.parent].place, order[i].place);
+            add_child(x, t, order[place.parent].place, order[i].place);
     }
 }
 
@@ -263,7 +267,7 @@ static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, co
         after = t->nodes[at].next;
         if (child_count(t, target) == RS_REPORT_CHILDREN)
             target = t->nodes[target].first_child; /* full: one level more */
-        add_child(t, target, at);
+        add_child(x, t, target, at);
         tell(node, now, x, at);
     }
     n->first_child = RS_TREE_NOBODY;
@@ -279,14 +283,15 @@ static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, co
             progress->seen_pos = rs_progress_of(&x->recipients[place])->seen_pos;
         progress->seen_at = now;
         progress->rate = rs_progress_of(&x->recipients[place])->rate;
+        r->reported = false;
         rs_progress_of(&x->recipients[place])->rate = NULL;
         begin_from_model(progress);
     } else {
         remove_child(t, place);
-        add_child(t, parent, next);
+        add_child(x, t, parent, next);
         tell(node, now, x, parent);
     }
-    add_child(t, next, place);
+    add_child(x, t, next, place);
     tell(node, now, x, target);
     tell(node, now, x, next);
     tell(node, now, x, place);
@@ -354,7 +359,7 @@ static void without_tree(rs_node *node, rs_time now, rs_sending *x, uint32_t pla
         t->promoted++;
     } else {
         n->parent = RS_TREE_NOBODY;
-        n->placed = false;
+        n->placed = x->recipients[place].reported = false;
     }
 }
 

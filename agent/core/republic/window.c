@@ -122,9 +122,9 @@ static void recompute_window(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_window_start(rs_sending *x, rs_time now) {
-    for (uint32_t i = 0; i < x->recipient_count; i++) {
-        rs_progress_of(&x->recipients[i])->seen_pos = x->pos; /* attempts are too few to wait anywhere */
-        rs_progress_of(&x->recipients[i])->seen_at = now;
+    for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
+        rs_progress_of(rs_speaker(x, i))->seen_pos = x->pos; /* attempts are too few to wait anywhere */
+        rs_progress_of(rs_speaker(x, i))->seen_at = now;
     }
     find(x, now);
 }

@@ -100,3 +100,16 @@ uint64_t rs_sender_sent(const rs_sending *x) {
     all = count ? all / count : x->sent_before + sent;
     return all < x->t.fragments ? all : x->t.fragments;
 }
+
+bool rs_sender_wants(rs_node *node, rs_recipient *r, uint64_t from, uint64_t to) {
+    if (from < to && !r->want)
+        r->want = rs_memory_take(&node->allocator, sizeof *r->want);
+    if (r->want)
+        rs_ranges_add(r->want, from, to);
+    return r->want != NULL;
+}
+
+void rs_sender_wants_nothing(rs_node *node, rs_recipient *r) {
+    rs_memory_give(&node->allocator, r->want);
+    r->want = NULL;
+}

@@ -271,19 +271,6 @@ bool rs_sender_too_many(rs_node *node, rs_time now, rs_recipient *r) {
     return true;
 }
 
-bool rs_sender_wants(rs_node *node, rs_recipient *r, uint64_t from, uint64_t to) {
-    if (from < to && !r->want)
-        r->want = rs_memory_take(&node->allocator, sizeof *r->want);
-    if (r->want)
-        rs_ranges_add(r->want, from, to);
-    return r->want != NULL;
-}
-
-void rs_sender_wants_nothing(rs_node *node, rs_recipient *r) {
-    rs_memory_give(&node->allocator, r->want);
-    r->want = NULL;
-}
-
 void rs_sender_patch(rs_node *node, rs_time now, rs_recipient *r, uint64_t from, uint64_t to) {
     if (rs_sender_too_many(node, now, r))
         return;
@@ -322,7 +309,8 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
         rs_format(text, sizeof text, "is alive but neither asked for patches nor confirmed the object for %s",
                   seconds(time, sizeof time, now - progress));
     } else {
-        if (rs_is_opened(r) && !r->kept && p->up && now - r->link.heard_at >= tick(node))
+        rs_time quiet = r->reported ? bound / 2 : tick(node);
+        if (rs_is_opened(r) && !r->kept && p->up && now - r->link.heard_at >= quiet)
             rs_ping(node, now, &r->link);
         return false;
     }

@@ -10,10 +10,6 @@ rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_re
 /* Makes the message for a bit. */
 bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m);
 bool rs_sender_too_many(rs_node *node, rs_time now, rs_recipient *r); /* patches: it was given up */
-/* Fragments [from, to) are to be patched, besides what is already. False: nothing is, or memory is short, and it will ask
- * again. */
-bool rs_sender_wants(rs_node *node, rs_recipient *r, uint64_t from, uint64_t to);
-void rs_sender_wants_nothing(rs_node *node, rs_recipient *r);
 /* Fragments [from, to) go to it by unicast, as often as that is sane. */
 void rs_sender_patch(rs_node *node, rs_time now, rs_recipient *r, uint64_t from, uint64_t to);
 

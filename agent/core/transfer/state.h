@@ -168,6 +168,7 @@ typedef struct {
     uint32_t retakes;       /* and so often for one to be taken again. */
     bool retaking;          /* RS_EV_RETAKE is out and has no answer yet. */
     uint32_t child;         /* RDCM: its place among the sender's overlay children + 1; 0: it has none. */
+    bool reported;          /* Others report of it, and name it if it is silent: it is asked seldom itself. */
     bool named_dark;        /* The grant names it as one that saw nothing of earlier paths. */
     void *fallback;         /* What the first engine of the table remembers of it. */
 } rs_recipient;
