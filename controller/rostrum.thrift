@@ -347,7 +347,8 @@ struct ServeOrder {
 struct GroupOptions {
   /** The name of the engine: "plain" (unreliable), "ricochet". */
   1: required string protocol,
-  /** Delivery: "none" or "fifo" (per sender). */
+  /** Delivery: "none" or "fifo" (per sender); with guarantees "sender" or "total", and behind it what is not usual: ",guarantee=reliable", then
+   *  ",slow=drop" or ",slow=disconnect". */
   2: required string order,
   /** "name=value,name=value": the engine's own. In facts all that the engine has; in a use what is not named is as the group has it, or as usual. */
   6: required string options

@@ -5,7 +5,12 @@
  *   MESSAGE  sender u32, part u32, sn u64, a message         flags: how it came (0 multicast, 1 repair, 2 asked for)
  *   SENDER   number u32, its server's name                   before the first message of a sender
  *   LOST     sender u32 (0: of any), zero u32, sn u64, count u64     flags: why
- *   END      code u16, words                                 nothing follows */
+ *   END      code u16, words                                 nothing follows
+ *   VIEW     view u64, number u64, three counts u32 (members, joined, left), and their numbers u32, each after its
+ *            SENDER                                          flags: 1 this server joined with it, or the program came
+ *                                                            while it held
+ *   PRIMARY                                                  flags: 1 in the primary part (again), 0 not, as far as is
+ *                                                            known */
 #ifndef RS_API_GROUP_FRAMES_H
 #define RS_API_GROUP_FRAMES_H
 
@@ -16,13 +21,17 @@
 #define RS_GROUP_FRAME_HEAD 8u
 #define RS_GROUP_FRAME_MESSAGE (RS_GROUP_FRAME_HEAD + 16u)
 #define RS_GROUP_FRAME_LOST (RS_GROUP_FRAME_HEAD + 24u)
+#define RS_GROUP_FRAME_VIEW (RS_GROUP_FRAME_HEAD + 28u)
+#define RS_GROUP_FRAME_VIEW_MOST 4096u /* numbers in a VIEW */
 
 enum {
     RS_GROUP_FRAME_KIND_PUBLISH = 1,
     RS_GROUP_FRAME_KIND_MESSAGE = 2,
     RS_GROUP_FRAME_KIND_SENDER = 3,
     RS_GROUP_FRAME_KIND_LOST = 4,
-    RS_GROUP_FRAME_KIND_END = 5
+    RS_GROUP_FRAME_KIND_END = 5,
+    RS_GROUP_FRAME_KIND_VIEW = 6,
+    RS_GROUP_FRAME_KIND_PRIMARY = 7
 };
 
 static inline void rs_group_put(uint8_t *to, uint64_t value, int bytes) {
@@ -45,7 +54,7 @@ static inline void rs_group_frame_put_head(uint8_t *to, uint32_t length, uint8_t
 /* The kind; 0 if it is none. */
 static inline int rs_group_frame_head(const uint8_t *from, uint32_t *length) {
     *length = (uint32_t)rs_group_get(from, 4);
-    return from[6] == 0 && from[7] == 0 && from[4] <= RS_GROUP_FRAME_KIND_END ? from[4] : 0;
+    return from[6] == 0 && from[7] == 0 && from[4] <= RS_GROUP_FRAME_KIND_PRIMARY ? from[4] : 0;
 }
 
 static inline void rs_group_frame_message(uint8_t *to, uint32_t length, uint8_t via, uint32_t sender, uint32_t part,
@@ -71,6 +80,19 @@ static inline void rs_group_frame_lost(uint8_t *to, uint32_t sender, uint64_t sn
     rs_group_put(to + 8, sender, 8);
     rs_group_put(to + 16, sn, 8);
     rs_group_put(to + 24, count, 8);
+}
+
+/* `counts`: members, joined, left; `numbers` are all of them. */
+static inline void rs_group_frame_view(uint8_t *to, uint8_t flags, uint64_t view, uint64_t number,
+                                       const uint32_t counts[3], const uint32_t *numbers) {
+    uint32_t all = counts[0] + counts[1] + counts[2];
+    rs_group_frame_put_head(to, 28 + 4 * all, RS_GROUP_FRAME_KIND_VIEW, flags);
+    rs_group_put(to + 8, view, 8);
+    rs_group_put(to + 16, number, 8);
+    for (uint32_t i = 0; i < 3; i++)
+        rs_group_put(to + 24 + 4 * (size_t)i, counts[i], 4);
+    for (uint32_t i = 0; i < all; i++)
+        rs_group_put(to + RS_GROUP_FRAME_VIEW + 4 * (size_t)i, numbers[i], 4);
 }
 
 static inline size_t rs_group_frame_end_length(size_t words) {

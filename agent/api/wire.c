@@ -94,8 +94,10 @@ static bool check_join(const rs_api_request *request, rs_error *error) {
     const char *order = request->order ? request->order : "", *protocol = request->protocol ? request->protocol : "";
     if (strnlen(protocol, 32) > 31 || strspn(protocol, allowed) != strlen(protocol))
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "a group's protocol is a name such as plain or ricochet");
-    if ((protocol[0] || order[0]) && strcmp(order, "none") != 0 && strcmp(order, "fifo") != 0)
-        return rs_error_set(error, ROSTRUM_ERR_INVALID, "a group's order is none or fifo");
+    rs_group_delivery delivery;
+    if ((protocol[0] || order[0]) && !rs_group_delivery_parse(order, &delivery))
+        return rs_error_set(error, ROSTRUM_ERR_INVALID,
+                            "a group's order is none, fifo, sender or total (docs/groups.md)");
     const char *options = request->options ? request->options : "";
     if (options[0] && !protocol[0])
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "options of a group go with its protocol");

@@ -7,6 +7,7 @@
 #define RS_API_WIRE_H
 
 #include "api/error.h"
+#include "api/group_delivery.h"
 
 #define RS_API_MAGIC 0x5241u /* "AR" */
 #define RS_API_VERSION 1u
@@ -94,15 +95,15 @@ typedef struct {
 typedef struct {
     uint8_t type;
     uint64_t tag;
-    rostrum_error error;         /* ERROR */
-    uint64_t handle;             /* CREATED */
-    rs_api_object_info object;   /* ADDED, OBJECT; CREATED, STREAMED: size */
-    rostrum_event event;         /* EVENT */
-    rostrum_send_result result;  /* SENT, without its receivers */
-    rostrum_status status;       /* STATE, without rows; REGISTERED: server, version, boot_id */
-    char protocol[32], order[8]; /* GROUP */
-    uint32_t message_bytes;      /* GROUP: the largest message */
-    uint32_t rows;               /* still to be taken */
+    rostrum_error error;                              /* ERROR */
+    uint64_t handle;                                  /* CREATED */
+    rs_api_object_info object;                        /* ADDED, OBJECT; CREATED, STREAMED: size */
+    rostrum_event event;                              /* EVENT */
+    rostrum_send_result result;                       /* SENT, without its receivers */
+    rostrum_status status;                            /* STATE, without rows; REGISTERED: server, version, boot_id */
+    char protocol[32], order[RS_GROUP_DELIVERY_TEXT]; /* GROUP */
+    uint32_t message_bytes;                           /* GROUP: the largest message */
+    uint32_t rows;                                    /* still to be taken */
     const uint8_t *row, *end;
 } rs_api_answer;
 

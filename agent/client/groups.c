@@ -33,9 +33,11 @@ typedef struct {
 struct rostrum_group {
     int fd;
     uint32_t message_bytes;
-    char protocol[32], order[8];
+    char protocol[32], order[48];
     buffer out, in;
     const sender *last;
+    const char **names; /* of `view` */
+    rostrum_view view;
     sender *senders[SENDER_BUCKETS];
     rostrum_error ended; /* the agent's final messages, or why there are none */
 };
@@ -102,6 +104,7 @@ void rostrum_leave(rostrum_group *group) {
             group->senders[i] = gone->next;
             free(gone);
         }
+    free(group->names);
     free(group->out.bytes);
     free(group->in.bytes);
     free(group);
@@ -245,6 +248,41 @@ static rostrum_code end_with(rostrum_group *group, rostrum_error *error, rostrum
     return rostrum_fail(error, code, text);
 }
 
+/* False: it is malformed, or memory is short. */
+static bool take_view(rostrum_group *group, const uint8_t *fields, uint32_t length, bool anew) {
+    uint64_t all = 0;
+    uint32_t counts[3];
+    if (length < 28)
+        return false;
+    for (uint32_t i = 0; i < 3; i++) {
+        counts[i] = (uint32_t)rs_group_get(fields + 16 + 4 * (size_t)i, 4);
+        all += counts[i];
+    }
+    if (all > RS_GROUP_FRAME_VIEW_MOST || length != 28 + 4 * all)
+        return false;
+    const char **names = malloc((all + 1) * sizeof *names);
+    if (!names)
+        return false;
+    for (uint32_t i = 0; i < all; i++)
+        names[i] = name_of(group, (uint32_t)rs_group_get(fields + 28 + 4 * (size_t)i, 4));
+    free(group->names);
+    group->names = names;
+    group->view = (rostrum_view){.id = rs_group_get(fields, 8),
+                                 .number = rs_group_get(fields + 8, 8),
+                                 .members = names,
+                                 .joined = names + counts[0],
+                                 .left = names + counts[0] + counts[1],
+                                 .member_count = counts[0],
+                                 .joined_count = counts[1],
+                                 .left_count = counts[2],
+                                 .anew = anew};
+    return true;
+}
+
+const rostrum_view *rostrum_group_view(const rostrum_group *group) {
+    return group->names ? &group->view : NULL;
+}
+
 /* One whole frame. True: `out` is filled. */
 static bool take_frame(rostrum_group *group, const uint8_t *at, uint32_t length, int kind, rostrum_message *out,
                        rostrum_error *error) {
@@ -264,6 +302,14 @@ static bool take_frame(rostrum_group *group, const uint8_t *at, uint32_t length,
                                  .sn = rs_group_get(fields + 8, 8),
                                  .count = rs_group_get(fields + 16, 8),
                                  .why = reason_text(at[5])};
+        return true;
+    }
+    if (kind == RS_GROUP_FRAME_KIND_VIEW && take_view(group, fields, length, at[5] & 1)) {
+        *out = (rostrum_message){.kind = ROSTRUM_VIEW, .sender = "", .why = ""};
+        return true;
+    }
+    if (kind == RS_GROUP_FRAME_KIND_PRIMARY && length == 0) {
+        *out = (rostrum_message){.kind = ROSTRUM_PRIMARY, .sender = "", .count = at[5] & 1, .why = ""};
         return true;
     }
     if (kind == RS_GROUP_FRAME_KIND_SENDER && length >= 4 && length <= 4 + ROSTRUM_NAME_MAX) {
@@ -332,4 +378,20 @@ rostrum_code rostrum_next(rostrum_group *group, rostrum_message *message, int ti
                            number == ECONNRESET ? "the agent went away" : strerror(number));
     }
     return rostrum_fail(error, group->ended.code, group->ended.text);
+}
+
+rostrum_code rostrum_group_dispatch(rostrum_group *group, rostrum_deliver_fn *deliver, rostrum_confchg_fn *confchg,
+                                    void *context, int timeout_ms, rostrum_error *error) {
+    rostrum_message message;
+    for (;;) {
+        rostrum_code code = rostrum_next(group, &message, timeout_ms, error);
+        if (code)
+            return code;
+        if (message.kind != ROSTRUM_VIEW) {
+            deliver(context, &message);
+            return ROSTRUM_OK;
+        }
+        if (confchg)
+            confchg(context, &group->view);
+    }
 }

@@ -65,15 +65,36 @@ def list_groups(api: Api, as_json: bool, server: str | None) -> None:
 @groups.command("create")
 @click.argument("name")
 @click.option("--protocol", default="plain", show_default=True, help="plain, ricochet, ...: rostrum groups protocols.")
-@click.option("--order", type=click.Choice(["none", "fifo"]), default="none", show_default=True)
+@click.option(
+    "--order",
+    type=click.Choice(["none", "fifo", "sender", "total"]),
+    default="none",
+    show_default=True,
+    help="fifo: each sender's, with gaps; sender, total: with guarantees (docs/guarantees.md).",
+)
+@click.option(
+    "--guarantee",
+    type=click.Choice(["best-effort", "reliable", "virtual-synchrony"]),
+    help="With --order sender or total: virtual-synchrony (usual), or reliable: the same without views.",
+)
+@click.option(
+    "--slow",
+    type=click.Choice(["wait", "drop", "disconnect"]),
+    help="With --order sender or total, of a program that does not read: all wait (usual), it loses messages, "
+    "or is put out.",
+)
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Of the protocol; may be repeated.")
 @with_api
-def create_group(api: Api, as_json: bool, name: str, protocol: str, order: str, options: tuple[str, ...]) -> None:
+def create_group(
+    api: Api, as_json: bool, name: str, protocol: str, order: str, guarantee: str | None, slow: str | None,
+    options: tuple[str, ...],
+) -> None:  # fmt: skip
     """Make a group that stays until it is deleted.
 
     `rostrum groups protocols` lists the protocols that agents have, and the options of each with their ranges.
     """
     body = {"name": name, "protocol": protocol, "order": order, "options": ",".join(options)}
+    body |= {key: value for key, value in (("guarantee", guarantee), ("slow", slow)) if value}
     made = api.call("POST", "/v1/groups", body)
     print_json(made) if as_json else _print_group(made)
 
@@ -124,7 +145,13 @@ def _segment(text: str) -> str:
 
 def _runs(one: dict[str, Any]) -> str:
     chosen = f" ({one['options']})" if one["options"] else ""
-    return f"{one['protocol']}{chosen}{', fifo' if one['order'] == 'fifo' else ''}"
+    return f"{one['protocol']}{chosen}{_delivery(one)}"
+
+
+def _delivery(one: dict[str, Any]) -> str:
+    if one["order"] in ("none", "fifo"):
+        return ", fifo" if one["order"] == "fifo" else ""
+    return f", order {one['order']}, {one['guarantee']}, slow: {one['slow']}"
 
 
 def _print_group(one: dict[str, Any]) -> None:

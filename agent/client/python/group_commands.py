@@ -25,8 +25,9 @@ def _group_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed((
         click.option("--protocol", help="plain: what is lost is lost; ricochet: members mend each other's losses. Of a "
                                         "new group; one that is there must have it. Default: as the group is."),
-        click.option("--order", type=click.Choice(["none", "fifo"]), default="none", show_default=True,
-                     help="With --protocol: fifo keeps each sender's order."),
+        click.option("--order", default="none", show_default=True,
+                     help="With --protocol: fifo keeps each sender's order; sender and total have guarantees, and may "
+                          "go on: total,slow=drop (rostrum groups create --help)."),
         click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
                      help="With --protocol: of the protocol, may be repeated (rostrum groups protocols lists them)."),
     )):  # fmt: skip
@@ -146,6 +147,9 @@ def sub(
         try:
             while count is None or got < count:
                 message = next(messages)
+                if message.view or message.primary is not None:
+                    click.echo(_told(message), err=True)
+                    continue
                 if message.lost is not None:
                     lost += message.lost
                     click.echo(f"lost: {message.lost or 'some'} {_of(message)}: {message.why}", err=True)
@@ -195,6 +199,14 @@ def _messages(
                 text = f"{gone}, and is not back: start it (systemctl start rostrumd), and subscribe again"
                 raise Unavailable(text) from error
             time.sleep(AGENT_LOOK_S)
+
+
+def _told(message: Message) -> str:
+    view = message.view
+    if view is None:
+        return "primary: yes" if message.primary else "primary: no (the rest of the group is not heard)"
+    changes = [f"{word} {', '.join(names)}" for word, names in (("joined", view.joined), ("left", view.left)) if names]
+    return f"view after {view.number}: {', '.join(view.members)}{''.join(f'; {one}' for one in changes)}"
 
 
 def _of(message: Message) -> str:

@@ -19,7 +19,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from .objects import Buffer, flat
@@ -28,8 +28,9 @@ from .values import Code, RostrumError, TimedOut, Unavailable, error_of
 _HEAD = struct.Struct("<IBBH")
 _MESSAGE = struct.Struct("<IIQ")
 _LOST = struct.Struct("<IIQQ")
-_PUBLISH, _MESSAGE_KIND, _SENDER, _LOST_KIND, _END = range(1, 6)
-_LEAST = {_MESSAGE_KIND: _MESSAGE.size, _LOST_KIND: _LOST.size}
+_VIEW = struct.Struct("<QQIII")
+_PUBLISH, _MESSAGE_KIND, _SENDER, _LOST_KIND, _END, _VIEW_KIND, _PRIMARY = range(1, 8)
+_LEAST = {_MESSAGE_KIND: _MESSAGE.size, _LOST_KIND: _LOST.size, _VIEW_KIND: _VIEW.size}
 _READ = 1 << 18
 _KEPT = 1 << 16
 SEND_BOUND_S = 10.0
@@ -44,8 +45,24 @@ REASONS = (
 
 
 @dataclass(frozen=True)
+class View:
+    """Who is in a group with guarantees, by servers' names, from here on in its stream of messages.
+
+    `id`: rises from view to view, the same everywhere. `number`: messages before it (of order `total`). `anew`: this
+    server joined with it, or this program came while it held: what was before is not known here.
+    """
+
+    id: int
+    number: int
+    members: tuple[str, ...]
+    joined: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    anew: bool = False
+
+
+@dataclass(frozen=True)
 class Message:
-    """A message, or word of losses.
+    """A message, or word of losses, or (of groups with guarantees) a view, or that it is `primary` or not any more.
 
     `sender`: its server's name. `sn`: the packet's number, from 1 of each sender; `part`: the place of a small message
     in it. `lost`: None of a message; else how many packets of `sender` from `sn` on (of any sender: messages, which
@@ -59,6 +76,8 @@ class Message:
     via: str = "multicast"
     lost: int | None = None
     why: str = ""
+    view: View | None = None
+    primary: bool | None = None
 
 
 class Group:
@@ -159,6 +178,26 @@ class Group:
             if not self._read():
                 return None
 
+    def dispatch(
+        self,
+        deliver: Callable[[Message], object],
+        confchg: Callable[[View], object] | None = None,
+        primary: Callable[[bool], object] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Takes one message and what is before it, as CPG's dispatch does: views go to `confchg`. Raises as `next`."""
+        while True:
+            message = self.next(timeout)
+            if message.view is not None:
+                if confchg:
+                    confchg(message.view)
+            elif message.primary is not None:
+                if primary:
+                    primary(message.primary)
+            else:
+                deliver(message)
+                return
+
     def __iter__(self) -> Iterator[Message]:
         """Messages until the group or the agent ends, or it is closed."""
         while True:
@@ -191,6 +230,10 @@ class Group:
                 sender, _, sn, count = _LOST.unpack_from(self._in, start)
                 why = REASONS[flags] if flags < len(REASONS) else "lost"
                 return Message(self._senders.get(sender, ""), sn, lost=count, why=why)
+            if kind == _VIEW_KIND:
+                return Message("", 0, view=self._view(start, length, bool(flags & 1)))
+            if kind == _PRIMARY:
+                return Message("", 0, primary=bool(flags & 1))
             body = bytes(memoryview(self._in)[start : self._at])
             if kind == _SENDER:
                 self._senders[struct.unpack_from("<I", body)[0]] = body[4:].decode("utf-8", "replace")
@@ -203,6 +246,16 @@ class Group:
         except struct.error:
             self._ended = RostrumError("the agent sent a malformed frame", Code.PROTOCOL)
         return None
+
+    def _view(self, start: int, length: int, anew: bool) -> View:
+        view, number, *counts = _VIEW.unpack_from(self._in, start)
+        if length != _VIEW.size + 4 * sum(counts):
+            raise struct.error
+        names = [
+            self._senders.get(one, "") for one in struct.unpack_from(f"<{sum(counts)}I", self._in, start + _VIEW.size)
+        ]
+        members, joined = counts[0], counts[0] + counts[1]
+        return View(view, number, tuple(names[:members]), tuple(names[members:joined]), tuple(names[joined:]), anew)
 
     def _read(self) -> bool:
         """Whether something came, or is known to be the end."""

@@ -614,7 +614,7 @@ static bool view_event(rs_order *o, const rs_order_install *in, rs_order_waiting
     for (uint32_t i = 0; i < in->count; i++)
         *peers++ = in->members[i].peer;
     for (uint32_t i = 0; i < in->count; i++)
-        if (!in->survivor || !in->members[i].survivor || !was_in(o, &in->members[i])) {
+        if (!in->members[i].survivor || (in->survivor && !was_in(o, &in->members[i]))) {
             *peers++ = in->members[i].peer;
             event->joined_count++;
         }

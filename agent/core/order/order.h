@@ -60,7 +60,7 @@ typedef struct {
     const rs_peer *members; /* ascending */
     const rs_peer *joined, *left;
     uint32_t member_count, joined_count, left_count;
-    bool anew;    /* a view: this member has joined with it; what it had before does not count */
+    bool anew;    /* a view: this member is one of those who joined with it; what it had before does not count */
     bool primary; /* with PRIMARY; a view is always of the primary part */
 } rs_order_event;
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/data/nic.h"
+#include "daemon/groups/ordered.h"
 #include "daemon/groups/sockets.h"
 #include "daemon/groups/stream.h"
 #include "daemon/groups/views.h"
@@ -74,9 +75,20 @@ void rs_group_tell(rs_groups *g, rs_local_group *group, rs_manager_group_call ca
         rs_manager_group(link, rs_agent_now(g->agent), call, group->name, given, group->viewed && held ? &view : NULL);
 }
 
+/* Who publishes to a group with guarantees is a member. */
+static bool is_guaranteed(const rs_local_group *group) {
+    rs_group_delivery asked;
+    if (group->viewed)
+        return group->delivery.guaranteed;
+    for (const rs_group_stream *s = group->streams; s; s = rs_stream_next(s))
+        if (rs_stream_options(s)->protocol[0] && rs_group_delivery_parse(rs_stream_options(s)->order, &asked))
+            return asked.guaranteed;
+    return false;
+}
+
 /* Tells what is not told yet: it is received here, or only published to. */
 static void tell_role(rs_groups *g, rs_local_group *group, bool held) {
-    bool join = group->receiver_count > 0;
+    bool join = group->receiver_count > 0 || (group->stream_count > 0 && is_guaranteed(group));
     if (join && !group->told_join)
         rs_group_tell(g, group, RS_MANAGER_GROUP_JOIN, held);
     if (!join && !group->told_use)
@@ -85,6 +97,11 @@ static void tell_role(rs_groups *g, rs_local_group *group, bool held) {
         rs_group_tell(g, group, RS_MANAGER_GROUP_LEAVE, false);
     group->told_join = join;
     group->told_use |= !join;
+}
+
+void rs_group_tell_role(rs_groups *g, rs_local_group *group) {
+    if (group->stream_count > 0 && group->delivery.guaranteed)
+        tell_role(g, group, false);
 }
 
 void rs_groups_link_answers(rs_groups *g) {
@@ -107,6 +124,7 @@ void rs_groups_link_up(rs_groups *g) {
 void rs_group_forget(rs_groups *g, rs_local_group *group) {
     if (!group->viewed)
         return;
+    rs_ordered_forget(g, group);
     rs_messages_forget(g->node, rs_agent_now(g->agent), group->id);
     rs_group_leave_channels(g, group, false);
     unlink_id(g, group);
@@ -164,7 +182,7 @@ static bool differs(rs_groups *g, const rs_local_group *group, const rs_api_join
         rs_messages_check_options(g->node, group->protocol, has, join->options, wanted) == RS_OK &&
         strcmp(has, wanted) == 0)
         return false;
-    snprintf(text, size, "%.64s runs %s with order %s%s%.64s, other than was asked for; leave the options out",
+    snprintf(text, size, "%.64s runs %s with order %.40s%s%.32s, other than was asked for; leave the options out",
              group->name, group->protocol, group->order, group->options[0] ? " and " : "", group->options);
     return true;
 }
@@ -204,6 +222,13 @@ void rs_groups_api(void *context, const rs_api_join *join) {
         rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_UNAVAILABLE,
                            "%s needs a manager, which says what travels together; without one: plain, ricochet",
                            join->protocol);
+        return;
+    }
+    rs_group_delivery delivery = {0};
+    if (agent->lan && join->protocol[0] && rs_group_delivery_parse(join->order, &delivery) && delivery.guaranteed) {
+        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_UNAVAILABLE,
+                           "order %s needs a manager, which says who is in the group; without one: none, fifo",
+                           join->order);
         return;
     }
     if (group && differs(g, group, join, text, sizeof text)) {
@@ -253,6 +278,11 @@ static void deliver(rs_groups *g, const rs_messages_event *event) {
     if (!group)
         return;
     bool lost = event->kind == RS_MESSAGES_LOST;
+    if (group->ordered) { /* it brings what is lost itself */
+        if (!lost)
+            rs_ordered_take(g, group, event->sender, event->bytes, event->length);
+        return;
+    }
     group->lost += lost ? event->count : 0;
     group->delivered += !lost;
     group->by_repair += !lost && event->via == RS_VIA_REPAIR;
@@ -276,10 +306,12 @@ bool rs_groups_pump(rs_groups *g) {
         deliver(g, &event);
         count++;
     }
+    bool more = rs_groups_send_ordered(g);
+    more |= rs_streams_take_ordered(g);
     rs_streams_flush(g);
     rs_groups_report_held_back(g);
     bool sent = rs_groups_send_packets(g);
-    g->more = worked == WORK_TURN || count == EVENTS_TURN || sent;
+    g->more = worked == WORK_TURN || count == EVENTS_TURN || sent || more;
     return g->more;
 }
 
@@ -287,6 +319,8 @@ rs_time rs_groups_deadline(const rs_groups *g) {
     if (g->more)
         return 0; /* the pump ended before all was said */
     rs_time deadline = rs_messages_deadline(g->node), sockets = rs_groups_sockets_deadline(g);
+    rs_time ordered = rs_ordered_deadline(g);
+    deadline = ordered < deadline ? ordered : deadline;
     deadline = sockets < deadline ? sockets : deadline;
     if (g->paused_count > 0 && rs_agent_now(g->agent) + RS_MILLISECOND < deadline)
         deadline = rs_agent_now(g->agent) + RS_MILLISECOND;
@@ -352,6 +386,7 @@ void rs_groups_timeout(rs_groups *g) {
     rs_time now = rs_agent_now(g->agent);
     if (now >= rs_messages_deadline(g->node))
         rs_messages_timeout(g->node, now);
+    rs_ordered_timeout(g);
     if (now >= g->join_deadline)
         expire_joins(g, now);
     rs_groups_sockets_timeout(g);
@@ -379,7 +414,7 @@ uint32_t rs_groups_status(const rs_groups *g, rostrum_group_status *rows, uint32
                                       .by_request = group->by_request};
         snprintf(row->name, sizeof row->name, "%s", group->name);
         snprintf(row->protocol, sizeof row->protocol, "%s", group->protocol);
-        snprintf(row->order, sizeof row->order, "%s", group->order);
+        snprintf(row->order, sizeof row->order, "%.*s", (int)strcspn(group->order, ","), group->order);
         if (group->viewed)
             rs_address_text(g->channels[group->places[0].channel].address, row->address);
     }
@@ -462,7 +497,7 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
                                        .packet_bytes = g->packet_bytes,
                                        .receive_bytes = RS_FLOW_KEPT,
                                        .send_bytes = RS_FLOW_KEPT,
-                                       .message_bytes = g->message_bytes};
+                                       .message_bytes = g->message_bytes + RS_ORDER_HEAD};
     const rs_allocator allocator = {.alloc = take_memory, .release = give_memory};
     g->heard = calloc(RS_FLOW_HEARD, sizeof *g->heard);
     g->node = rs_messages_new(&config, &allocator);

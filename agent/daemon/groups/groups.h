@@ -48,6 +48,8 @@ rs_local_group *rs_groups_by_id(const rs_groups *groups, uint32_t id);
 rs_local_group *rs_groups_by_name(const rs_groups *groups, const char *name);
 /* The manager is told, if it is there; with what is held of the group if `held`. */
 void rs_group_tell(rs_groups *groups, rs_local_group *group, rs_manager_group_call call, bool held);
+/* What of joining and publishing the manager was not told yet. */
+void rs_group_tell_role(rs_groups *groups, rs_local_group *group);
 /* The engine has nothing to do with it any more. */
 void rs_group_forget(rs_groups *groups, rs_local_group *group);
 /* Its programs, or those that wait for it, are told why. */

@@ -16,6 +16,7 @@
 #define INTAKE_TURN 1024u      /* and these are put aside when the sockets have dropped some */
 #define LINGER (5 * RS_SECOND) /* controller/rostrum.thrift, GroupView */
 #define SEND_TURN 1024u
+#define OUT_TURN 1024u /* messages of a group with guarantees */
 /* For how long datagrams from peers may wait while multicast does: until a window of it has been read. In packets, not
  * time alone: in that, this process may not have run. */
 #define PUT_OFF_LEAST (4 * RS_MILLISECOND)
@@ -216,6 +217,16 @@ bool rs_groups_read_first(rs_groups *g) {
     return enough;
 }
 
+static void receive_ordered(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
+    if (length < RS_ORDER_GROUP_AT + 4)
+        return;
+    const uint8_t *at = bytes + RS_ORDER_GROUP_AT;
+    uint32_t id = at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+    rs_local_group *group = rs_groups_by_id(g, id);
+    if (group && group->ordered)
+        (void)rs_order_receive(group->ordered, rs_agent_now(g->agent), source, bytes, length);
+}
+
 bool rs_groups_datagram(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
     rs_flow_report report_in;
     unsigned magic = length >= 2 ? bytes[0] | (unsigned)bytes[1] << 8 : 0;
@@ -226,6 +237,8 @@ bool rs_groups_datagram(rs_groups *g, uint32_t source, const uint8_t *bytes, siz
         rs_flow_heard *h = g->agent->lan ? rs_flow_hear(g->heard, source, bytes, length, g->window) : NULL;
         if (h && !h->held_back)
             report(g, h);
+    } else if (magic == RS_ORDER_MAGIC) {
+        receive_ordered(g, source, bytes, length);
     } else if (magic == RS_FLOW_MAGIC && rs_flow_decode(bytes, length, &report_in)) {
         rs_local_group *group = rs_groups_by_id(g, report_in.group);
         bool counts = group && report_in.incarnation == g->incarnation && report_in.from == source &&
@@ -292,6 +305,28 @@ static void send_batch(rs_groups *g, const rs_io_packet *packets, uint32_t count
         return;
     keep(g, packets + done, count - done);
     rs_loop_watch(g->agent->loop, &g->writable, rs_io_send_fd(g->io), EPOLLOUT);
+}
+
+static bool send_ordered(rs_groups *g, rs_local_group *group) {
+    rs_order_out out;
+    uint32_t count = 0;
+    rs_time now = rs_agent_now(g->agent);
+    while (count < OUT_TURN && rs_order_poll_out(group->ordered, now, &out)) {
+        uint64_t sn = 0;
+        count++;
+        if (out.peer != RS_NO_PEER)
+            rs_groups_send_to(g, out.peer, NULL, 0, out.bytes, out.length);
+        else if (rs_messages_publish(g->node, now, group->id, out.bytes, out.length, &sn) == RS_OK)
+            rs_flow_published(&group->flow, sn);
+    }
+    return count == OUT_TURN;
+}
+
+bool rs_groups_send_ordered(rs_groups *g) {
+    bool more = false;
+    for (rs_local_group *group = g->ordered; group; group = group->next_ordered)
+        more |= send_ordered(g, group);
+    return more;
 }
 
 bool rs_groups_send_packets(rs_groups *g) {

@@ -33,6 +33,8 @@ void rs_channel_ignore(rs_groups *groups, rs_group channel, bool linger);
 /* Who gets each packet by unicast, too; copied. */
 void rs_channel_copies(rs_groups *groups, rs_group channel, const uint32_t *addresses, uint32_t count);
 uint64_t rs_groups_copied(const rs_groups *groups);
+/* What groups with guarantees have for others is published, or sent to one of them. True: there is more. */
+bool rs_groups_send_ordered(rs_groups *groups);
 bool rs_groups_send_packets(rs_groups *groups);
 void rs_groups_send_to(rs_groups *groups, uint32_t address, const uint8_t *head, size_t head_length,
                        const uint8_t *rest, size_t rest_length);

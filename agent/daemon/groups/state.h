@@ -3,6 +3,8 @@
 #ifndef RS_DAEMON_GROUPS_STATE_H
 #define RS_DAEMON_GROUPS_STATE_H
 
+#include "api/group_delivery.h"
+#include "core/order/order.h"
 #include "daemon/agent.h"
 #include "daemon/groups/flow.h"
 #include "daemon/groups/groups.h"
@@ -80,10 +82,18 @@ struct rs_local_group {
     uint32_t place_count;
     bool in_regions; /* these have its channels, and it has none */
     uint32_t *regions, region_count;
-    char protocol[32], order[8], options[RS_GROUP_OPTIONS_TEXT];
+    char protocol[32], order[RS_GROUP_DELIVERY_TEXT], options[RS_GROUP_OPTIONS_TEXT];
     int32_t *members, *senders; /* ids of peers, ascending */
     uint32_t member_count, sender_count;
     rs_flow flow;
+    rs_group_delivery delivery;
+    rs_order *ordered; /* its guarantees; NULL: it has none, or this server is no member */
+    rs_local_group *next_ordered;
+    rs_peer *view_peers; /* members of the view that holds, as programs were told; NULL: none */
+    uint32_t view_count;
+    uint64_t view, view_number;
+    bool not_primary;
+    rs_time waited_at; /* since when a program here is waited for; 0: none is */
     uint64_t published, delivered, by_repair, by_request, lost, lost_slow;
 };
 
@@ -94,6 +104,8 @@ struct rs_groups {
     uint32_t incarnation, packet_bytes, message_bytes, window;
     rs_watch readable, writable;
     rs_local_group *groups, *by_id[RS_GROUP_BUCKETS];
+    rs_local_group *ordered; /* those with guarantees */
+    uint32_t instances;      /* of guarantees, made here */
     uint32_t group_count, stream_count;
     uint32_t paused_count;  /* streams that wait for room to publish */
     rs_group_stream *dirty; /* streams with something to send */

@@ -15,8 +15,12 @@
 #include <unistd.h>
 
 #include "api/group_frames.h"
+#include "daemon/groups/ordered.h"
 #include "daemon/groups/views.h"
 
+#define EVENTS_TURN 2048u
+#define VIEW_ANEW 1u        /* of a frame */
+#define WAIT_TOLD RS_SECOND /* a program is waited for: told after so long */
 #define IN_FIRST (256u << 10)
 #define OUT_FIRST (64u << 10)
 #define OUT_SPARE (1u << 10) /* kept for text about what was lost */
@@ -32,7 +36,7 @@ struct rs_group_stream {
     rs_api_call call;
     rs_time deadline;
     rs_manager_group_options options;
-    char protocol[32], order[8], option_text[RS_GROUP_OPTIONS_TEXT];
+    char protocol[32], order[RS_GROUP_DELIVERY_TEXT], option_text[RS_GROUP_OPTIONS_TEXT];
     int fd, given; /* given: the program's own, to be `fd` once it is open; else -1 */
     rs_watch watch;
     uint8_t *in, *out;
@@ -173,6 +177,41 @@ void rs_stream_lost(rs_group_stream *s, const rs_messages_event *event) {
         s->lost += event->count;
 }
 
+static bool knows_all(rs_group_stream *s, const rs_peer *peers, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        const rs_group_peer *peer = rs_group_peer_at(s->groups, peers[i]);
+        if (peer && !knows(s, peer))
+            return false;
+    }
+    return true;
+}
+
+static bool give_view(rs_group_stream *s, const rs_order_event *event, uint8_t flags) {
+    const uint32_t counts[] = {event->member_count, event->joined_count, event->left_count};
+    uint32_t all = counts[0] + counts[1] + counts[2];
+    uint8_t *at = all <= RS_GROUP_FRAME_VIEW_MOST && told_of_losses(s) && knows_all(s, event->members, all)
+                      ? room(s, RS_GROUP_FRAME_VIEW + 4 * (size_t)all)
+                      : NULL;
+    if (at)
+        rs_group_frame_view(at, flags, event->view, event->number, counts, event->members);
+    return at != NULL;
+}
+
+static bool give_primary(rs_group_stream *s, bool primary) {
+    uint8_t *at = room(s, RS_GROUP_FRAME_HEAD);
+    if (at)
+        rs_group_frame_put_head(at, 0, RS_GROUP_FRAME_KIND_PRIMARY, primary);
+    return at != NULL;
+}
+
+static bool is_full(const rs_group_stream *s) {
+    return waiting(s) > RS_UNREAD_HOLD;
+}
+
+static bool has_lost(const rs_group_stream *s) {
+    return s->lost > 0;
+}
+
 bool rs_stream_is_catching_up(const rs_group_stream *s, rs_time now) {
     return s->receives && waiting(s) > RS_UNREAD_HOLD && now - s->progress_at < STUCK;
 }
@@ -244,6 +283,8 @@ static rs_status publish(rs_group_stream *s, const uint8_t *bytes, uint32_t leng
     rs_time now = rs_agent_now(g->agent);
     if (!rs_flow_open(&group->flow, now, g->window))
         return RS_ERR_LIMIT;
+    if (group->delivery.guaranteed)
+        return rs_ordered_publish(g, group, bytes, length);
     rs_status status = rs_messages_publish(g->node, now, group->id, bytes, length, &sn);
     if (status != RS_OK)
         return status;
@@ -398,6 +439,17 @@ static void close_stream(rs_group_stream *s) {
     rs_groups_stream_gone(g, group, received);
 }
 
+static void tell_view_that_holds(const rs_local_group *group, rs_group_stream *s) {
+    if (!group->ordered || !group->view_peers || !group->delivery.tells_views)
+        return;
+    const rs_order_event view = {.kind = RS_ORDER_VIEW,
+                                 .view = group->view,
+                                 .number = group->view_number,
+                                 .members = group->view_peers,
+                                 .member_count = group->view_count};
+    (void)give_view(s, &view, VIEW_ANEW);
+}
+
 void rs_stream_open(rs_group_stream *s) {
     int ends[2] = {s->given, -1};
     const int bytes = SOCKET_BYTES;
@@ -416,6 +468,8 @@ void rs_stream_open(rs_group_stream *s) {
     watch(s);
     const rs_local_group *group = s->group;
     rs_api_reply_group(g->agent->api, &s->call, group->protocol, group->order, g->message_bytes, ends[1]);
+    if (s->receives)
+        tell_view_that_holds(group, s);
 }
 
 void rs_stream_refuse(rs_group_stream *s, rostrum_code code, const char *text) {
@@ -429,4 +483,94 @@ void rs_stream_refuse(rs_group_stream *s, rostrum_code code, const char *text) {
         (void)flush(s); /* what the socket takes: the program may have much unread */
     }
     close_stream(s);
+}
+
+/* -------------------------------------------------------------------------------------------------- guarantees */
+
+static bool hears(const rs_group_stream *s) {
+    return !rs_stream_waits(s) && rs_stream_receives(s);
+}
+
+/* A program's unread messages are so many that the group waits for it. */
+static bool waits_for_program(rs_groups *g, rs_local_group *group) {
+    bool full = false;
+    for (const rs_group_stream *s = group->streams; s && !full && group->delivery.slow == RS_SLOW_WAIT;
+         s = rs_stream_next(s))
+        full = hears(s) && is_full(s);
+    rs_time now = rs_agent_now(g->agent);
+    if (full && group->waited_at == 0)
+        group->waited_at = now;
+    if (full && now - group->waited_at >= WAIT_TOLD)
+        rs_log_limited(&g->complaints, 1, RS_LOG_WARNING, "groups",
+                       "group=%s waits for a program here that does not read; slow=drop or slow=disconnect would not",
+                       group->name);
+    group->waited_at = full ? group->waited_at : 0;
+    return full;
+}
+
+static void keep_view(rs_local_group *group, const rs_order_event *event) {
+    free(group->view_peers);
+    group->view_peers = malloc(event->member_count * sizeof *group->view_peers);
+    group->view_count = group->view_peers ? event->member_count : 0;
+    if (group->view_peers)
+        memcpy(group->view_peers, event->members, event->member_count * sizeof *group->view_peers);
+    group->view = event->view;
+    group->view_number = event->number;
+}
+
+/* False: the program did not get it, and must not go on as if it had. */
+static bool give(rs_group_stream *s, const rs_local_group *group, const rs_order_event *event) {
+    if (event->kind == RS_ORDER_MESSAGE) {
+        const rs_messages_event message = {
+            .sender = event->sender, .sn = event->number, .bytes = event->bytes, .length = event->length};
+        rs_stream_message(s, &message);
+        return group->delivery.slow != RS_SLOW_DISCONNECT || !has_lost(s);
+    }
+    if (!group->delivery.tells_views)
+        return true;
+    if (event->kind == RS_ORDER_PRIMARY)
+        return give_primary(s, event->primary);
+    return give_view(s, event, event->anew ? VIEW_ANEW : 0);
+}
+
+static void tell(rs_groups *g, rs_local_group *group, const rs_order_event *event) {
+    if (event->kind == RS_ORDER_VIEW) {
+        keep_view(group, event);
+        rs_log(RS_LOG_INFO, "groups", "group=%s view=%llx members=%u joined=%u left=%u", group->name,
+               (unsigned long long)event->view, event->member_count, event->joined_count, event->left_count);
+    } else if (event->kind == RS_ORDER_PRIMARY) {
+        group->not_primary = !event->primary;
+        rs_log(RS_LOG_WARNING, "groups", "group=%s primary=%d", group->name, event->primary);
+    }
+    group->delivered += event->kind == RS_ORDER_MESSAGE;
+    group->held++;
+    for (rs_group_stream *s = group->streams, *next; s; s = next) {
+        next = rs_stream_next(s);
+        if (!hears(s) || give(s, group, event))
+            continue;
+        rs_log_limited(&g->complaints, 5, RS_LOG_WARNING, "groups", "group=%s a program that is too slow is put out",
+                       group->name);
+        rs_stream_refuse(s, ROSTRUM_ERR_LIMIT, "this subscriber was too slow, and the group does not wait for such");
+    }
+    group->held--;
+}
+
+static bool give_out(rs_groups *g, rs_local_group *group) {
+    rs_order_event event;
+    uint32_t count = 0;
+    while (count < EVENTS_TURN && !waits_for_program(g, group) &&
+           rs_order_poll_event(group->ordered, rs_agent_now(g->agent), &event)) {
+        tell(g, group, &event);
+        count++;
+    }
+    return count == EVENTS_TURN;
+}
+
+bool rs_streams_take_ordered(rs_groups *g) {
+    bool more = false;
+    for (rs_local_group *group = g->ordered, *next; group; group = next) {
+        next = group->next_ordered;
+        more |= give_out(g, group);
+    }
+    return more;
 }

@@ -18,6 +18,9 @@ void rs_stream_open(rs_group_stream *stream);
 void rs_stream_refuse(rs_group_stream *stream, rostrum_code code, const char *text);
 void rs_stream_message(rs_group_stream *stream, const rs_messages_event *event);
 void rs_stream_lost(rs_group_stream *stream, const rs_messages_event *event);
+/* What groups with guarantees give out goes to programs, as fast as the slowest takes it if the group waits for such.
+ * True: there is more. */
+bool rs_streams_take_ordered(rs_groups *groups);
 /* Sends what was put into streams since. */
 void rs_streams_flush(rs_groups *groups);
 /* Publishes of those that waited for room, as many as go. */

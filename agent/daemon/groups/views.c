@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/groups/ordered.h"
 #include "daemon/groups/sockets.h"
 #include "daemon/groups/stream.h"
 #include "daemon/units.h"
@@ -287,6 +288,9 @@ static void take_facts(rs_local_group *group, const rs_manager_group_view *view)
     const rs_manager_group_options *o = &view->options;
     snprintf(group->protocol, sizeof group->protocol, "%s", o->protocol);
     snprintf(group->order, sizeof group->order, "%s", o->order);
+    if (!rs_group_delivery_parse(group->order, &group->delivery))
+        rs_log(RS_LOG_WARNING, "groups", "group=%s order %s is none that this agent has: install the manager's release",
+               group->name, rs_quote(o->order));
     snprintf(group->options, sizeof group->options, "%s", o->options);
 }
 
@@ -320,7 +324,7 @@ static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
                              .region_count = group->in_regions ? group->region_count : 0,
                              .members = peers,
                              .incarnations = incarnations,
-                             .order = strcmp(group->order, "fifo") == 0 ? RS_ORDER_FIFO : RS_ORDER_NONE,
+                             .order = group->delivery.fifo ? RS_ORDER_FIFO : RS_ORDER_NONE,
                              .protocol = group->protocol,
                              .options = group->options};
     rs_status status = peers && incarnations && more ? RS_OK : RS_ERR_MEMORY;
@@ -337,9 +341,14 @@ static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
         status = rs_messages_set_view(g->node, now, &view);
     }
     if (status == RS_ERR_STATE) { /* versions started over */
+        rs_ordered_forget(g, group);
         rs_messages_forget(g->node, now, group->id);
         status = rs_messages_set_view(g->node, now, &view);
     }
+    if (status == RS_OK && group->delivery.guaranteed && group->member)
+        status = rs_ordered_view(g, group, peers, view.member_count);
+    else
+        rs_ordered_forget(g, group);
     group->reports = group->member && rs_flow_chosen(self, group->id, peers, view.member_count);
     rs_flow_view(&group->flow, self, group->id, peers, view.member_count);
     free(peers);
@@ -415,6 +424,7 @@ void rs_groups_view(void *context, const rs_manager_group_view *view) {
     rs_log(RS_LOG_DEBUG, "groups", "group=%s id=%u view=%llu members=%u", group->name, group->id,
            (unsigned long long)group->version, group->member_count);
     group->asked = false;
+    rs_group_tell_role(g, group);
     open_streams(group);
 }
 

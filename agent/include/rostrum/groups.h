@@ -27,7 +27,9 @@ typedef struct rostrum_group rostrum_group;
 /* Of a group that is not there yet; of one that is, they must be as it has them. */
 typedef struct {
     const char *protocol; /* "plain": what is lost is lost; "ricochet": receivers mend each other's losses */
-    const char *order;    /* NULL or "none": as messages come; "fifo": of each sender as it published them */
+    const char *order;    /* NULL or "none": as messages come; "fifo": of each sender as it published them; with
+                           * guarantees (docs/guarantees.md): "sender", or "total": one order for all. May go on with
+                           * ",guarantee=reliable", then ",slow=drop" or ",slow=disconnect" */
     const char *options;  /* of the protocol, such as "r=4,c=2"; what is not named, or NULL: as the group has it, or as
                            * usual (docs/groups.md lists them) */
 } rostrum_group_options;
@@ -62,7 +64,9 @@ ROSTRUM_API rostrum_code rostrum_flush(rostrum_group *group, rostrum_error *erro
 
 typedef enum {
     ROSTRUM_MESSAGE = 0,
-    ROSTRUM_MESSAGES_LOST = 1 /* `count` of them, and `why` */
+    ROSTRUM_MESSAGES_LOST = 1, /* `count` of them, and `why` */
+    ROSTRUM_VIEW = 2,          /* of groups with guarantees: who is in it from here on (rostrum_view) */
+    ROSTRUM_PRIMARY = 3        /* this server hears the primary part of the group (`count` 1) or not (0) */
 } rostrum_message_kind;
 
 /* How a message came. */
@@ -81,10 +85,28 @@ typedef struct {
     const char *why;
 } rostrum_message;
 
+/* Who is in a group with guarantees, by servers' names, until the next call of rostrum_next. */
+typedef struct {
+    uint64_t id;     /* rises from view to view, the same everywhere */
+    uint64_t number; /* messages before it, with order total */
+    const char *const *members, *const *joined, *const *left;
+    uint32_t member_count, joined_count, left_count;
+    int anew; /* this server joined with it, or this program came while it held: what was before is not known here */
+} rostrum_view;
+
 /* The next message. `timeout_ms` -1: waits as long as it takes; 0: not at all. TIMEOUT: there is none. Other errors:
  * there will be no more. */
 ROSTRUM_API rostrum_code rostrum_next(rostrum_group *group, rostrum_message *message, int timeout_ms,
                                       rostrum_error *error);
+/* The last view that rostrum_next gave; NULL: none yet. */
+ROSTRUM_API const rostrum_view *rostrum_group_view(const rostrum_group *group);
+/* As CPG dispatches: the next message goes to `deliver`, views before it to `confchg`, both with `context`; what else
+ * is told (losses, primary) goes to `deliver`, too. Returns after one `deliver`, or as rostrum_next. */
+typedef void rostrum_deliver_fn(void *context, const rostrum_message *message);
+typedef void rostrum_confchg_fn(void *context, const rostrum_view *view);
+ROSTRUM_API rostrum_code rostrum_group_dispatch(rostrum_group *group, rostrum_deliver_fn *deliver,
+                                                rostrum_confchg_fn *confchg, void *context, int timeout_ms,
+                                                rostrum_error *error);
 /* Readable when rostrum_next may have something; call it until it says TIMEOUT before waiting. */
 ROSTRUM_API int rostrum_group_fd(const rostrum_group *group);
 

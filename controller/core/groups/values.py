@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-ORDERS = ("none", "fifo")
+ORDERS = ("none", "fifo", "sender", "total")
+GUARANTEES = ("best-effort", "reliable", "virtual-synchrony")
+SLOW = ("wait", "drop", "disconnect")
 PROTOCOL = re.compile(r"[a-z0-9._-]{1,31}")
 OPTIONS_BYTES = 255
 _NUMBER = re.compile(r"0*(\d{1,7})(?:\.(\d{1,3}))?", re.ASCII)
@@ -81,9 +83,56 @@ def shown_milli(milli: int) -> str:
 
 
 @dataclass(frozen=True)
+class Delivery:
+    """What a group promises, and what it does about a program that does not take its messages in time."""
+
+    order: str = "none"
+    guarantee: str = ""  # "": the usual one of its order
+    slow: str = ""
+
+    @property
+    def guaranteed(self) -> bool:
+        return self.order in ("sender", "total")
+
+    def text(self) -> str:
+        """As GroupOptions.order has it: the same delivery is the same text. Raises WrongOptions."""
+        usual = "virtual-synchrony" if self.guaranteed else "best-effort"
+        guarantee, slow = self.guarantee or usual, self.slow or "wait"
+        if self.order not in ORDERS:
+            raise WrongOptions(f"there is no order {self.order[:40]!r}; it is one of {', '.join(ORDERS)}")
+        if guarantee not in GUARANTEES:
+            raise WrongOptions(f"there is no guarantee {guarantee[:40]!r}; it is one of {', '.join(GUARANTEES)}")
+        if slow not in SLOW:
+            raise WrongOptions(f"slow is one of {', '.join(SLOW)}, not {slow[:40]!r}")
+        if self.guaranteed != (guarantee != "best-effort"):
+            fit = "sender or total" if guarantee != "best-effort" else "none or fifo"
+            raise WrongOptions(f"{guarantee} goes with order {fit}, not {self.order}")
+        if self.slow and not self.guaranteed:
+            raise WrongOptions(
+                f"slow={self.slow} goes with order sender or total; others give out what is taken in time"
+            )
+        parts = [self.order]
+        parts += ["guarantee=reliable"] if guarantee == "reliable" else []
+        parts += [f"slow={slow}"] if slow != "wait" else []
+        return ",".join(parts)
+
+
+def delivery_of(text: str) -> Delivery:
+    """Of GroupOptions.order, everything named. Raises WrongOptions."""
+    order, *rest = text.split(",")
+    named = dict(part.partition("=")[::2] for part in rest)
+    found = Delivery(order, named.pop("guarantee", ""), named.pop("slow", ""))
+    if named or found.text() != text:
+        raise WrongOptions(f"{text[:60]!r} is no order of a group: one of {', '.join(ORDERS)}")
+    if found.guaranteed:
+        return Delivery(order, found.guarantee or "virtual-synchrony", found.slow or "wait")
+    return Delivery(order, "best-effort", "drop")
+
+
+@dataclass(frozen=True)
 class GroupOptions:
-    """How a group's messages travel. `protocol`: the engine's name; `options`: the engine's own, of a group all of
-    them, of somebody who asks those that matter to him.
+    """How a group's messages travel. `protocol`: the engine's name; `order`: Delivery as text; `options`: the engine's
+    own, of a group all of them, of somebody who asks those that matter to him.
     """
 
     protocol: str = "plain"
@@ -95,8 +144,10 @@ def wrong_options(one: GroupOptions) -> str:
     """What no engine would take, as text; empty = nothing."""
     if not PROTOCOL.fullmatch(one.protocol):
         return f"{one.protocol[:40]!r} cannot be a group protocol: 1 to 31 characters of a-z 0-9 . _ -"
-    if one.order not in ORDERS:
-        return f"there is no order {one.order[:40]!r}; it is one of {', '.join(ORDERS)}"
+    try:
+        delivery_of(one.order)
+    except WrongOptions as error:
+        return str(error)
     if len(one.options.encode()) > OPTIONS_BYTES:
         return f"options are {OPTIONS_BYTES} bytes at most, not {len(one.options.encode())}"
     return ""

@@ -32,7 +32,15 @@ class NewGroup(BaseModel):
 
     name: GroupName = Field(examples=["ticks.eu"])
     protocol: str = Field("plain", max_length=64, description="plain (unreliable) or ricochet: GET /v1/engines")
-    order: Literal["none", "fifo"] = Field("none", description="Delivery: as it comes, or in order of each sender")
+    order: Literal["none", "fifo", "sender", "total"] = Field(
+        "none", description="As messages come; in order of each sender; with guarantees: of each sender, one for all"
+    )
+    guarantee: Literal["best-effort", "reliable", "virtual-synchrony"] | None = Field(
+        None, description="Of order sender and total: virtual-synchrony [usual] or reliable: the same without views"
+    )
+    slow: Literal["wait", "drop", "disconnect"] | None = Field(
+        None, description="A program that does not take its messages: all wait [usual], it loses some, or is put out"
+    )
     options: str = Field(
         "",
         max_length=groups.OPTIONS_BYTES,
@@ -49,6 +57,8 @@ class GroupRow(BaseModel):
     version: int
     protocol: str
     order: str
+    guarantee: str
+    slow: str = Field(description="What becomes of a program that does not take its messages in time")
     options: str = Field(description="The protocol's own, all of them", examples=["r=8,c=5,stagger=1,naks=1"])
     kept: bool = Field(description="Made by REST: it stays when nobody is in it")
     address: str | None = Field(description="IPv4 multicast; none while nobody has been in it")
@@ -131,7 +141,11 @@ def install(app: FastAPI, rest: Rest) -> None:
     @app.post("/v1/groups", status_code=201, tags=["groups"], responses=problems.responses(409, 413, 422, 503))
     async def make_group(new: NewGroup, response: Response) -> GroupShown:
         """Makes a group that stays until it is deleted. Repeating it does no harm."""
-        options = _complete(rest.core, groups.GroupOptions(new.protocol, new.order, new.options))
+        try:
+            order = groups.Delivery(new.order, new.guarantee or "", new.slow or "").text()
+        except groups.WrongOptions as error:
+            raise Refused(422, str(error)) from error
+        options = _complete(rest.core, groups.GroupOptions(new.protocol, order, new.options))
         if wrong := rest.core.members.sharing.wrong_budget:
             raise Refused(422, wrong)
         there = rest.core.members.groups.get(new.name)
@@ -216,12 +230,15 @@ def _engine(one: groups.Engine) -> EngineShown:
 
 def _row(core: Core, group: Group) -> GroupRow:
     shared, of = core.members.sharing.at.get(group.id), group.options
+    delivery = groups.delivery_of(of.order)
     return GroupRow(
         name=group.name,
         id=group.id,
         version=group.version,
         protocol=of.protocol,
-        order=of.order,
+        order=delivery.order,
+        guarantee=delivery.guarantee,
+        slow=delivery.slow,
         options=of.options,
         kept=group.kept,
         address=str(shared.address) if shared else None,

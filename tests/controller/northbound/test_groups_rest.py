@@ -127,7 +127,10 @@ async def test_rest__makes_shows_and_deletes(manager: Running, rest: Client) -> 
     ({"name": "a", "protocol": "ricochet", "options": "r=0"}, "r of ricochet is a whole number from 1 to 32"),
     ({"name": "a", "protocol": "ricochet", "options": "c=1,c=1"}, "c is named twice"),
     ({"name": "a", "protocol": "ricochet", "options": "é" * 128}, "options are 255 bytes at most"),
-    ({"name": "a", "order": "total"}, "order"),
+    ({"name": "a", "order": "backwards"}, "order"),
+    ({"name": "a", "order": "fifo", "guarantee": "reliable"}, "reliable goes with order sender or total, not fifo"),
+    ({"name": "a", "order": "total", "guarantee": "best-effort"}, "best-effort goes with order none or fifo"),
+    ({"name": "a", "slow": "drop"}, "slow=drop goes with order sender or total"),
 ])  # fmt: skip
 async def test_rest__refuses_with_a_reason(manager: Running, rest: Client, body: dict[str, Any], text: str) -> None:
     h1 = await Agent.hello(manager.app.thrift_port, "h1", protocols=["plain", "ricochet"])
@@ -178,6 +181,9 @@ async def test_command__makes_shows_lists_and_deletes(manager: Running) -> None:
     assert "ricochet" in listed and "1 to 32, whole" in listed
     fields = ("--protocol", "ricochet", "--option", "r=4", "--option", "c=2.5", "--order", "fifo")
     assert "runs ricochet (r=4,c=2.5,stagger=1), fifo" in await run("create", "ticks", *fields)
+    made = await run("create", "log", "--order", "total", "--slow", "drop")
+    assert "order total, virtual-synchrony, slow: drop" in made
+    assert '"guarantee": "virtual-synchrony"' in await run("show", "log", "--json")
     assert '"protocol": "ricochet"' in await run("show", "ticks", "--json")
     assert "ticks is deleted" in await run("delete", "ticks")
     h1.close()

@@ -26,6 +26,8 @@ static void read_all(const rostrum_message *message) {
         must(message->why && message->why[0]);
         return;
     }
+    if (message->kind == ROSTRUM_VIEW || message->kind == ROSTRUM_PRIMARY)
+        return;
     const uint8_t *bytes = message->bytes;
     for (uint32_t i = 0; i < message->length; i++)
         last = bytes[i];
@@ -38,6 +40,9 @@ static rostrum_code take(rostrum_group *group, rostrum_error *error) {
     rostrum_code code;
     while ((code = rostrum_next(group, &message, 0, error)) == ROSTRUM_OK)
         read_all(&message);
+    const rostrum_view *view = rostrum_group_view(group);
+    for (uint32_t i = 0; view && i < view->member_count + view->joined_count + view->left_count; i++)
+        must(strlen(view->members[i]) <= ROSTRUM_NAME_MAX);
     return code;
 }
 
