@@ -8,13 +8,20 @@
 #define BEGIN 5000.0 /* ours begins with so many */
 #define GROWTH 0.5   /* lambda of ours until a receiver falls behind, at each report of the region, and after that */
 #define SLOW_GROWTH 0.005
-#define CALM 16u /* rounds, after which it grows twice as fast */
+#define CALM 16u   /* rounds, after which it grows twice as fast, */
+#define CALMEST 2u /* ... so often, */
+#define UNFAIR 4.0 /* ... and so much faster if others have more */
 #define PAPER_GROWTH 0.05
-#define LOSING 0.1   /* of the packets of a round, which a receiver finds missing: the network takes no more */
-#define CATCH_UP 0.9 /* of what it receives is sent to a region that falls behind */
-#define SLACK 0.02   /* seconds beside two rounds, until all have heard of a packet */
-#define MOST 5e6     /* packets a second */
-#define FAR 0.5      /* alpha stays within [1 - FAR, 1 + 2 FAR] */
+#define LOSING 0.1       /* of the packets of a round, which a receiver finds missing: the network takes no more */
+#define CATCH_UP 0.9     /* of the share of what it receives is sent to a region that falls behind, */
+#define CUT 0.8          /* ... but not less than that of what was sent before, once the rate was found, */
+#define SETTLE (10 * MS) /* ... and the next look at it is so long, and two rounds, after */
+#define BURST 0.004      /* seconds of credits, */
+#define BURST_LEAST 8.0
+#define BURST_MOST 64.0
+#define SLACK 0.015 /* seconds: what waits longer before a node is too much */
+#define MOST 5e6    /* packets a second */
+#define FAR 0.5     /* alpha stays within [1 - FAR, 1 + 2 FAR] */
 
 /* Intervals that are over become samples. */
 static void roll(rs_qsm_meter *meter, rs_time now) {
@@ -129,26 +136,35 @@ void rs_qsm_control_sent(rs_qsm_control *c, rs_time now) {
 
 void rs_qsm_control_told(rs_qsm_control *c, rs_time now, const rs_qsm_report *word) {
     double next = c->target, sent = (double)rs_qsm_meter_rate(&c->sent, now), receives = (double)word->rate;
-    /* The shortest round of late: those that wait behind packets take longer. */
-    c->round = c->round == 0 || word->round < c->round ? word->round : c->round + (word->round - c->round) / 256;
-    double in_round = receives * (double)c->round / (double)SECOND;
-    double just_sent = c->target * (double)c->round / (double)SECOND;
-    bool waits = (double)word->unheard > c->high && (double)word->unheard > 2 * just_sent + receives * SLACK;
-    bool loses = (double)word->missing > c->high / 4 && (double)word->missing > LOSING * in_round;
+    double in_round = receives * (double)word->round / (double)SECOND;
+    bool waits = (double)word->behind > BURST_MOST && (double)word->behind > receives * SLACK;
+    bool loses = (double)word->missing > BURST_MOST / 4 && (double)word->missing > LOSING * in_round;
     if (c->law == RS_QSM_RATE_PAPER)
         next = (1 + c->lambda) * (double)word->share;
     else if ((waits || loses) && sent > c->least) {
-        next = CATCH_UP * receives < c->target ? CATCH_UP * receives : c->target;
+        if (now >= c->cut_until) {
+            /* Of several senders those that have more than their part of what it receives give way. */
+            double part = (double)word->share < receives ? (double)word->share : receives;
+            next = CATCH_UP * part < c->target ? CATCH_UP * part : c->target;
+            next = next > CUT * c->target || !c->behind ? next : CUT * c->target;
+            c->cut_until = now + 2 * word->round + SETTLE;
+        }
         c->behind = true;
         c->limited = false;
         c->calm = 0;
     } else if (c->limited && sent > c->target / 2) {
         double growth = SLOW_GROWTH * (double)(1u << c->calm / CALM);
+        growth *= c->target < (double)word->share ? UNFAIR : 1;
         next = c->target * (1 + (c->behind && growth < c->lambda ? growth : c->lambda));
         c->limited = false;
-        c->calm += c->calm < 8 * CALM;
+        c->calm += c->calm < CALMEST * CALM;
     }
     c->target = next < c->least ? c->least : next > MOST ? MOST : next;
+    if (c->law == RS_QSM_RATE_OURS) { /* Slow senders send short bursts. */
+        double burst = c->target * BURST;
+        c->high = c->most = burst < BURST_LEAST ? BURST_LEAST : burst > BURST_MOST ? BURST_MOST : burst;
+        c->low = c->high / 2;
+    }
 }
 
 rs_time rs_qsm_control_at(const rs_qsm_control *c) {

@@ -36,8 +36,8 @@ typedef struct {
     rs_time tuned_at;  /* alpha was adjusted then. */
     bool limited;      /* Credits, not the application, set the pace since then. */
     bool behind;       /* A receiver fell behind once. */
+    rs_time cut_until; /* What is told before is of the time before the last cut. */
     uint32_t calm;     /* So many reports came since then, and it grew. */
-    rs_time round;     /* The shortest round of late. */
     rs_qsm_meter sent; /* mu'_snd */
 } rs_qsm_control;
 
@@ -50,7 +50,7 @@ typedef struct {
     uint32_t rate;    /* Its slowest node receives so many new packets of it a second. */
     uint32_t share;   /* mu_rec, formula 1 */
     uint32_t missing; /* The most packets that a node found missing in this round. */
-    uint64_t unheard; /* Packets were sent that not all have heard of: they wait somewhere, or are on their way. */
+    uint64_t behind;  /* The most packets that wait before a node. */
     rs_time round;    /* The time between rounds, or that this one took. */
 } rs_qsm_report;
 void rs_qsm_control_told(rs_qsm_control *control, rs_time now, const rs_qsm_report *word);

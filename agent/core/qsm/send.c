@@ -166,12 +166,15 @@ void rs_qsm_out_acked(rs_qsm_view *view, rs_time now, uint64_t stable, uint64_t 
 
 void rs_qsm_out_told(rs_qsm_view *view, rs_time now, const rs_qsm_ack *ack) {
     rs_qsm_out *out = view->out;
-    uint64_t sent = out->sent - 1, heard = ack->reached < sent ? ack->reached : sent;
     rs_qsm_report word = {.rate = ack->rate,
                           .share = ack->share,
                           .missing = ack->missing,
-                          .unheard = sent - heard,
+                          .behind = ack->behind,
                           .round = (rs_time)(ack->interval_us < 60000000 ? ack->interval_us : 60000000) * 1000};
+    /* To a single other node packets go by unicast, as tokens do, and both wait together: rounds take longer. */
+    rs_time waited = others(view) == 1 && word.round > view->interval ? word.round - view->interval : 0;
+    uint64_t behind = (uint64_t)((double)waited / 1e9 * ack->rate);
+    word.behind = behind > word.behind ? behind : word.behind;
     rs_qsm_control_told(&out->control, now, &word);
 }
 

@@ -49,11 +49,14 @@ typedef struct rs_qsm_stream {
     rs_peer sender;
     uint32_t incarnation;
     uint64_t prefix;      /* Everything up to here has come, or is given up. */
-    uint64_t newest;      /* It came, or the sender says that it was sent. */
+    uint64_t came;        /* The newest one that the sender's multicast brought. */
+    uint64_t newest;      /* It came, or the sender, or the region, says that it was sent. */
     uint64_t cutoff;      /* What is missing up to here is lost (Sec. 2.3.3). */
-    uint64_t last_cutoff; /* The last token's. */
-    uint32_t found;       /* So many packets were missing of those that the last token made lost. */
-    uint64_t told;        /* At the leader: the newest one in the last round, the next one's cutoff. */
+    uint64_t last_cutoff; /* The last token's, */
+    uint64_t last_came;   /* ... and the newest one that had come before it. */
+    rs_time came_at;
+    uint32_t found; /* So many packets were missing of those that the last token made lost. */
+    uint64_t told;  /* At the leader: the newest one in the last round, the next one's cutoff. */
     uint64_t stable, cached;
     uint64_t spread; /* At the leader: all nodes were told that it is stable up to here. */
     uint64_t asked;  /* Packets of other partitions up to here were asked for in `asked_round`. */
@@ -109,6 +112,7 @@ typedef struct {
     rs_peer leader;
     uint32_t round;
     uint32_t phases; /* a bit each */
+    rs_time at;
 } rs_qsm_seen;
 
 struct rs_qsm_view {
@@ -133,6 +137,8 @@ struct rs_qsm_view {
     rs_qsm_seen *seen; /* RS_QSM_PARTS of them; made with the first token. */
     rs_time *silent;   /* By place: so long it takes no tokens; made with the first. */
     rs_time token_at;  /* A token of another node, or the own one's return, was seen then. */
+    rs_time woke_at;   /* Something was not stable since then: tokens are expected. */
+    rs_time gap;       /* The longest time of late from one token to the next one here: rounds take so long. */
     rs_time wake_at;   /* Nobody passes a token, and something is missing, or not stable: the leader is told then. */
     uint32_t wakes;
     /* At the leader. */

@@ -318,6 +318,10 @@ bool rs_qsm_receive_data(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *
     uint64_t bit = sn & (stream->window - 1);
     stream->bits[bit / 64] |= UINT64_C(1) << bit % 64;
     stream->newest = sn > stream->newest ? sn : stream->newest;
+    if (!forwarded && sn > stream->came) {
+        stream->came = sn;
+        stream->came_at = now;
+    }
     keep(stream, sn, bytes, length);
     advance(stream);
     rs_qsm_meter_add(&stream->meter, now, 1);

@@ -10,11 +10,15 @@
 #include "core/qsm/streams.h"
 
 #define MS INT64_C(1000000)
-#define PUSHES 128u     /* packets that one list has forwarded at most */
-#define PULLS 256u      /* packets of other partitions asked for at a time */
-#define ASK_AGAIN 3u    /* rounds after which they are asked for again */
-#define WAKE_ROUNDS 10  /* intervals without a token, and then somebody tells the leader */
-#define ENTRIES_EACH 8u /* senders that a token begins with: their ranges need room */
+#define PUSHES 128u    /* packets that one list has forwarded at most */
+#define PULLS 256u     /* packets of other partitions asked for at a time */
+#define ASK_AGAIN 3u   /* rounds after which they are asked for again */
+#define WAKE_ROUNDS 10 /* intervals, and so many gaps between tokens, without one; then somebody tells the leader */
+#define WAKE_GAPS 4
+#define GAP_MOST (1000 * MS)
+#define TAIL (25 * MS)   /* packets wait not so long before a node, unless its sender is told that it is behind */
+#define ENTRIES_EACH 12u /* senders that a token begins with: their ranges need room */
+#define ACKS_EACH 4u /* ACKs after a round; of more senders they take turns: the next token tells what is stable, too */
 
 /* ------------------------------------------------------------------------------------------ messages to other nodes */
 
@@ -76,27 +80,34 @@ static void send_token_ack(rs_qsm_view *view, rs_peer to, const rs_qsm_token *to
 /* What this node has of one sender's packets. */
 typedef struct {
     rs_qsm_stream *stream; /* NULL: of its own, or of a sender that is not known here */
-    uint64_t newest, prefix, cached;
+    uint64_t newest, came, prefix, cached;
     rs_qsm_ranges naks;
 } holding;
 
-static holding holding_of(rs_qsm_view *view, rs_qsm_entry *e) {
+static holding holding_of(rs_qsm_view *view, rs_time now, rs_qsm_entry *e) {
     const rs_messages_config *config = &view->own->node->config;
     if (e->sender == config->self) {
         bool this_life = view->out && e->incarnation == config->incarnation;
         uint64_t sent = this_life ? view->out->sent - 1 : 0;
         if (this_life && e->newest > sent)
             e->newest = sent; /* Nobody can have heard of more. */
-        return (holding){
-            NULL, sent, this_life ? sent : RS_QSM_SN_MOST, this_life ? sent : RS_QSM_SN_MOST, {.end = RS_QSM_SN_MOST}};
+        return (holding){NULL,
+                         sent,
+                         sent,
+                         this_life ? sent : RS_QSM_SN_MOST,
+                         this_life ? sent : RS_QSM_SN_MOST,
+                         {.end = RS_QSM_SN_MOST}};
     }
     rs_qsm_stream *stream = rs_qsm_stream_get(view, e->sender, e->incarnation);
     if (!stream)
         return (holding){0};
-    /* A token may come before packets that were sent before it: what is newer than all that came here is lost only when
-     * the next one comes, and it is still not here. */
-    uint64_t cutoff = e->cutoff < stream->newest ? e->cutoff : stream->newest;
-    cutoff = cutoff > stream->last_cutoff ? cutoff : stream->last_cutoff;
+    /* A token may come before packets that were sent before it: what is newer than all that came here is lost only if
+     * it was not here at the next one either, and nothing newer came for some time. */
+    uint64_t cutoff = e->cutoff < stream->came ? e->cutoff : stream->came;
+    if (stream->came == stream->last_came && now - stream->came_at >= TAIL && stream->last_cutoff > cutoff)
+        cutoff = stream->last_cutoff;
+    stream->last_came = stream->came;
+    stream->found = 0;
     stream->last_cutoff = e->cutoff > stream->last_cutoff ? e->cutoff : stream->last_cutoff;
     if (cutoff > stream->cutoff) {
         stream->found = rs_qsm_stream_missing(stream, stream->cutoff, cutoff);
@@ -104,7 +115,7 @@ static holding holding_of(rs_qsm_view *view, rs_qsm_entry *e) {
     }
     stream->cached = e->cached > stream->cached ? e->cached : stream->cached;
     rs_qsm_stream_stable(stream, e->stable);
-    holding mine = {stream, stream->newest, stream->prefix, rs_qsm_stream_cached(stream), {0}};
+    holding mine = {stream, stream->newest, stream->came, stream->prefix, rs_qsm_stream_cached(stream), {0}};
     rs_qsm_stream_naks(stream, &mine.naks);
     return mine;
 }
@@ -139,7 +150,19 @@ static void exchange(rs_qsm_view *view, const rs_qsm_entry *e, const holding *mi
         send_list(view, RS_QSM_KIND_PULL, with, e, view->partition, &pull);
 }
 
-/* Of other partitions' leaders, what all who cache it have: it can be given at once. */
+/* Who of a partition is asked: its nodes take turns, by who asks and how often, so that its leader has no more to give
+ * than others. One that takes no tokens gives nothing either. */
+static uint32_t replica_of(const rs_qsm_view *view, uint32_t partition, uint32_t round) {
+    uint32_t p = view->partitions, size = (view->count - partition + p - 1) / p;
+    for (uint32_t i = 0; i < size; i++) {
+        uint32_t place = partition + p * ((view->self / p + round / ASK_AGAIN + i) % size);
+        if (rs_qsm_is_alive(view, place) && !(view->silent && view->silent[place]))
+            return place;
+    }
+    return rs_qsm_partition_leader(view, partition);
+}
+
+/* Of other partitions' nodes, what all who cache it have: it can be given at once. */
 static void pull_others(rs_qsm_view *view, const rs_qsm_token *token, const rs_qsm_entry *e, rs_qsm_stream *stream) {
     uint64_t sns[PULLS], to = stream->cutoff < stream->cached ? stream->cutoff : stream->cached;
     uint32_t count = 0, p = view->partitions;
@@ -157,7 +180,7 @@ static void pull_others(rs_qsm_view *view, const rs_qsm_token *token, const rs_q
     for (uint32_t first = 0; first < count; first++) {
         if (sns[first] == 0)
             continue;
-        uint32_t partition = (uint32_t)(sns[first] % p), leader = rs_qsm_partition_leader(view, partition);
+        uint32_t partition = (uint32_t)(sns[first] % p), place = replica_of(view, partition, token->round);
         rs_qsm_ranges ranges = {.end = to / p + 1};
         for (uint32_t i = first; i < count && ranges.count < RS_QSM_RANGES; i++) {
             if (sns[i] == 0 || sns[i] % p != partition)
@@ -171,18 +194,15 @@ static void pull_others(rs_qsm_view *view, const rs_qsm_token *token, const rs_q
             }
             sns[i] = 0;
         }
-        /* A leader that takes no tokens gives nothing either: another one of its partition is asked. */
-        for (uint32_t i = 0; leader != RS_QSM_NOWHERE && view->silent && view->silent[leader] && i < view->count; i++)
-            leader = leader + p < view->count ? leader + p : partition;
-        if (leader != RS_QSM_NOWHERE && leader != view->self && ranges.count)
-            send_list(view, RS_QSM_KIND_PULL, view->nodes[leader], e, partition, &ranges);
+        if (place != RS_QSM_NOWHERE && place != view->self && ranges.count)
+            send_list(view, RS_QSM_KIND_PULL, view->nodes[place], e, partition, &ranges);
     }
 }
 
 static void visit_entry(rs_qsm_view *view, rs_time now, const rs_qsm_token *token, rs_qsm_entry *e, rs_qsm_hop at,
                         rs_peer from, bool first) {
     rs_qsm *own = view->own;
-    holding mine = holding_of(view, e);
+    holding mine = holding_of(view, now, e);
     bool neighbour = from != RS_NO_PEER && from != own->node->config.self;
     if (e->sender == own->node->config.self && view->out && e->incarnation == own->node->config.incarnation)
         rs_qsm_out_acked(view, now, e->stable, e->cached);
@@ -194,11 +214,12 @@ static void visit_entry(rs_qsm_view *view, rs_time now, const rs_qsm_token *toke
         e->naks = e->all = (rs_qsm_ranges){0};
         return;
     }
+    uint64_t known = e->newest > e->cutoff ? e->newest : e->cutoff;
+    if (mine.stream && known > mine.came + e->behind)
+        e->behind = known - mine.came;
     e->newest = mine.newest > e->newest ? mine.newest : e->newest;
     e->now_stable = mine.prefix < e->now_stable ? mine.prefix : e->now_stable;
     e->now_cached = mine.cached < e->now_cached ? mine.cached : e->now_cached;
-    uint64_t heard = e->sender == own->node->config.self ? RS_QSM_SN_MOST : mine.newest;
-    e->reached = heard < e->reached ? heard : e->reached;
     if (mine.stream) {
         uint32_t rate = rs_qsm_meter_rate(&mine.stream->meter, now);
         uint32_t missing = mine.stream->found;
@@ -241,7 +262,6 @@ static void add_entry(rs_qsm *own, rs_peer sender, uint32_t incarnation, uint64_
                                                       .cached = cached,
                                                       .now_stable = so_far,
                                                       .now_cached = so_far,
-                                                      .reached = so_far,
                                                       .rate = UINT32_MAX};
 }
 
@@ -275,7 +295,7 @@ static void add_entries(rs_qsm_view *view, const rs_qsm_token *token, uint64_t s
 /* A round is over: what all have is known, unless somebody was passed over. */
 static void finish(rs_qsm_view *view, rs_time now, const rs_qsm_token *token) {
     rs_qsm *own = view->own;
-    uint32_t senders = token->count * token->parts;
+    uint32_t senders = token->count * token->parts, turns = 1 + (senders ? senders - 1 : 0) / ACKS_EACH;
     if (token->round != view->round || view->outstanding == 0)
         return;
     rs_time took = now - view->round_at > view->interval ? now - view->round_at : view->interval;
@@ -293,7 +313,7 @@ static void finish(rs_qsm_view *view, rs_time now, const rs_qsm_token *token) {
         }
         rs_qsm_ack ack = {.stable = stable,
                           .cached = cached,
-                          .reached = e->reached < e->newest ? e->reached : e->newest,
+                          .behind = e->behind,
                           .round = token->round,
                           .senders = senders,
                           .rate = e->rate == UINT32_MAX ? 0 : e->rate,
@@ -317,7 +337,8 @@ static void finish(rs_qsm_view *view, rs_time now, const rs_qsm_token *token) {
         stream->newest = e->newest > stream->newest ? e->newest : stream->newest;
         stream->cached = cached > stream->cached ? cached : stream->cached;
         rs_qsm_stream_stable(stream, stable);
-        send_ack(view, e, &ack);
+        if (token->round % turns == part_of(e->sender, turns))
+            send_ack(view, e, &ack);
     }
 }
 
@@ -524,13 +545,22 @@ static rs_qsm_view *for_node(rs_qsm *own, rs_peer from, const uint8_t *bytes, si
     return view;
 }
 
-/* It was here before; the newest round of a leader counts. */
-static bool is_seen(rs_qsm_view *view, const rs_qsm_token *token) {
+/* A leader that no token was heard of for so long does not make any. */
+static rs_time patience(const rs_qsm_view *view) {
+    return WAKE_ROUNDS * view->interval + WAKE_GAPS * view->gap;
+}
+
+/* It was here before; the newest round of a leader counts. Of two leaders the tokens of the one before the other go on:
+ * if both did, each copy of a token would look like a new one. */
+static bool is_seen(rs_qsm_view *view, rs_time now, const rs_qsm_token *token) {
     if (!view->seen)
         view->seen = rs_memory_take(&view->own->node->allocator, RS_QSM_PARTS * sizeof *view->seen);
     if (!view->seen || token->part >= RS_QSM_PARTS)
         return true;
     rs_qsm_seen *seen = &view->seen[token->part];
+    if (seen->phases && seen->leader != token->leader && now - seen->at < patience(view) &&
+        rs_qsm_place_of(view, seen->leader) < rs_qsm_place_of(view, token->leader))
+        return true;
     if (seen->leader == token->leader && seen->phases) {
         if ((int32_t)(token->round - seen->round) < 0 ||
             (token->round == seen->round && seen->phases >> token->phase & 1))
@@ -540,6 +570,7 @@ static bool is_seen(rs_qsm_view *view, const rs_qsm_token *token) {
         seen->phases = 0;
     seen->leader = token->leader;
     seen->round = token->round;
+    seen->at = now;
     seen->phases |= 1u << token->phase;
     return false;
 }
@@ -556,12 +587,16 @@ bool rs_qsm_receive_token(rs_qsm *own, rs_time now, rs_peer from, const uint8_t 
     send_token_ack(view, head.who, &token);
     if (have_silent(view))
         view->silent[rs_qsm_place_of(view, head.who)] = 0;
-    if (is_seen(view, &token) || !read_entries(own, bytes, length, &token))
+    if (is_seen(view, now, &token) || !read_entries(own, bytes, length, &token))
         return true;
     if (leader < view->self)
         view->leads = false;
-    if (token.leader != own->node->config.self)
+    if (token.leader != own->node->config.self && token.phase == 0) {
+        rs_time since = now - (view->token_at > view->woke_at ? view->token_at : view->woke_at);
+        view->gap -= view->gap / 8;
+        view->gap = since > view->gap && since < GAP_MOST ? since : view->gap;
         view->token_at = now;
+    }
     rs_qsm_hop here = {view->self, token.phase};
     visit(view, now, &token, here, head.who);
     if (!token.copy && token.phase < 2)
@@ -631,7 +666,7 @@ bool rs_qsm_receive_position(rs_qsm *own, rs_time now, rs_peer from, const uint8
     } else if (view->out)
         view->out->spread = 0;
     /* Whoever is told takes the leader's place, if that lets no token be seen. */
-    if (rs_qsm_region_leader(view) != view->self && now - view->token_at > WAKE_ROUNDS * view->interval)
+    if (rs_qsm_region_leader(view) != view->self && now - view->token_at > patience(view))
         view->leads = true;
     rs_qsm_token_wake(view, now);
     return true;
@@ -650,14 +685,20 @@ static bool any_unsettled(const rs_qsm_view *view) {
     return own_unsettled(view, true);
 }
 
+static void set_wake(rs_qsm_view *view, rs_time now) {
+    view->wake_at = now + patience(view) + view->self % 16 * view->interval;
+}
+
 void rs_qsm_token_wake(rs_qsm_view *view, rs_time now) {
     rs_qsm_view_wake(view);
     if (view->self == RS_QSM_NOWHERE)
         return;
     if (view->next_at == RS_NEVER && is_leader(view))
         view->next_at = view->round_at + view->interval > now ? view->round_at + view->interval : now + view->interval;
-    if (view->wake_at == RS_NEVER)
-        view->wake_at = now + (WAKE_ROUNDS + view->self % 16) * view->interval;
+    if (view->wake_at == RS_NEVER) {
+        view->woke_at = now;
+        set_wake(view, now);
+    }
 }
 
 static void timeout_as_leader(rs_qsm_view *view, rs_time now) {
@@ -691,7 +732,7 @@ static void timeout_as_node(rs_qsm_view *view, rs_time now) {
             rs_qsm_token_wake(view, now);
         }
         view->wakes++;
-        view->wake_at = now + (WAKE_ROUNDS + view->self % 16) * view->interval;
+        set_wake(view, now);
         return;
     }
 }

@@ -135,7 +135,7 @@ bool rs_qsm_get_token(const uint8_t *datagram, size_t length, rs_qsm_token *out)
 size_t rs_qsm_put_entry(uint8_t *out, const rs_qsm_entry *e) {
     rs_le_put(out, e->sender, 4);
     rs_le_put(out + 4, e->incarnation, 4);
-    const uint64_t numbers[] = {e->cutoff, e->newest, e->stable, e->cached, e->now_stable, e->now_cached, e->reached};
+    const uint64_t numbers[] = {e->cutoff, e->newest, e->stable, e->cached, e->now_stable, e->now_cached, e->behind};
     memcpy(out + 8, numbers, sizeof numbers);
     rs_le_put(out + 64, e->rate, 4);
     rs_le_put(out + 68, e->missing, 2);
@@ -160,7 +160,7 @@ size_t rs_qsm_get_entry(const uint8_t *bytes, size_t length, rs_qsm_entry *out) 
                           .cached = numbers[3],
                           .now_stable = numbers[4],
                           .now_cached = numbers[5],
-                          .reached = numbers[6],
+                          .behind = numbers[6],
                           .rate = (uint32_t)rs_le_get(bytes + 64, 4),
                           .missing = (uint16_t)rs_le_get(bytes + 68, 2)};
     size_t naks = rs_qsm_get_ranges(bytes + 70, length - 70, &out->naks);
@@ -175,7 +175,7 @@ void rs_qsm_put_ack(uint8_t *datagram, const rs_qsm_ack *ack) {
     const uint32_t numbers[] = {ack->round, ack->senders, ack->rate, ack->share, ack->missing, ack->interval_us};
     rs_le_put(out, ack->stable, 8);
     rs_le_put(out + 8, ack->cached, 8);
-    rs_le_put(out + 16, ack->reached, 8);
+    rs_le_put(out + 16, ack->behind, 8);
     memcpy(out + 24, numbers, sizeof numbers);
 }
 
@@ -194,7 +194,7 @@ bool rs_qsm_get_ack(const uint8_t *datagram, size_t length, rs_qsm_ack *out) {
                         numbers[3],
                         numbers[4],
                         numbers[5]};
-    return out->stable <= RS_QSM_SN_MOST && out->cached <= RS_QSM_SN_MOST && out->reached <= RS_QSM_SN_MOST;
+    return out->stable <= RS_QSM_SN_MOST && out->cached <= RS_QSM_SN_MOST && out->behind <= RS_QSM_SN_MOST;
 }
 
 /* -------------------------------------------------------------------------------------------- lists and positions */

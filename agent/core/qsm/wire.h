@@ -53,7 +53,8 @@ typedef struct {
     uint64_t newest; /* The same in this round, so far. */
     uint64_t stable, cached;         /* The last round's: all nodes have it up to here; and all that cache it do. */
     uint64_t now_stable, now_cached; /* This round's, so far. */
-    uint64_t reached;   /* All nodes have heard of it, or of a newer one: what is newer waits before some of them. */
+    uint64_t behind;    /* The most packets that a node had not heard of, and one before it in the round, or the round
+                         * before, had: what waits before it, however long a round takes. */
     uint32_t rate;      /* The least rate, packets a second, at which a node receives new packets of it. */
     uint16_t missing;   /* The most packets that a node found missing. */
     rs_qsm_ranges naks; /* What the node before misses of its partition's packets. */
@@ -73,7 +74,8 @@ typedef struct {
 } rs_qsm_token;
 
 typedef struct {
-    uint64_t stable, cached, reached;
+    uint64_t stable, cached;
+    uint64_t behind; /* as of a token */
     uint32_t round, senders;
     uint32_t rate;        /* of this sender */
     uint32_t share;       /* mu_rec, Sec. 2.4: packets a second, the sender's fair share */

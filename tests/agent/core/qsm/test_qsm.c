@@ -177,7 +177,7 @@ static uint32_t missed_by_token(rs_messages *node, rs_time now, uint32_t round, 
     return missing;
 }
 
-/* What was sent before the token may still wait in a socket behind it: that is no loss before the next token. */
+/* What was sent before the token may still wait in a socket behind it: that is no loss while more comes. */
 static void token__that_overtakes_packets_makes_no_losses_of_them(void **state) {
     const rs_allocator allocator = {count_alloc, count_release, NULL};
     rs_messages *node = rs_messages_new(&(rs_messages_config){.self = 2, .incarnation = 7}, &allocator);
@@ -189,8 +189,9 @@ static void token__that_overtakes_packets_makes_no_losses_of_them(void **state) 
     for (uint64_t sn = 1; sn <= 10; sn++)
         if (sn != 4)
             give_packet(node, sn);
-    assert_int_equal(missed_by_token(node, 1 * MS, 1, 20), 1);  /* the fourth */
-    assert_int_equal(missed_by_token(node, 6 * MS, 2, 20), 11); /* still not here, all of them */
+    assert_int_equal(missed_by_token(node, 1 * MS, 1, 20), 1);   /* the fourth */
+    assert_int_equal(missed_by_token(node, 6 * MS, 2, 20), 1);   /* others may wait behind what came before */
+    assert_int_equal(missed_by_token(node, 40 * MS, 3, 20), 11); /* still not here, and nothing else: all of them */
     rs_messages_free(node);
 }
 
