@@ -48,6 +48,7 @@ def by_nodes(quick: bool) -> dict[str, Setting]:
     points = {
         str(count): replace(base, nodes=count) for count in ((2, 25, 71) if quick else (2, 10, 25, 50, 71, 200, 500))
     }
+    points["2"] = replace(points["2"], seconds=2.0)  # Full buffers count for little.
     lossy = replace(base, nodes=25, loss_percent=1.0)
     points["25, 1 % lost"] = lossy
     points["71, 1 % lost"] = replace(lossy, nodes=71)

@@ -14,6 +14,8 @@
 #define TELL UINT32_MAX           /* what engine_later is for: to publish, */
 #define WORK (UINT32_MAX - 1)     /* or to go on, since the processor is free again */
 #define KIND_TOKEN 17u            /* of QSM (core/qsm/wire.h) */
+#define UNICAST_TURN 1u
+#define PUBLISH_TURN 16u /* datagrams and messages taken, and then the application may publish */
 
 /* Packets as their publisher numbered them: when each was published. */
 typedef struct {
@@ -82,6 +84,9 @@ struct message_engine {
     waiting *first, **last;   /* of its multicast socket, */
     waiting *one, **last_one; /* and of its unicast socket, which is served first: control is little */
     uint32_t waiting_bytes;
+    bool reads;     /* Multicast is read next, not a message given to the application. */
+    uint32_t taken; /* So many of both, since the application could publish, */
+    uint32_t ones;  /* ... and of its unicast socket, since one of them. */
     uint32_t *warm; /* by group: which of the messages was its last one, of all that the host had */
     uint32_t warm_count, messages;
 };
@@ -329,27 +334,45 @@ static void given_up(message_engine *e, rs_time now, const rs_messages_event *ev
 
 static bool flood(message_engine *e, rs_time now);
 
+static void take_waiting(message_engine *e, rs_time now) {
+    bool one = e->one && (e->ones > 0 || !e->first);
+    waiting *w = one ? e->one : e->first;
+    if (one) {
+        e->one = w->next;
+        e->last_one = e->one ? e->last_one : &e->one;
+    } else {
+        e->first = w->next;
+        e->last = e->first ? e->last : &e->first;
+    }
+    e->waiting_bytes -= w->length;
+    take_in(e, now, w->from, w->bytes, w->length);
+    engine_give(e->base.sim, w);
+}
+
+/* What the processor does next: a few datagrams of the unicast socket; multicast and messages for the application by
+ * turns; publishing, if there is nothing else or its turn has come. Messages that waited for one that was missing come
+ * many at once: nothing else waits for all of them. */
 static bool engine_work_event(sim_engine *engine, rs_time now) {
     message_engine *e = of(engine);
     rs_messages_event event;
-    if (!rs_messages_poll_event(e->node, &event)) {
-        if (is_busy(e, now))
-            return false;
-        if (e->one || e->first) { /* the datagram that waits longest */
-            waiting *w = e->one ? e->one : e->first;
-            if (e->one) {
-                e->one = w->next;
-                e->last_one = e->one ? e->last_one : &e->one;
-            } else {
-                e->first = w->next;
-                e->last = e->first ? e->last : &e->first;
-            }
-            e->waiting_bytes -= w->length;
-            take_in(e, now, w->from, w->bytes, w->length);
-            engine_give(engine->sim, w);
+    if (is_busy(e, now))
+        return false;
+    if (e->one && e->ones++ < UNICAST_TURN) {
+        take_waiting(e, now);
+        return true;
+    }
+    e->ones = 0;
+    if (e->floods && ++e->taken >= PUBLISH_TURN) {
+        e->taken = 0;
+        if (flood(e, now))
             return true;
-        }
-        return e->floods && flood(e, now);
+    }
+    e->reads = !e->reads;
+    if ((e->first && e->reads) || !rs_messages_poll_event(e->node, &event)) {
+        if (!e->first && !e->one)
+            return e->floods && flood(e, now);
+        take_waiting(e, now);
+        return true;
     }
     if (event.kind == RS_MESSAGES_DELIVER) {
         spend_message(e, now, event.group);

@@ -164,3 +164,15 @@ def test_a_token_a_second_recovers_within_a_few_rounds() -> None:
     row = qsm.run(qsm.Setting(nodes=10, loss_percent=1.0, token_ms=1000, rate=1, seconds=8.0))
     assert row["delivered"] == row["expected"] > 5_000
     assert 0.5 < row["recovery_token_rounds"] < 5
+
+
+def test_losses_and_many_senders_cost_little_rate() -> None:
+    """Late packets were taken for lost once, and of two leaders the tokens multiplied: half of the rate was left."""
+    one = qsm.run(qsm.Setting(nodes=12, seconds=0.2))
+    losing = qsm.run(qsm.Setting(nodes=12, loss_percent=1.0, seconds=0.2))
+    crowd = qsm.run(qsm.Setting(nodes=12, senders=6, seconds=0.2))
+    for row in (one, losing, crowd):
+        assert row["delivered"] == row["expected"] > 50_000
+    assert losing["rate_per_s"] > 0.9 * one["rate_per_s"]
+    assert losing["recovery_ms"] < 30
+    assert crowd["rate_per_s"] > 0.8 * one["rate_per_s"]
