@@ -496,7 +496,8 @@ static void answer(rs_agent *agent, rs_send_state *s, bool ok, const char *cause
     result->packets_repair = s->stats.repairs_sent;
     result->losses_repaired = s->stats.repairs_mended;
     result->acks_received = s->stats.acks_received;
-    if (!s->ever_granted && !ok)
+    /* Who cancels learns the same whether a path had been granted yet or not. */
+    if (!s->ever_granted && !ok && s->failure != ROSTRUM_ERR_CANCELLED)
         rs_api_reply_error(agent->api, &s->call, s->failure, "%s", cause);
     else
         rs_api_reply_send(agent->api, &s->call, result);
