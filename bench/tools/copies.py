@@ -10,6 +10,12 @@ from rostrum.bench.run import Plain, Run
 PORT = 7100
 
 
+def no_congestion(congestion: str) -> str:
+    """Why TCP cannot have that congestion control here; "" if it can."""
+    known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    return "" if congestion in known else f"this kernel has no TCP congestion control {congestion}"
+
+
 class Copies(Plain):
     """native/copies.c: sendfile at the sender, recv into the mapped file, one byte back when it is whole."""
 
@@ -18,8 +24,7 @@ class Copies(Plain):
         self.name = f"tcp-{congestion}"
 
     def unfit(self, case: Case) -> str:
-        known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-        return "" if self.congestion in known else f"this kernel has no TCP congestion control {self.congestion}"
+        return no_congestion(self.congestion)
 
     def prepare(self, run: Run) -> None:
         receivers = []

@@ -22,14 +22,14 @@ MS = 1e6  # ns
 
 class Ours(Plain):
     """`io`: the agents' --io. `told`: the topology and --nic-rate say what a limited link carries, as they should;
-    else they say 100 Gbit/s and the agents find out. `protocol`: as of `Agent.send`."""
+    else they say 100 Gbit/s and the agents find out. `protocol`, `options`: as of `Agent.send`."""
 
     timed = (
         "the call send with the file, its digest too, until the agent says that all receivers have it, digests right"
     )
 
-    def __init__(self, io: str, told: bool = True, protocol: str = "auto") -> None:
-        self.io, self.told, self.protocol = io, told, protocol
+    def __init__(self, io: str, told: bool = True, protocol: str = "auto", options: str = "") -> None:
+        self.io, self.told, self.protocol, self.options = io, told, protocol, options
         marks = (io if io != "auto" else "", protocol if protocol != "auto" else "", "" if told else "untold")
         self.name = "-".join(("rostrum", *(mark for mark in marks if mark)))
         self._client: Agent | None = None
@@ -68,7 +68,8 @@ class Ours(Plain):
         names = [host.name for host in run.receivers]
         fd = os.open(run.source, os.O_RDONLY)
         try:
-            result = self._client.send(OBJECT, names, protocol=self.protocol, source=fd).wait(run.case.bound_s)
+            sent = self._client.send(OBJECT, names, protocol=self.protocol, source=fd, options=self.options)
+            result = sent.wait(run.case.bound_s)
         except RostrumError as error:
             raise (TimedOut if isinstance(error, Late) else ToolFailed)(str(error)) from error
         finally:

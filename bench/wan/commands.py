@@ -12,8 +12,8 @@ from typing import Any
 import click
 from rostrum.bench.install import install
 from rostrum.bench.session import OUT, alone, in_namespaces, note_others
-from rostrum.bench.wan.points import FULL, QUICK, Point, grid
-from rostrum.bench.wan.tools import NEEDS, TOOLS
+from rostrum.bench.wan.points import BESIDE_TCP, FULL, QUICK, Point, grid
+from rostrum.bench.wan.tools import BESIDE, NEEDS, TOOLS
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
 from rostrum.lab.processes import bench_programs
@@ -39,6 +39,12 @@ def _numbers(text: str | None, usual: tuple[float, ...]) -> tuple[float, ...]:
 @click.option("--burst", "bursts", metavar="N,...", help="Packets lost in a row, in the mean [1,10].")
 @click.option("--common", is_flag=True, help="Packets get lost on the sender's link, for all [on each receiver's].")
 @click.option("--tools", default=",".join(TOOLS), show_default=True, help="Which take part.")
+@click.option(
+    "--with-tcp",
+    is_flag=True,
+    help="Ours beside a TCP connection, by congestion=friendly, instead of tools;"
+    " a share is of all that was carried. Losses of 0 unless given.",
+)
 @click.option("--rate", type=float, default=200.0, show_default=True, help="Of the sender's link, in Mbit/s.")
 @click.option("--queue", type=Size(least=10_000), default="1M", show_default=True, help="Before that link.")
 @click.option("--mark", type=Size(least=10_000), help="Mark packets (ECN) behind so much of that queue [none].")
@@ -56,6 +62,7 @@ def command(
     bursts: str | None,
     common: bool,
     tools: str,
+    with_tcp: bool,
     rate: float,
     queue: int,
     mark: int | None,
@@ -72,10 +79,10 @@ def command(
     congestion control. Goodput counts until every receiver has all, copies are compared. Tools that are not there are
     installed. A share is of what the link could carry: every packet once, and lost ones again.
     """
-    names = [name for name in tools.split(",") if name]
-    if unknown := [name for name in names if name not in TOOLS]:
+    names = list(BESIDE) if with_tcp else [name for name in tools.split(",") if name]
+    if unknown := [name for name in names if name not in (*TOOLS, *BESIDE)]:
         raise click.BadParameter(f"no such tool: {', '.join(unknown)}; there are {', '.join(TOOLS)}")
-    usual = QUICK if quick else FULL
+    usual = BESIDE_TCP if with_tcp else QUICK if quick else FULL
     base = Point(mtu, False, round(rate * 1e6), 0.0, receivers, 0, common=common, queue=queue, mark=mark or 0)
     chosen = {"rtts": _numbers(rtts, usual["rtts"]), "losses": _numbers(losses, usual["losses"]),
               "bursts": _numbers(bursts, usual["bursts"])}  # fmt: skip

@@ -15,7 +15,7 @@ from rostrum.bench.wan.network import WideArea
 from rostrum.bench.wan.points import Point
 from rostrum.bench.wan.probe import probe
 from rostrum.bench.wan.report import compact, report
-from rostrum.bench.wan.tools import OUR, TCP, all_tools
+from rostrum.bench.wan.tools import BESIDE, OUR, TCP, all_tools
 from rostrum.lab.namespace import LabError
 from rostrum.lab.results import rounded, save
 
@@ -39,6 +39,8 @@ def run_point(runner: Runner, point: Point, tool: str, seconds: float, seed: int
         network.seed = seed
         return runner.run(Turn(replace(point, size=sized(of), give_up_s=bound), tool, 0))
 
+    if tool in BESIDE:
+        return once(seconds / 2, 20 + 6 * seconds)  # it should have half of the link
     if tool != OUR:
         tried = once(TRY_S, TRY_BOUND_S)
         good = tried["outcome"] == "ok" and tried["goodput_bps"] > WORTH * point.ideal_bps * (

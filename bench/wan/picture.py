@@ -41,7 +41,8 @@ def draw(report: dict[str, Any], path: Path) -> None:
         panel.grid(alpha=0.3)
         panel.set_ylim(bottom=0)
     panels[0][0].set_ylabel("goodput to each receiver, Mbit/s")
-    panels[0][-1].legend(fontsize=7)
+    if panels[0][-1].lines:
+        panels[0][-1].legend(fontsize=7)
     first = report["points"][0]
     figure.suptitle(f"One to {first['receivers']}, link of {first['rate_bps'] / 1e6:g} Mbit/s, MTU {first['mtu']}")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from rostrum.bench.wan.beside import FAIR
 from rostrum.bench.wan.points import Point
 from rostrum.bench.wan.tools import MULTICAST, OUR
 
@@ -43,6 +44,8 @@ def compact(record: dict[str, Any], counters: Callable[[], dict[str, Any]], poin
         }
     if record["tool"] == OUR:
         row["ms"] = record["facts"].get("ms", {})
+    if beside := record.get("facts", {}).get("beside"):
+        row |= {"share": beside["ours_bps"] / (beside["ours_bps"] + beside["tcp_bps"]), "beside": beside}
     text = f"{goodput / 1e6:7.1f} Mbit/s, share {row['share']:.3f}"
     if record["outcome"] == "timeout":
         text = f"less than {text.strip()}: given up after {seconds:.0f} s"
@@ -60,7 +63,7 @@ def report(rows: Sequence[Row], points: Iterable[Point], probes: list[Row], mani
         if "share" in row:
             shares.setdefault(row["point"], {})[row["tool"]] = row["share"]
     given_up = [f"{row['point']} {row['tool']}" for row in rows if row.get("at_most")]
-    verdicts = [*goals(shares, points), *figures(rows)]
+    verdicts = [*goals(shares, points), *figures(rows), *beside_tcp(rows)]
     return {
         "experiment": "wan",
         "manifest": manifest,
@@ -112,6 +115,20 @@ def goals(shares: dict[str, dict[str, float]], points: Iterable[Point]) -> list[
                 _verdict(f"{point.name} over the best multicast tool untold", ">= 3", over, over is None or over >= 3)
             )
     return found
+
+
+def beside_tcp(rows: Sequence[Row]) -> list[Row]:
+    """Neither ours nor TCP has more than twice of what the other has."""
+    return [
+        _verdict(
+            f"{row['point']} beside TCP {row['beside']['tcp']}: ours over TCP",
+            f"{1 / FAIR:g} to {FAIR:g}",
+            row["beside"]["ratio"],
+            row["beside"]["ratio"] is not None and 1 / FAIR <= row["beside"]["ratio"] <= FAIR,
+        )
+        for row in rows
+        if "beside" in row
+    ]
 
 
 def figures(rows: Sequence[Row]) -> list[Row]:

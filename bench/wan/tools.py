@@ -10,6 +10,7 @@ from rostrum.bench.tools.norm import Norm
 from rostrum.bench.tools.ours import Ours
 from rostrum.bench.tools.pgm import Pgm
 from rostrum.bench.tools.uftp import Uftp
+from rostrum.bench.wan.beside import Beside
 from rostrum.bench.wan.points import Point
 
 OUR = "rostrum"
@@ -17,6 +18,7 @@ MULTICAST = ("uftp", "norm", "openpgm")
 TCP = ("tcp-cubic", "tcp-bbr")
 PEERS = (*MULTICAST, *TCP)
 TOOLS = (OUR, *(name + ending for ending in ("", "-untold") for name in PEERS))
+BESIDE = tuple(f"friendly+{name[4:]}" for name in TCP)
 NEEDS = {"uftp": "uftp", "norm": "norm", "openpgm": "pgm"}  # names of bench.install
 TOLD_BUFFER = 64 << 20  # bytes a TCP connection may keep: more than any rate here times its round trip
 SYSTEM_BUFFER = {"tcp_rmem": (4096, 131072, 6 << 20), "tcp_wmem": (4096, 16384, 4 << 20)}  # Linux's own
@@ -92,7 +94,7 @@ class WanCopies(Copies):
 
 
 def all_tools() -> dict[str, Tool]:
-    tools: list[Tool] = [Wan()]
+    tools: list[Tool] = [Wan(), *(Beside(name[4:]) for name in TCP)]
     for told in (True, False):
         tools += [WanUftp(told), WanNorm(told), WanPgm(told), *(WanCopies(name[4:], told) for name in TCP)]
     return {tool.name: tool for tool in tools}

@@ -11,7 +11,7 @@ from rostrum.bench.wan.network import ports
 from rostrum.bench.wan.picture import draw
 from rostrum.bench.wan.points import FULL, QUICK, Point, grid, resend_factor
 from rostrum.bench.wan.report import report
-from rostrum.bench.wan.tools import PEERS, TOOLS, all_tools
+from rostrum.bench.wan.tools import BESIDE, PEERS, TOOLS, all_tools
 from rostrum.lab.results import text
 
 BASE = Point(1500, False, 200_000_000, 0.0, 3, 1 << 20)
@@ -53,7 +53,7 @@ def test_ports__lose_where_the_point_says() -> None:
 
 def test_tools__told_and_untold_of_each() -> None:
     tools = all_tools()
-    assert tuple(tools) == TOOLS and {f"{name}-untold" for name in PEERS} < set(tools)
+    assert set(tools) == {*TOOLS, *BESIDE} and {f"{name}-untold" for name in PEERS} < set(tools)
     assert all(tool.name == name for name, tool in tools.items())
 
 
@@ -64,6 +64,16 @@ def row(tool: str, share: float, point: str = "50ms/0.3", **more: Any) -> dict[s
 def made(rows: list[dict[str, Any]]) -> dict[str, Any]:
     probes = [{"delay_ms": 25.0, "sent": 3, "came": 3, "p1_us": 1.0, "p50_us": 5.0, "p99_us": 60.0}]
     return report(rows, grid(**QUICK, base=BASE), probes, {"commit": "x", "seed": 1, "parameters": {}})
+
+
+def test_report__neither_ours_nor_tcp_may_have_more_than_twice_the_other() -> None:
+    def beside(ours: float, tcp: float) -> dict[str, Any]:
+        return {"outcome": "ok", "beside": {"tcp": "cubic", "ours_bps": ours, "tcp_bps": tcp, "ratio": ours / tcp}}
+
+    shared = [
+        row("friendly+cubic", 0.3, "50ms/0", **beside(*pair)) for pair in ((60e6, 110e6), (60e6, 130e6), (9e7, 4e7))
+    ]
+    assert [one["holds"] for one in made(shared)["verdicts"]] == [True, False, False]
 
 
 def test_report__verdicts_hold_only_if_ours_is_good_and_ahead(tmp_path: Path) -> None:

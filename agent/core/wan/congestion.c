@@ -12,6 +12,8 @@
 #define QUEUE_BITS (192e3 * 8)
 #define QUEUE_LEAST (1 * MS)
 #define QUEUE_MOST (25 * MS)
+#define QUEUE_TRIP 16 /* and that part of a round trip, so that hosts which stand still for some ms do not empty it */
+#define DRAIN_SEEN (100 * MS)
 #define WINDOW_LEAST (2 * MS) /* time over which a sample of what comes out is taken; and an eighth of a round trip */
 #define GROWTH 2.5            /* start-up: faster by that each round trip */
 #define GREW 1.2              /* a round trip that brought less more than that was flat; two of them end start-up */
@@ -21,6 +23,7 @@
 #define FAR_BELOW 0.85     /* of the best rate of late: */
 #define VELOCITY_BACK 0.25 /* from there it goes back faster, for that rate was carried */
 #define LOSS_MUCH 0.02     /* above what is usual: it may be a queue that is too short to be seen */
+#define CHANCE 5           /* standard deviations of what is lost among so few packets are no sign of anything */
 #define LOSS_USUAL_MOST 0.3
 #define LOSS_PACKETS 256    /* are judged at once, at least: of fewer a single loss is a great share */
 #define SPELL (10 * SECOND) /* paths change: a least round trip older than two of these is forgotten */
@@ -57,6 +60,7 @@ static void set_rate(rs_wan_path *p, double bps) {
 
 static rs_time wanted_queue(const rs_wan_path *p) {
     rs_time queue = (rs_time)(QUEUE_BITS * 1e9 / (double)p->rate_bps);
+    queue = queue > p->least / QUEUE_TRIP ? queue : p->least / QUEUE_TRIP;
     return queue < QUEUE_LEAST ? QUEUE_LEAST : queue > QUEUE_MOST ? QUEUE_MOST : queue;
 }
 
@@ -100,6 +104,7 @@ typedef struct {
 
 static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     const rs_wan_sample *b = &p->base;
+    double part = s->part > 0 ? s->part : 1;
     rs_time least = p->least / 8 > WINDOW_LEAST ? p->least / 8 : WINDOW_LEAST;
     if (!p->based || s->next < b->next || s->received < b->received || s->repairs < b->repairs || s->at < b->at ||
         s->marked < b->marked || s->dropped < b->dropped) {
@@ -112,8 +117,8 @@ static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
         return false;
     uint64_t passed = s->next - b->next, came = s->received - b->received, repairs = s->repairs - b->repairs;
     came = came < passed ? came : passed;
-    w->passed_bps = bps(p, passed + repairs, w->time);
-    w->came_bps = bps(p, came + repairs, w->time);
+    w->passed_bps = bps(p, passed + repairs, w->time) / part;
+    w->came_bps = bps(p, came + repairs, w->time) / part;
     w->lost = passed ? (double)(passed - came) / (double)passed : 0;
     uint64_t all = came + repairs, marked = s->marked - b->marked;
     w->marked = all ? (double)(marked < all ? marked : all) / (double)all : 0;
@@ -182,6 +187,10 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
     if (p->judged < LOSS_PACKETS && !w->dropped)
         return false;
     double lost = p->judged ? (double)p->missed / (double)p->judged : 0;
+    double usual = p->lost_usually, chance = sqrt(usual * (1 - usual) / (double)(p->judged ? p->judged : 1));
+    double spread = chance > 1.25 * p->lost_spread ? chance : 1.25 * p->lost_spread; /* a standard deviation */
+    double much = usual / 2 + LOSS_MUCH;
+    much = much > CHANCE * spread ? much : CHANCE * spread;
     p->judged = p->missed = 0;
     if (p->lost_before_cut > 0) {
         bool same = lost > 0.7 * p->lost_before_cut;
@@ -192,17 +201,19 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
         p->lost_before_cut = 0;
         return same;
     }
-    if (lost > 1.5 * p->lost_usually + LOSS_MUCH || w->dropped) {
+    if (lost > usual + much || w->dropped) {
         p->lost_before_cut = lost;
         p->cut_from_bps = p->rate_bps;
         p->judge_from = s->sent + 1;
         p->velocity = VELOCITY_FIRST;
-        double rate = (double)p->delivered_bps * (1 - lost) * 0.97;
+        double out = (double)(p->out_most > p->out_before ? p->out_most : p->out_before);
+        double rate = out * (1 - (lost > usual ? lost - usual : 0)) * 0.97;
         if (rate < (double)p->rate_bps)
             set_rate(p, rate > (double)p->rate_bps / 2 ? rate : (double)p->rate_bps / 2);
         return true;
     }
-    p->lost_usually += (lost - p->lost_usually) / 8;
+    p->lost_spread += (fabs(lost - usual) - p->lost_spread) / 16;
+    p->lost_usually += (lost - usual) / 8;
     return false;
 }
 
@@ -258,7 +269,9 @@ static void look_below(rs_wan_path *p, const rs_wan_sample *s) {
     if (s->now < p->drain_again || p->queue == 0)
         return;
     p->drain_again = s->now + SPELL;
-    p->drain_end = s->now + p->rtt + p->rtt / 2;
+    rs_time drain = wanted_queue(p) * 10 / 3 + DRAIN_SEEN;
+    drain = drain < p->rtt + p->rtt / 2 ? drain : p->rtt + p->rtt / 2;
+    p->drain_end = s->now + drain;
 }
 
 /* RFC 9438, as a rate. Losses without a queue are nobody's congestion: a TCP that shared the place would have made

@@ -17,6 +17,7 @@ typedef struct {
     uint64_t received; /* of these, those that came, */
     uint64_t repairs, marked, dropped;
     uint64_t sent;    /* fragments sent by now */
+    double part;      /* of what the sender sends this receiver gets that part: repairs to others are not for it */
     bool limited;     /* the sender has sent less than the rate allows */
     int64_t sent_bps; /* at which it has sent */
 } rs_wan_sample;
@@ -52,6 +53,7 @@ typedef struct {
     int64_t best_recent;          /* and in the present one */
     uint64_t judged, missed;      /* packets since losses were judged, and how many of them were lost */
     double lost_usually;          /* the share that is lost whatever the rate */
+    double lost_spread;           /* how far from that it usually is, of so few packets */
     double lost_before_cut;       /* when the rate was cut for it; 0: it was not */
     int64_t cut_from_bps;         /* the rate before that */
     uint64_t judge_from;          /* fragments sent before that position say nothing of a cut */

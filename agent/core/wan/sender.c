@@ -20,7 +20,8 @@
 /* After a pause of the sender's process: as long as the queue that it holds may be (QUEUE_MOST in congestion.c). What
  * that queue did not bridge is lost anyway. */
 #define CATCH_UP (25 * RS_MS)
-#define NEED_RTTS 3 /* round trips from a packet's first sending to its section's end: NACK, repair, word */
+#define PART_LEAST 0.2 /* at the end of an object, when only repairs go, to others */
+#define NEED_RTTS 3    /* round trips from a packet's first sending to its section's end: NACK, repair, word */
 #define NEED_MORE (100 * RS_MS)
 
 static uint32_t wire_bytes(const rs_sending *x) {
@@ -160,8 +161,10 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     w->grtt = w->grtt ? w->grtt : RS_MS;
     w->shortest = w->grtt;
     int64_t first = c->congestion == RS_WAN_FIXED ? c->fixed_bps : rs_wan_first_rate(w->grtt, members, 0, 0);
-    for (uint32_t i = 0; i < x->recipient_count; i++)
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_wan_path_start(&w->peers[i].path, c->congestion, wire_bytes(x), first, most);
+        w->peers[i].part = 1;
+    }
     begin_where_it_is(x);
     w->sections.gather = GATHER_LEAST;
     w->look_due = now + LOOK_LEAST;
@@ -289,6 +292,7 @@ static void coded(rs_sending *x, const uint64_t *member, uint32_t count, rs_pack
 
 /* False: who needed it is gone. */
 static bool repair(rs_time now, rs_sending *x, const rs_wan_mend *m, rs_packet_out *out) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
     if (m->unicast && (m->bit >= x->recipient_count || !is_member(&x->recipients[m->bit])))
         return false;
     if (m->count > 1) {
@@ -301,6 +305,8 @@ static bool repair(rs_time now, rs_sending *x, const rs_wan_mend *m, rs_packet_o
         out->peer = x->recipients[m->bit].link.peer->id;
         out->group = RS_NO_GROUP;
         x->stats.peer_repairs_sent++;
+        w->alone_bytes += rs_wire_bytes(out);
+        w->peers[m->bit].repair_bytes += rs_wire_bytes(out);
     }
     x->stats.packets_sent += !m->unicast;
     return true;
@@ -420,6 +426,7 @@ static void take_sample(rs_sending *x, rs_time now, rs_wan_peer *p, const rs_wan
                                   .marked = s->marked,
                                   .dropped = s->dropped,
                                   .sent = next_sn(x),
+                                  .part = p->part,
                                   .limited = w->held || starved || x->pacer.rate_bps < p->path.rate_bps / 10 * 9,
                                   .sent_bps = w->sent_bps};
     if (s->next == 0)
@@ -554,7 +561,13 @@ static void measure_own_rate(rs_sending *x, rs_time now) {
     if (now - w->sent_since < w->grtt + 10 * RS_MS)
         return;
     w->sent_bps = (int64_t)((double)w->sent_bytes * 8e9 / (double)(now - w->sent_since));
-    w->sent_bytes = 0;
+    for (uint32_t i = 0; i < x->recipient_count && w->sent_bytes > 0; i++) {
+        rs_wan_peer *p = &w->peers[i];
+        double part = 1 - (double)(w->alone_bytes - p->repair_bytes) / (double)w->sent_bytes;
+        p->part = part > PART_LEAST ? part : PART_LEAST;
+        p->repair_bytes = 0;
+    }
+    w->sent_bytes = w->alone_bytes = 0;
     w->sent_since = now;
     w->held = false;
 }

@@ -19,12 +19,14 @@ typedef struct {
 /* A receiver, as the sender sees it; at the place of its rs_recipient. */
 typedef struct {
     rs_wan_path path;
-    rs_time heard_at;   /* Its newest status came then; 0: none did. */
-    uint64_t cum;       /* All below are there. */
-    uint64_t next;      /* It has seen fragments sent up to there. */
-    uint64_t received;  /* It has got so many packets, by its newest status, */
-    uint64_t tried_at;  /* and so many when the trial of start-up began. */
-    rs_time slow_since; /* It was the slowest, by far, since then; 0: it is not. */
+    rs_time heard_at;     /* Its newest status came then; 0: none did. */
+    uint64_t cum;         /* All below are there. */
+    uint64_t next;        /* It has seen fragments sent up to there. */
+    uint64_t received;    /* It has got so many packets, by its newest status, */
+    uint64_t tried_at;    /* and so many when the trial of start-up began. */
+    int64_t repair_bytes; /* So much has gone to it alone in the present time of `sent_since`. */
+    double part;          /* Of all bytes that were sent it gets that part: not what goes to others alone. */
+    rs_time slow_since;   /* It was the slowest, by far, since then; 0: it is not. */
 } rs_wan_peer;
 
 typedef struct {
@@ -45,14 +47,15 @@ typedef struct {
     /* Repairs of the object's end, when nothing else is to be sent: they go a second time, for a lost one would cost
      * everybody a round trip. */
     rs_wan_mend end_repairs[RS_WAN_END_REPAIRS];
-    uint32_t again;     /* So many of that ring are still to go, */
-    uint32_t again_at;  /* those before there. */
-    bool repaired;      /* The last packet was a repair: they take turns with data packets. */
-    int64_t sent_bytes; /* So much was sent, on the wire, */
-    rs_time sent_since; /* since then: the present rate is made of that, */
-    int64_t sent_bps;   /* and was this in the time before. */
-    rs_time starved_at; /* All that is here of the object had been sent then; 0: never. */
-    bool held;          /* Memory, or the end of the object, has held it back since then. */
+    uint32_t again;      /* So many of that ring are still to go, */
+    uint32_t again_at;   /* those before there. */
+    bool repaired;       /* The last packet was a repair: they take turns with data packets. */
+    int64_t sent_bytes;  /* So much was sent, on the wire, */
+    int64_t alone_bytes; /* of which so much to single receivers, */
+    rs_time sent_since;  /* since then: the present rate is made of that, */
+    int64_t sent_bps;    /* and was this in the time before. */
+    rs_time starved_at;  /* All that is here of the object had been sent then; 0: never. */
+    bool held;           /* Memory, or the end of the object, has held it back since then. */
 } rs_wan_sender;
 
 typedef struct {
