@@ -113,7 +113,8 @@ void rs_republic_schedule(rs_node *node, rs_time now, rs_sending *x) {
 /* The slowest has moved on, or another is the slowest now: data packets may go again. */
 static void recompute_window(rs_node *node, rs_time now, rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
-    bool shut = x->pos >= own->window_pos;
+    bool waits = rs_tree_in_use(x) && x->pos + 1 == own->window_pos; /* until its last packet may ask for a report */
+    bool shut = x->pos >= own->window_pos || waits;
     find(x, now);
     if (shut && x->pos < own->window_pos) {
         rs_pacer_resume(&x->pacer, now);
