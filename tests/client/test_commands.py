@@ -168,6 +168,13 @@ def event(kind: str, subject: str, state: str = "", text: str = "") -> Event:
     return Event(kind, 1, 0, True, subject, state, 1, 0, 0, 0, 0, 2, 0, 0, text)
 
 
+def test_a_refusal_that_concerns_all_receivers_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    why = "h9 is no server of this fabric"
+    events = [event("phase", "requested"), *(event("receiver", name, "failed", why) for name in ("h3", "h9"))]
+    report.follow([*events, event("phase", "done", text=why)], Console(width=200))
+    assert capsys.readouterr().out == f"requested\nh3 failed: {why}\nh9 failed\ndone\n"
+
+
 def test_a_stream_that_waits_says_for_what(capsys: pytest.CaptureFixture[str]) -> None:
     """As while the manager is away; what is no news to whoever writes the stream is not said."""
     events = [

@@ -54,8 +54,10 @@ def follow(events: Iterable[Event], console: Console = ERR, phases: bool = True)
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("requested", total=None, note="")
+        told: set[str] = set()  # A refusal is told once, not again for each receiver and the end.
         for event in events:
-            text = _event_text(event) if phases else ""
+            text = _event_text(event, event.text not in told) if phases else ""
+            told.add(event.text)
             if text:
                 progress.console.print(text, markup=False, soft_wrap=True)
             if event.kind == "phase":
@@ -66,8 +68,8 @@ def follow(events: Iterable[Event], console: Console = ERR, phases: bool = True)
                 progress.update(task, total=event.size, completed=min(event.bytes, event.size), note=note)
 
 
-def _event_text(event: Event) -> str:
-    tail = f": {event.text}" if event.text else ""
+def _event_text(event: Event, reason: bool = True) -> str:
+    tail = f": {event.text}" if event.text and reason else ""
     if event.kind == "phase":
         return f"{event.subject}{tail}"
     if event.kind == "receiver":
