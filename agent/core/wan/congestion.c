@@ -27,8 +27,15 @@
 #define LOSS_USUAL_MOST 0.3
 #define LOSS_PACKETS 256    /* are judged at once, at least: of fewer a single loss is a great share */
 #define SPELL (10 * SECOND) /* paths change: a least round trip older than two of these is forgotten */
-#define CUBIC_C 0.4
+#define CUBIC_C 0.8         /* twice that of RFC 9438: as fair, and a transfer is there sooner */
 #define CUBIC_BETA 0.7
+/* A TCP that yields leaves room for as many round trips at least; losses that come again sooner, so often in a row, are
+ * made by one that does not. */
+#define STUBBORN_TRIPS 8
+#define STUBBORN_TIMES 2
+#define STUBBORN_WINDOW 32 /* packets; below, the window itself comes back as soon */
+#define HOLD (10 * SECOND) /* then it is looked whether that one is still there */
+#define TURNS 8            /* of BBR's ways of trying */
 
 double rs_wan_tree_size(uint32_t receivers) {
     return pow(receivers ? (double)receivers : 1, TREE_EXPONENT);
@@ -274,6 +281,24 @@ static void look_below(rs_wan_path *p, const rs_wan_sample *s) {
     p->drain_end = s->now + drain;
 }
 
+/* Beside a TCP that yields to no loss, as BBR (its draft, 4.6): it carries what it has carried, and tries for more in
+ * one round trip of eight. What is under way is bounded, as there. */
+static void hold_own(rs_wan_path *p, const rs_wan_sample *s) {
+    rs_time trip = p->least > MS ? p->least : MS;
+    if (s->now >= p->turn_end) {
+        p->turn_end = s->now + trip;
+        p->turn++;
+        p->came_most[p->turn % RS_WAN_TURNS] = 0;
+    }
+    int64_t *here = &p->came_most[p->turn % RS_WAN_TURNS], most = 0;
+    *here = p->delivered_bps > *here ? p->delivered_bps : *here;
+    for (uint32_t i = 0; i < RS_WAN_TURNS; i++)
+        most = p->came_most[i] > most ? p->came_most[i] : most;
+    double gain = p->turn % TURNS == 0 ? 1.25 : p->turn % TURNS == 1 ? 0.75 : 1;
+    double rate = (double)most * gain, bound = 2 * (double)most * (double)trip / (double)p->rtt;
+    set_rate(p, rate < bound ? rate : bound);
+}
+
 /* RFC 9438, as a rate. Losses without a queue are nobody's congestion: a TCP that shared the place would have made
  * one. */
 static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
@@ -281,6 +306,8 @@ static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     bool event = (w->lost > 0 && queued) || w->marked > 0 || w->dropped;
     double mss = p->packet_bytes, rtt = (double)p->rtt / 1e9;
     if (event && s->next >= p->event_end) {
+        bool soon = p->window > STUBBORN_WINDOW * mss && s->now - p->epoch < STUBBORN_TRIPS * p->rtt;
+        p->stubborn = soon ? p->stubborn + 1 : 0;
         p->window_most = p->window < p->window_most ? p->window * (1 + CUBIC_BETA) / 2 : p->window;
         p->window *= CUBIC_BETA;
         p->epoch = s->now;
@@ -297,6 +324,16 @@ static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     p->window = p->window > 4 * mss ? p->window : 4 * mss;
     if (!queued)
         p->lost_usually += (w->lost - p->lost_usually) * w->rtts / 8;
+    if (p->stubborn >= STUBBORN_TIMES) {
+        hold_own(p, s);
+        p->window = p->window_most = (double)p->rate_bps / 8 * rtt;
+        if (s->now >= p->held_until) { /* perhaps it is gone */
+            p->stubborn = 0;
+            p->epoch = s->now;
+        }
+        return;
+    }
+    p->held_until = s->now + HOLD;
     set_rate(p, p->window * 8 / rtt);
 }
 

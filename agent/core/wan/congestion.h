@@ -23,6 +23,7 @@ typedef struct {
 } rs_wan_sample;
 
 #define RS_WAN_RTTS 4
+#define RS_WAN_TURNS 10 /* over which the most of what comes out is kept, as BBR does */
 
 /* All zero, then rs_wan_path_start. */
 typedef struct {
@@ -64,6 +65,11 @@ typedef struct {
     double velocity; /* how much faster it goes after a round trip without a queue */
     /* friendly: the window of CUBIC, in bytes */
     double window, window_most;
+    uint32_t stubborn;  /* events in a row that came too soon after one that had lowered the rate */
+    rs_time held_until; /* beside who does not yield, the rate is held until then */
+    rs_time turn_end;   /* of the present turn */
+    uint32_t turn;
+    int64_t came_most[RS_WAN_TURNS]; /* the most that came out, by turns of a round trip */
     rs_time epoch;
     uint64_t event_end; /* losses of what was sent before this position belong to the last event */
 } rs_wan_path;

@@ -1,0 +1,186 @@
+/* `congestion=friendly` beside a TCP, in virtual time: a fluid model of one narrow link with a queue, through which
+ * ours and CUBIC (RFC 9438) or BBR (its first version, as Linux has it) send without an end. `rostrum lab run wan
+ * --with-tcp` measures the same with Linux's own. */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "core/wan/congestion.h"
+
+#define MS INT64_C(1000000)
+#define LINK 25000.0      /* bytes in a millisecond: 200 Mbit/s */
+#define QUEUE 1e6         /* bytes */
+#define PACKET 1500.0     /* bytes */
+#define LONGEST 60000     /* ms */
+#define WARM 3000         /* ms, for which TCP is alone */
+#define BW_ROUNDS 10      /* over which BBR keeps the most that came out */
+#define PROBE_RTT 10000   /* ms */
+#define PROBE_RTT_FOR 200 /* ms */
+
+/* What was sent in one millisecond, by ours [0] and by TCP [1]. */
+typedef struct {
+    double there[2], lost[2]; /* bytes that the queue took, or had no room for */
+} slice;
+
+/* What comes back to the senders in one millisecond. */
+typedef struct {
+    double acked[2], lost[2];
+    double waited; /* ms in the queue; below 0: nothing came */
+} word;
+
+typedef struct {
+    bool bbr;
+    double window, inflight, pace; /* bytes, and bytes in a millisecond */
+    double rtt, least;             /* ms; the least of BBR's spell */
+    bool started;                  /* slow start is over */
+    double acked, sent, event_end; /* bytes, from the beginning; losses before event_end are one event */
+    double most, epoch;            /* CUBIC */
+    double history[LONGEST];       /* acked, by the millisecond */
+    double bw, flat_bw;
+    double rounds_bw[BW_ROUNDS];
+    int round, flat;
+    double round_end, least_at, probe_until;
+} tcp;
+
+static void cubic_heard(tcp *t, double now, double acked, double lost) {
+    if (lost > 0 && t->acked > t->event_end) {
+        t->most = t->window < t->most ? t->window * 0.85 : t->window;
+        t->window *= 0.7;
+        t->epoch = now;
+        t->event_end = t->sent;
+        t->started = true;
+    } else if (!t->started) {
+        t->window += acked;
+    } else if (acked > 0) {
+        double since = (now - t->epoch + t->rtt) / 1e3, k = cbrt(t->most / PACKET * 0.3 / 0.4);
+        double to = 0.4 * pow(since - k, 3) * PACKET + t->most;
+        double reno = t->most * 0.7 + 3 * 0.3 / 1.7 * since * 1e3 / t->rtt * PACKET;
+        to = to > reno ? to : reno;
+        if (to > t->window)
+            t->window += ((to < 1.5 * t->window ? to : 1.5 * t->window) - t->window) * acked / t->window;
+    }
+    t->pace = 1.2 * t->window / t->rtt;
+}
+
+static void bbr_heard(tcp *t, int now, double acked) {
+    static const double gains[] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
+    int back = now - (int)t->rtt > 0 ? now - (int)t->rtt : 0;
+    double came = (t->acked - t->history[back]) / (now - back > 0 ? now - back : 1);
+    double *here = &t->rounds_bw[t->round % BW_ROUNDS];
+    *here = came > *here ? came : *here;
+    t->bw = 10 * PACKET / t->rtt;
+    for (int i = 0; i < BW_ROUNDS; i++)
+        t->bw = t->rounds_bw[i] > t->bw ? t->rounds_bw[i] : t->bw;
+    if (acked > 0 && (t->rtt <= t->least || now - t->least_at > PROBE_RTT + 2 * PROBE_RTT_FOR)) {
+        t->least = t->rtt;
+        t->least_at = now;
+    }
+    if (now - t->least_at > PROBE_RTT && now > t->probe_until + PROBE_RTT) {
+        t->probe_until = now + PROBE_RTT_FOR;
+        t->least = 1e9;
+    }
+    if (now >= t->round_end) {
+        t->round_end = now + t->rtt;
+        t->rounds_bw[++t->round % BW_ROUNDS] = 0;
+        t->flat = t->bw > 1.25 * t->flat_bw ? 0 : t->flat + 1;
+        t->flat_bw = t->bw > t->flat_bw ? t->bw : t->flat_bw;
+        t->started |= t->flat >= 3;
+    }
+    double least = t->least < 1e8 ? t->least : t->rtt, bdp = t->bw * least;
+    double gain = t->started ? gains[(int)(now / least) % 8] : 2.89;
+    t->pace = gain * t->bw;
+    t->window = now < t->probe_until ? 4 * PACKET : (t->started ? 2 : 2.89) * bdp + 4 * PACKET;
+}
+
+/* Ours over TCP, in bytes, from when ours begins to the end. */
+static double beside(bool bbr, int rtt, int seconds) {
+    static slice queue[LONGEST];
+    static word words[LONGEST];
+    static tcp t;
+    int end = WARM + seconds * 1000, head = 0;
+    double queued = 0, ours = 0, tcps = 0, next = 0, received = 0, sent = 0;
+    rs_wan_path path;
+    assert_true(end < LONGEST);
+    memset(queue, 0, sizeof queue);
+    memset(words, 0, sizeof words);
+    t = (tcp){.bbr = bbr, .window = 10 * PACKET, .rtt = rtt, .least = 1e9, .pace = 10 * PACKET / rtt};
+    rs_wan_path_start(&path, RS_WAN_FRIENDLY, (uint32_t)PACKET, rs_wan_first_rate(rtt * MS, 3, 0, 0),
+                      INT64_C(100000000000));
+    int report = rtt / 8 > 25 ? 25 : rtt / 8 < 2 ? 2 : rtt / 8;
+    for (int now = 0; now < end; now++) {
+        const word *w = &words[now];
+        double rate[2] = {now < WARM ? 0 : (double)path.rate_bps / 8e3, 0};
+        /* what comes back */
+        t.acked += w->acked[1];
+        t.history[now] = t.acked;
+        t.inflight -= w->acked[1] + w->lost[1];
+        if (w->acked[1] > 0)
+            t.rtt = rtt + w->waited;
+        if (bbr)
+            bbr_heard(&t, now, w->acked[1]);
+        else
+            cubic_heard(&t, now, w->acked[1], w->lost[1]);
+        next += w->acked[0] + w->lost[0];
+        received += w->acked[0];
+        if (now > WARM && now % report == 0 && w->acked[0] > 0) {
+            const rs_wan_sample s = {.now = now * MS,
+                                     .rtt = (rs_time)((rtt + w->waited) * 1e6),
+                                     .at = now * MS,
+                                     .next = (uint64_t)(next / PACKET),
+                                     .received = (uint64_t)(next / PACKET) - (uint64_t)((next - received) / PACKET),
+                                     .sent = (uint64_t)(sent / PACKET),
+                                     .sent_bps = path.rate_bps,
+                                     .part = 1};
+            rs_wan_path_heard(&path, &s);
+        }
+        /* what is sent */
+        double room = t.window - t.inflight;
+        rate[1] = room <= 0 ? 0 : room < t.pace ? room : t.pace;
+        t.inflight += rate[1];
+        t.sent += rate[1];
+        sent += rate[0];
+        double all = rate[0] + rate[1], over = queued + all - LINK - QUEUE;
+        double lost = over > 0 && all > 0 ? (over < all ? over / all : 1) : 0;
+        queue[now] = (slice){{rate[0] * (1 - lost), rate[1] * (1 - lost)}, {rate[0] * lost, rate[1] * lost}};
+        queued += all * (1 - lost);
+        /* what comes out, back at the senders after a round trip */
+        word *out = &words[now + rtt < LONGEST ? now + rtt : LONGEST - 1];
+        for (double left = LINK; head <= now; head++) {
+            slice *s = &queue[head];
+            double here = s->there[0] + s->there[1], part = here <= left ? 1 : left / here;
+            for (int i = 0; i < 2; i++) {
+                out->acked[i] += s->there[i] * part;
+                out->lost[i] += s->lost[i];
+                s->lost[i] = 0;
+                s->there[i] *= 1 - part;
+            }
+            out->waited = now - head;
+            queued -= here * part;
+            left -= here * part;
+            if (part < 1)
+                break;
+        }
+        if (now > WARM) {
+            ours += w->acked[0];
+            tcps += w->acked[1];
+        }
+    }
+    return ours / tcps;
+}
+
+static void friendly__neither_it_nor_a_tcp_has_more_than_twice_the_other(void **state) {
+    static const int trips[] = {10, 20, 50, 100};
+    for (int bbr = 0; bbr < 2; bbr++)
+        for (size_t i = 0; i < sizeof trips / sizeof *trips; i++) {
+            double ratio = beside(bbr, trips[i], 40);
+            printf("%s, %d ms: ours over TCP %.2f\n", bbr ? "BBR" : "CUBIC", trips[i], ratio);
+            assert_true(ratio >= 0.5 && ratio <= 2);
+        }
+    (void)state;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(friendly__neither_it_nor_a_tcp_has_more_than_twice_the_other)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
