@@ -61,6 +61,9 @@ def full() -> list[Case]:
     cases += [replace(PAPER, name="thrift-40-alone", clients=1)]
     cases += [replace(case, name=f"{case.name}-no-journal", journal=False) for case in (PAPER, _PACKET)]
     cases += [replace(_PACKET, name=f"thrift-1000-receivers-{n}", servers=1_000, receivers=(n, n)) for n in (1, 4, 64)]
+    cases.append(
+        replace(_PACKET, name="thrift-10000-receivers-1000", servers=10_000, receivers=(1_000, 1_000), clients=1)
+    )
     cases += [
         replace(_PACKET, name=f"thrift-{servers}-live-{live}", servers=servers, live=live)
         for servers in (40, 10_000)
