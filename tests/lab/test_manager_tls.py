@@ -4,9 +4,11 @@ and who shows a wrong certificate is refused with a reason at both ends until it
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +34,9 @@ def made_by_the_book(folder: Path) -> Path:
     """The certificates of docs/care.md, by its commands as they are written."""
     found = re.search(r"### Agents by TLS\n.*?```sh\n(.*?)```", CARE.read_text(), re.DOTALL)
     assert found
-    subprocess.run(["sh", "-euc", found[1]], cwd=folder, check=True, capture_output=True, timeout=60)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(["sh", "-euc", found[1]], cwd=folder, check=True, capture_output=True, timeout=180,
+                   env={**os.environ, "PATH": path})  # fmt: skip
     return folder / "certificates"
 
 

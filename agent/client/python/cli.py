@@ -56,6 +56,7 @@ COMMANDS = {
         "rostrum.controller.commands.diagnostics", "doctor", "What is wrong with the fabric, and how to fix it."
     ),
     "manager": Subcommand("rostrum.controller.commands.paths", "manager", "The manager: run it, ask it."),
+    "pki": Subcommand("rostrum.controller.commands.pki", "pki", "A CA, and certificates for TLS."),
     "topology": Subcommand("rostrum.topologies.__main__", "main", "Topology files: check them, write new ones."),
     "lab": Subcommand("rostrum.lab.commands", "lab", "A data center in private namespaces on this machine."),
     "bench": Subcommand("rostrum.bench.commands", "bench", "Measure speed, beside the tools people use."),

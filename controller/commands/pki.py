@@ -1,0 +1,152 @@
+"""`rostrum pki`: a CA of one's own, and certificates for managers, agents, switches and operators (docs/care.md).
+
+Keys are made, and certificates signed, by the `openssl` command. A folder holds `ca.pem`, `ca.key`, and `NAME.pem` and
+`NAME.key` of each holder (PEM); keys are for their owner alone (mode 0600).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+OUT = Console(highlight=False)
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc")
+USAGE = {"agent": "clientAuth,serverAuth", "switch": "clientAuth,serverAuth", "manager": "serverAuth,clientAuth",
+         "operator": "clientAuth"}  # fmt: skip
+FOLDER = click.option("--dir", "folder", type=click.Path(file_okay=False, path_type=Path), default=Path("certificates"),
+                      show_default=True, help="Where the CA is.")  # fmt: skip
+
+
+def _openssl(*arguments: str | Path) -> str:
+    """What it prints. Raises click.ClickException with its last words."""
+    try:
+        done = subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    except FileNotFoundError:
+        raise click.ClickException("the command openssl is not here: apt install openssl") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        raise click.ClickException(f"openssl {arguments[0]}: {lines[-1]}")
+    return done.stdout
+
+
+def _checked(name: str) -> str:
+    if not NAME.fullmatch(name) or name == "ca":
+        raise click.UsageError(f"{name!r} is no name: letters, digits, dots, hyphens, underscores, at most 63; not ca")
+    return name
+
+
+def _valid_days(days: int) -> str:
+    if not 1 <= days <= 36500:
+        raise click.UsageError(f"--days {days}: from 1 to 36500")
+    return str(days)
+
+
+def _with_ca(folder: Path) -> Path:
+    for file in ("ca.pem", "ca.key"):
+        if not (folder / file).is_file():
+            raise click.ClickException(f"{folder} holds no {file}: `rostrum pki init {folder}` makes a CA")
+    return folder
+
+
+@click.group()
+def pki() -> None:
+    """A CA of your own, and certificates for managers, agents, switches and operators.
+
+    \b
+      rostrum pki init certificates
+      rostrum pki issue manager m1 --address 10.255.0.1
+      rostrum pki issue agent h1
+      rostrum pki list
+
+    A certificate says what its holder may be (docs/care.md, "Roles"). Keep ca.key off the servers; certificates are
+    short-lived: issue them again with --replace, and programs read them at their next connection.
+    """
+
+
+@pki.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--days", default=3650, show_default=True, help="How long the CA holds.")
+@click.option("--name", default="rostrum CA", show_default=True, help="Its common name.")
+def init(folder: Path, days: int, name: str) -> None:
+    """Make a CA in FOLDER: ca.pem, which everybody gets, and ca.key, which nobody gets."""
+    if not re.fullmatch(r"[\w .,-]{1,64}", name):
+        raise click.UsageError(f"--name {name!r}: letters, digits, spaces, dots, commas, hyphens, at most 64")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for file in ("ca.pem", "ca.key"):
+        if (folder / file).exists():
+            raise click.ClickException(f"{folder / file} exists: what it signed would be worth nothing; move it away")
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        key, certificate = Path(scratch, "key"), Path(scratch, "pem")
+        _openssl("req", "-x509", *CURVE, "-days", _valid_days(days), "-subj", f"/CN={name}", "-keyout", key,
+                 "-out", certificate, "-addext", "basicConstraints=critical,CA:TRUE,pathlen:0",
+                 "-addext", "keyUsage=critical,keyCertSign,cRLSign")  # fmt: skip
+        key.chmod(0o600)
+        os.replace(key, folder / "ca.key")
+        os.replace(certificate, folder / "ca.pem")
+    click.echo(f"{folder}/ca.pem: a CA for {days} days; keep {folder}/ca.key where no server can read it")
+
+
+@pki.command()
+@click.argument("role", type=click.Choice(sorted(USAGE)))
+@click.argument("name")
+@click.option("--address", "addresses", multiple=True, help="IP address at which it is reached; may be repeated. A "
+              "manager needs one, and a P4 switch.")  # fmt: skip
+@click.option("--days", default=90, show_default=True, help="How long it holds.")
+@click.option("--replace", is_flag=True, help="A new key and certificate instead of those that are there.")
+@FOLDER
+def issue(role: str, name: str, addresses: tuple[str, ...], days: int, replace: bool, folder: Path) -> None:
+    """Issue NAME.pem and NAME.key for ROLE: NAME is the server or switch of the topology file, or a person.
+
+    \b
+      rostrum pki issue agent h1
+      rostrum pki issue switch tor1 --address 10.255.0.21
+      rostrum pki issue operator alice --days 30
+    """
+    ca, name, valid = _with_ca(folder), _checked(name), _valid_days(days)
+    if role == "manager" and not addresses:
+        raise click.UsageError("a manager's certificate names the address that agents connect to: --address 10.255.0.1")
+    try:
+        reached = [f"IP:{ipaddress.ip_address(address)}" for address in addresses]
+    except ValueError as error:
+        raise click.UsageError(f"--address: {error}") from None
+    key, certificate = ca / f"{name}.key", ca / f"{name}.pem"
+    if certificate.exists() and not replace:
+        raise click.ClickException(f"{certificate} exists; --replace makes a new one")
+    who = "URI:rostrum:manager" if role == "manager" else f"URI:rostrum:{role}:{name}"
+    alternatives = ",".join([who, f"DNS:{name}", *reached])
+    with tempfile.TemporaryDirectory(dir=ca) as scratch:
+        asked, made, secret, said = (Path(scratch, what) for what in ("csr", "pem", "key", "extensions"))
+        said.write_text(f"subjectAltName={alternatives}\nextendedKeyUsage={USAGE[role]}\nbasicConstraints=CA:FALSE\n"
+                        "keyUsage=critical,digitalSignature\n")  # fmt: skip
+        _openssl("req", "-new", *CURVE, "-subj", f"/CN={name}", "-keyout", secret, "-out", asked)
+        serial = str(int.from_bytes(os.urandom(16), "big") >> 1)
+        _openssl("x509", "-req", "-in", asked, "-CA", ca / "ca.pem", "-CAkey", ca / "ca.key", "-set_serial", serial,
+                 "-days", valid, "-extfile", said, "-out", made)  # fmt: skip
+        _openssl("verify", "-CAfile", ca / "ca.pem", made)
+        secret.chmod(0o600)
+        os.replace(secret, key)
+        os.replace(made, certificate)
+    click.echo(f"{certificate}, {key}: {name} as {role}, for {days} days")
+
+
+@pki.command("list")
+@FOLDER
+def list_certificates(folder: Path) -> None:
+    """The certificates of a folder: for what, and until when."""
+    rows = Table("file", "for", "until")
+    for path in sorted(_with_ca(folder).glob("*.pem")):
+        said = _openssl("x509", "-in", path, "-noout", "-enddate", "-dateopt", "iso_8601", "-ext", "subjectAltName")
+        until = re.search(r"notAfter=(.*)", said)
+        role = re.search(r"URI:rostrum:([\w:.-]+)", said)
+        what = "CA" if path.name == "ca.pem" else role[1].replace(":", " ", 1) if role else "no role"
+        rows.add_row(path.name, what, until[1] if until else "?")
+    OUT.print(rows)
