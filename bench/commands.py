@@ -17,6 +17,7 @@ from rostrum.bench.cases import Entry
 from rostrum.bench.install import install
 from rostrum.bench.manager.commands import manager
 from rostrum.bench.messages.commands import messages
+from rostrum.bench.order import order
 from rostrum.bench.receivers import receivers
 from rostrum.bench.session import OUT, alone, in_namespaces, note_others
 from rostrum.bench.summary import summarize
@@ -53,6 +54,7 @@ def bench() -> None:
     \b
       rostrum bench datapath --quick           one object to many, in under five minutes
       rostrum bench messages --quick           messages to a group, in a few minutes
+      rostrum bench order --quick              messages in one order for all, in a few minutes
       rostrum bench manager --quick            requests that the manager answers; needs no root
       rostrum bench receivers --quick          what one more receiver costs a sender; seconds, no root
       rostrum bench history                    headline figures by commit, and what has dropped
@@ -61,6 +63,7 @@ def bench() -> None:
 
 
 bench.add_command(messages)
+bench.add_command(order)
 bench.add_command(manager)
 bench.add_command(receivers)
 

@@ -49,6 +49,8 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "http": (Need("nginx-light", _program("nginx")), Need("curl", _program("curl"))),
     "aeron": JAVA,
     "jgroups": JAVA,
+    "jgroups_order": JAVA,
+    "corosync": (Need("corosync", _program("corosync")), Need("libcpg-dev", _library("libcpg"))),
 }
 
 
@@ -63,6 +65,7 @@ class Java:
 JARS = {
     "aeron": Java(f"io.aeron:aeron-all:{AERON}", ("AeronCopy", "Stamps", "AeronMessages")),
     "jgroups": Java(f"org.jgroups:jgroups:{JGROUPS}", ("Stamps", "JGroupsMessages")),
+    "jgroups_order": Java(f"org.jgroups:jgroups:{JGROUPS}", ("JGroupsOrder",)),
 }
 
 
