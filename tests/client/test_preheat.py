@@ -12,6 +12,8 @@ import json
 import os
 import random
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -556,3 +558,11 @@ def test_the_hub_cache_is_where_its_client_keeps_it(monkeypatch: pytest.MonkeyPa
     assert hub.cache_folder() == tmp_path / "hub"
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "x"))
     assert hub.cache_folder() == tmp_path / "x"
+
+
+@pytest.mark.parametrize("module", ["rostrum.client", "rostrum.client.preheat", "rostrum.client.mirror"])
+def test_nothing_is_imported_that_is_not_asked_for(module: str) -> None:
+    heavy = ["torch", "fsspec", "numpy", "pandas", "pyarrow", "dask", "huggingface_hub", "click", "rich"]
+    code = f"import json, sys, {module}; print(json.dumps([one for one in {heavy} if one in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(done.stdout) == []

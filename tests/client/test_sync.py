@@ -177,8 +177,9 @@ def test_changed_large_file__goes_in_chunks_that_somebody_lacks(hub: Hub, source
 
 def test_what_one_alone_lacks__goes_to_it_alone(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syncing, "OWN_PART_LEAST", 1 << 16)
-    monkeypatch.setattr(syncing, "PART", 1 << 15)
-    monkeypatch.setattr(syncing, "AHEAD", 2)
+    monkeypatch.setattr(syncing.SyncSender, "part", 1 << 15)
+    monkeypatch.setattr(syncing.SyncSender, "ahead", 2)
+    monkeypatch.setattr(syncing.SyncReceiver, "ahead", 2)
     source, targets = tmp_path / "site", {name: tmp_path / name for name in ("h2", "h3", "h4")}
     source.mkdir()
     (source / "old").write_bytes(random.Random(2).randbytes(200_000))
@@ -270,7 +271,7 @@ def test_what_cannot_go__is_named(hub: Hub, tmp_path: Path) -> None:
 def test_interrupted__shows_no_half_files_and_goes_on(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(syncing, "PART", 1 << 16)
+    monkeypatch.setattr(syncing.SyncSender, "part", 1 << 16)
     source, target = tmp_path / "site", tmp_path / "h2"
     source.mkdir()
     for number in range(40):

@@ -26,6 +26,7 @@ from .trees import Entry, Tree
 from .values import Code, RostrumError
 
 IMAGES, MODELS = "oci", "hf"
+PART, AHEAD = 64 << 20, 2  # few large ones: what begins a transfer is paid once each
 IMAGES_MOST = 1000
 KEPT = ("mediaType", "digest", "size", "platform", "artifactType")  # of an index's row
 OCI_BLOB = re.compile(r"blobs/sha256/[0-9a-f]{64}")
@@ -116,6 +117,8 @@ def preheat(
 
 
 class _Sender(SyncSender):
+    part, ahead = PART, AHEAD
+
     def __init__(self, agent: Agent, what: Offered, receivers: Sequence[str], dry_run: bool, checksum: bool,
                  report: Report, watch: Watch | None, wait: float) -> None:  # fmt: skip
         self.what = what
@@ -195,6 +198,8 @@ class _Blobs(Tree):
 
 class _Receiver(SyncReceiver):
     """One run: blobs, then what makes them known."""
+
+    ahead = AHEAD
 
     def __init__(self, agent: Agent, tree: Tree, kind: str, offer: dict[str, Any]) -> None:
         super().__init__(agent, tree, f"preheat {kind}", offer, ANSWER_WAIT_S)

@@ -127,6 +127,7 @@ class SyncSender:
     """One run of the sender."""
 
     runs_there = "rostrum sync {name} --into DIR"  # what a receiver is to run
+    part, ahead = PART, AHEAD  # those of its receivers too
 
     def __init__(self, agent: Agent, top: Path, receivers: Sequence[str], name: str, report: Report,
                  watch: Watch | None, wait: float, options: dict[str, Any]) -> None:  # fmt: skip
@@ -225,7 +226,7 @@ class SyncSender:
                     self.rows[receiver].refused += [(str(path), str(why)) for path, why in answer.get("failed", [])]
             finally:
                 for receiver, count in self.given.items():  # the last of these nobody waited for
-                    for batch in range(count // AHEAD):
+                    for batch in range(count // self.ahead):
                         _drop(self.agent, _id(self.name, f"taken {batch} of {receiver}"), 0.0)
         for receiver in self.alive:
             row = self.rows[receiver]
@@ -311,13 +312,13 @@ class SyncSender:
         everybody = frozenset().union(*by_set)
         together = [who for who, items in by_set.items()
                     if who == everybody or sum(length for _, _, length in items) < OWN_PART_LEAST]  # fmt: skip
-        common = _cut_parts(sorted(item for who in together for item in by_set[who]))
+        common = _cut_parts(sorted(item for who in together for item in by_set[who]), self.part)
         parts = [(sorted(everybody), part) for part in common]
         if not parts or everybody != frozenset(self.alive):
             parts.insert(0, (list(self.alive), []))
         for who, items in by_set.items():
             if who not in together:
-                parts += [(sorted(who), part) for part in _cut_parts(items)]
+                parts += [(sorted(who), part) for part in _cut_parts(items, self.part)]
         return parts
 
     def _send_all(self, wants: dict[frozenset[str], list[Item]]) -> None:
@@ -361,10 +362,10 @@ class SyncSender:
     def _let_them_write(self, receivers: Sequence[str], given: dict[str, int]) -> None:
         """No receiver is more than some parts behind."""
         for receiver in receivers:
-            batch, rest = divmod(given[receiver], AHEAD)
+            batch, rest = divmod(given[receiver], self.ahead)
             given[receiver] += 1
             if batch >= 2 and rest == 0:
-                self.answers(f"taken {batch - 2}", [receiver], self.wait + AHEAD * PART / LOOK_BYTES_PER_S)
+                self.answers(f"taken {batch - 2}", [receiver], self.wait + self.ahead * self.part / LOOK_BYTES_PER_S)
 
     def _pack(self, items: Sequence[Item], plan: bytes) -> int:
         """A part, in memory: bytes of files, then which they are. Files that change meanwhile are left out of it."""
@@ -420,7 +421,7 @@ def _write_small(descriptor: int, small: list[bytes], start: int, end: int) -> i
     return end
 
 
-def _cut_parts(items: Iterable[Item]) -> list[list[Item]]:
+def _cut_parts(items: Iterable[Item], most: int) -> list[list[Item]]:
     parts: list[list[Item]] = []
     room = 0
     for index, start, size in items:
@@ -428,7 +429,7 @@ def _cut_parts(items: Iterable[Item]) -> list[list[Item]]:
         while left > 0:
             if room == 0:
                 parts.append([])
-                room = PART
+                room = most
             some = min(left, room)
             parts[-1].append((index, offset, some))
             offset, left, room = offset + some, left - some, room - some
@@ -507,6 +508,8 @@ class _Coming:
 
 class SyncReceiver:
     """One run of a receiver."""
+
+    ahead = AHEAD
 
     def __init__(self, agent: Agent, tree: Tree, name: str, offer: dict[str, Any], wait: float) -> None:
         self.agent, self.tree, self.name, self.wait = agent, tree, name, wait
@@ -620,8 +623,8 @@ class SyncReceiver:
         for taken, number in enumerate(numbers, 2):
             with self.hear(f"part {number} of {self.token}", self.wait) as part:
                 self._take_part(part)
-            if taken % AHEAD == 0:
-                self.say(f"taken {taken // AHEAD - 1}")
+            if taken % self.ahead == 0:
+                self.say(f"taken {taken // self.ahead - 1}")
 
     def _make_folders(self) -> None:
         """New ones without others in them are shown when their files are there, if these are not many: a run that is
