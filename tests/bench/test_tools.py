@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rostrum.bench import cases
+from rostrum.bench import cases, order
 from rostrum.bench.cases import MB, base, limited
 from rostrum.bench.install import NEEDS
 from rostrum.bench.messages.tools import all_tools as message_tools
@@ -47,7 +47,8 @@ def test_uftp__who_is_complete_and_what_was_asked_for_again() -> None:
 def test_every_tool_of_the_plans_exists(tools: dict[str, Tool]) -> None:
     assert set(tools) == set(cases.EVERY)
     assert all(tool.name == name and tool.timed for name, tool in tools.items())
-    assert set(NEEDS) <= {*cases.PEERS, *(tool.needs for tool in message_tools(Path()).values())}
+    groups = {*(tool.needs for tool in message_tools(Path()).values()), *order.NEEDS.values()}
+    assert set(NEEDS) <= {*cases.PEERS, *groups}
 
 
 def test_no_plan_asks_for_what_cannot_be(tools: dict[str, Tool]) -> None:
