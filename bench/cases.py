@@ -24,8 +24,9 @@ SCRATCH = tuple(f"{name}-scratch" for name in RAW)
 UNTOLD = "rostrum-untold"
 BY_RDCM = "rostrum-rdcm"
 ON_LAN = "rostrum-lan"  # without a manager, beside those who have none either
+SECURE = "rostrum-secure"  # `security: required`
 LAN_TOOLS = (ON_LAN, "udpcast", "uftp")
-EVERY = (*TOOLS, *SCRATCH, UNTOLD, BY_RDCM, ON_LAN)
+EVERY = (*TOOLS, *SCRATCH, UNTOLD, BY_RDCM, ON_LAN, SECURE)
 
 
 @dataclass(frozen=True, order=True)

@@ -19,6 +19,7 @@ from rostrum.bench.manager.commands import manager
 from rostrum.bench.messages.commands import messages
 from rostrum.bench.order import order
 from rostrum.bench.receivers import receivers
+from rostrum.bench.security import security
 from rostrum.bench.session import OUT, alone, in_namespaces, note_others
 from rostrum.bench.summary import summarize
 from rostrum.bench.table import HEAD, cells, figures, table
@@ -57,6 +58,7 @@ def bench() -> None:
       rostrum bench order --quick              messages in one order for all, in a few minutes
       rostrum bench manager --quick            requests that the manager answers; needs no root
       rostrum bench receivers --quick          what one more receiver costs a sender; seconds, no root
+      rostrum bench security --quick           what sealed packets and TLS cost
       rostrum bench history                    headline figures by commit, and what has dropped
       rostrum bench datapath --help
     """
@@ -66,6 +68,7 @@ bench.add_command(messages)
 bench.add_command(order)
 bench.add_command(manager)
 bench.add_command(receivers)
+bench.add_command(security)
 
 
 @bench.command()

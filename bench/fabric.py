@@ -61,7 +61,8 @@ class Fabric:
         self.folder, self.place = folder, place
         self.case: Case | None = None
         self._manager: subprocess.Popen[bytes] | None = None
-        self._told: tuple[int, int] | None = None
+        self._told: tuple[int, int, bool] | None = None
+        self.certificates = folder / "manager" / "certificates"
         must("ip", "link", "add", "mgmt", "type", "bridge", "mcast_snooping", "0")
         must("ip", "address", "add", f"{MANAGER}/24", "dev", "mgmt")
         must("ip", "link", "set", "mgmt", "up")
@@ -178,20 +179,27 @@ class Fabric:
     def manager_address(self) -> str:
         return f"{MANAGER}:{THRIFT_PORT}"
 
-    def manager(self, mtu: int, rate_bps: int) -> None:
-        """Has the manager run, with a topology of this MTU whose links have this rate (0: not limited)."""
-        if self._told == (mtu, rate_bps) and self._manager and self._manager.poll() is None:
+    def manager(self, mtu: int, rate_bps: int, secure: bool = False) -> None:
+        """Has the manager run, with a topology of this MTU whose links have this rate (0: not limited). `secure`: it
+        asks for TLS and sealed packets; `certificates` are there then.
+        """
+        if self._told == (mtu, rate_bps, secure) and self._manager and self._manager.poll() is None:
             return
         self.stop_manager()
         run = self.folder / "manager"
         run.mkdir(exist_ok=True)
         file = run / "topology.yaml"
-        file.write_text(yaml.safe_dump(self._topology(mtu, rate_bps or FREE_BPS), sort_keys=False))
-        program = processes.managers(load(file), file, run, [])[0]
+        said = self._topology(mtu, rate_bps or FREE_BPS) | ({"security": "required"} if secure else {})
+        file.write_text(yaml.safe_dump(said, sort_keys=False))
+        topology = load(file)
+        if secure and not self.certificates.exists():
+            processes.certificates(topology, run)
+        shown = processes.tls("--thrift-tls", str(self.certificates) if secure else "", "manager")
+        program = processes.managers(topology, file, run, shown)[0]
         with program.log.open("ab") as log:
             self._manager = subprocess.Popen(program.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._await_manager(run, self._manager)
-        self._told = (mtu, rate_bps)
+        self._told = (mtu, rate_bps, secure)
 
     def _await_manager(self, run: Path, manager: subprocess.Popen[bytes]) -> None:
         until, missing = time.monotonic() + UP_BOUND_S, ""

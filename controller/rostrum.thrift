@@ -35,7 +35,7 @@ enum Protocol {
   REPUBLIC = 2,
   /** Receivers mend each other's losses along a backup overlay (RDCM): packet trees of two or more receivers. */
   RDCM = 3,
-  /** Sections with consolidated NACKs, a rate by delay: packet trees with long round trips. Only where it is asked for. */
+  /** Sections with consolidated NACKs, a rate by delay: packet trees with long round trips. */
   WAN = 4
 }
 
@@ -79,6 +79,17 @@ struct Engine {
   3: optional bool regions
 }
 
+/** A key with which agents seal datagrams to each other (docs/security.md). Whoever has it can read them, and make them. */
+struct SealKey {
+  /** Names it in packets; 1 to 65535. */
+  1: required i32 epoch,
+  2: required binary key (max = "32"),
+  /** This and the next 255 numbers are this agent's alone in the epoch: it seals as them. */
+  3: required i64 transmitter,
+  /** From then on it is sealed with; opened at once. The one before is opened for 5 s more. */
+  4: required i32 in_ms
+}
+
 struct AgentInfo {
   1: required i32 version,
   2: required string server,
@@ -107,7 +118,11 @@ struct AgentInfo {
   /** Ours: it tells what it holds (Manager.holds); TCP port where other agents fetch that, 0 = they cannot. Absent = it does not tell. */
   16: optional i32 piece_port,
   /** Ours: it sends objects to those who fetch them together (Agent.serve). Absent = false. */
-  17: optional bool serves
+  17: optional bool serves,
+  /** Ours: the least round trip of this connection, in microseconds, as the agent's TCP measured it. Absent = it did not. */
+  18: optional i32 round_trip_us,
+  /** Ours: it seals datagrams with the keys of Agent.keys, and takes none that is not sealed. Absent = false. */
+  19: optional bool seals
 }
 
 struct PathRequest {
@@ -126,7 +141,9 @@ struct PathRequest {
   /** Ours: absent = AUTO. RDCM for one receiver is DENIED with a reason; for agents that do not know it, or WAN, the request waits. */
   10: optional Protocol protocol,
   /** Ours: ACCEPTED may come for some of the receivers (PathResponse.receivers names them); the sender then requests the others, with a request of its own for the same object. Absent = all or nothing. */
-  11: optional bool splits
+  11: optional bool splits,
+  /** Ours: the longest round trip to a receiver, in microseconds, of those that the sender's agent has measured. Absent = it has measured none. */
+  12: optional i32 round_trip_us
 }
 
 struct PathResponse {
@@ -195,7 +212,8 @@ struct SplitAnswer {
   4: required bool ever
 }
 
-/** To a relay: it passes that object on to these receivers while it comes from `origin`, or from its store. */
+/** To a relay: it passes that object on to these receivers while it comes from `origin`, or from its store. No receivers: it is one itself, and only
+ *  dials. */
 struct RelayOrder {
   1: required string leg_id,
   2: required binary app_id (max = "16"),
@@ -366,6 +384,23 @@ struct GroupUse {
   5: optional string address
 }
 
+/** A program that does not take the messages of a group with guarantees in time. `state`: "waited-for" (all wait for it), "loses" (`lost` messages, so
+ *  far), "put-out". */
+struct SlowProgram {
+  1: required string program,
+  2: required string state,
+  3: required i64 lost
+}
+
+/** Who holds a group with guarantees up, as this member sees it now: told when that changes, and each second while it is so; nobody at the end. */
+struct GroupTrouble {
+  1: required string group,
+  /** Programs here. */
+  2: required list<SlowProgram> slow (max = "64"),
+  /** Members of which nothing has come for a lease, while the group waits for them. */
+  3: required list<string> silent (max = "64")
+}
+
 /** A server that views name by its id. Told once on a connection, with the first view that names it; told again when its port or boot id
  * changed. The ids are the same for all agents, and stay when the manager restarts on the same topology.
  */
@@ -514,6 +549,7 @@ service Manager {
   /** To publish without receiving: answered like join_group. Of a member it changes nothing until leave_group, which leaves it a sender. */
   oneway void use_group(1: GroupUse group),
   oneway void unuse_group(1: string group),
+  oneway void group_trouble(1: GroupTrouble trouble),
   oneway void probe_report(1: ProbeReport report),
   oneway void split(1: SplitRequest request),
   oneway void relayed(1: RelayReport report),
@@ -559,5 +595,7 @@ service Agent {
   /** After welcome, to agents that tell what they hold: this manager wants to know (Manager.holds), and answers Manager.fetch. */
   oneway void tell_objects(),
   oneway void holders(1: FetchAnswer answer),
-  oneway void serve(1: ServeOrder order)
+  oneway void serve(1: ServeOrder order),
+  /** After welcome, and when keys change; only to agents that seal, and by TLS alone. */
+  oneway void keys(1: list<SealKey> keys (max = "4"))
 }

@@ -89,6 +89,8 @@ def lab() -> None:
               help="Links between packet switches: patch is faster, veth has the topology's rates.")  # fmt: skip
 @click.option("--certificates", type=click.Path(exists=True, file_okay=False, resolve_path=True),
               help="Agents and manager speak TLS: folder of ca.pem, manager.pem, .key, h1.pem, .key ...")  # fmt: skip
+@click.option("--secure", is_flag=True, help="Every link is TLS or sealed, anything else refused; the lab makes "
+              "certificates of its own.")  # fmt: skip
 @click.option("--bound", type=Duration(least_s=1.0, bare="s"), default="30s", show_default=True,
               help="How long to wait for each part of the lab.")  # fmt: skip
 @JSON
@@ -104,6 +106,7 @@ def up(
     manager_options: tuple[str, ...],
     core_links: str,
     certificates: str | None,
+    secure: bool,
     bound: float,
     as_json: bool,
 ) -> None:
@@ -118,7 +121,7 @@ def up(
         running = Lab.start(
             topology, name=name, detached=detach, switch=switch, quota=str(quota), core_links=core_links, bound_s=bound,
             manager_options=tuple(to_manager), agent_options=tuple(_arguments(agent_options)),
-            certificates=certificates or "",
+            certificates=certificates or "", secure=secure,
             progress=lambda text: status.update(f"waiting for {text}"),
         )  # fmt: skip
     stopped = threading.Event()

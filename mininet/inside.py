@@ -96,6 +96,8 @@ class Supervisor:
             (home / "objects").mkdir(parents=True, exist_ok=True)
             self._mount_store(server.name, home / "objects")
             secured = processes.tls("--manager-tls", options.certificates, server.name)
+            if options.secure:
+                secured += ["--security", "required"]
             disk = Path(options.to_disk) / server.name if options.to_disk else None
             if disk:
                 disk.mkdir(mode=0o700, exist_ok=True)

@@ -29,7 +29,7 @@ from typing import IO, Any, BinaryIO, cast
 
 import yaml
 from rostrum.client import SendResult
-from rostrum.lab import links, p4switches
+from rostrum.lab import links, p4switches, processes
 from rostrum.lab.host import Host, Undone, delivery_rows, transfer_row
 from rostrum.lab.namespace import Entered, LabError, PrivateNamespace, enter_argv
 from rostrum.lab.ocs.control import ask
@@ -71,7 +71,7 @@ class Lab:
     with P4 switches, links that are faster than these can take become slower (p4switches.RATE_MAX). `p4_target`: what
     plays P4 switches, if it is not to be chosen (p4switches.choose). `changes`: values of the topology file to replace,
     such as {"emulation.ringing.loss": 0.9}. `detached`: it does not end with this process. `options`: those of
-    `options.Options` (parts, quota, core_links, bound_s, manager_options, agent_options, certificates).
+    `options.Options` (parts, quota, core_links, bound_s, manager_options, agent_options, certificates, secure).
 
     Raises LabError saying what was waited for.
     """
@@ -104,8 +104,13 @@ class Lab:
             shutil.rmtree(run, ignore_errors=True)
             run.mkdir(parents=True)
             target = p4_target or p4switches.choose()
+            if options.get("secure"):
+                changes = {**(changes or {}), "security": "required"}
             file = _topology_file(topology, switch, target, changes or {}, run)
             parsed = load(file)
+            if parsed.secure:
+                options["secure"] = True
+                options["certificates"] = options.get("certificates") or processes.certificates(parsed, run)
             _check_socket_paths(parsed, run)
             target = target if any(one.p4 for one in parsed.switches.values()) else ""
             given = Options(topology=str(file), run=str(run), p4_target=target, **options)

@@ -23,4 +23,5 @@ class Options:
     manager_options: tuple[str, ...] = ()
     agent_options: tuple[str, ...] = ()
     certificates: str = ""  # folder of PEM files: manager and agents speak TLS; "": plain
+    secure: bool = False  # `security: required`: certificates of a CA of the lab's own, unless `certificates` are given
     seed: int | None = None  # of every random choice of the agents

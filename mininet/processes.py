@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -104,6 +105,20 @@ def tls(option: str, folder: str, name: str) -> list[str]:
     if missing := next((file for file in found if not file.exists()), None):
         raise LabError(f"{missing} is missing; docs/care.md shows how certificates are made")
     return [option, *map(str, found)]
+
+
+def certificates(topology: Topology, run: Path) -> str:
+    """A folder of a CA of the lab's own, and what it signed for manager and agents."""
+    folder = run / "certificates"
+    manager = [f"--address={address}" for address in (topology.manager.address, *topology.manager.standbys)]
+    said = [["init", str(folder)], ["issue", "manager", "manager", *manager, "--dir", str(folder)]]
+    said += [["issue", "agent", server, "--dir", str(folder)] for server in topology.servers]
+    for words in said:
+        done = subprocess.run([sys.executable, "-m", "rostrum.controller.commands.pki", *words],
+                              capture_output=True, text=True, timeout=60)  # fmt: skip
+        if done.returncode:
+            raise LabError(f"rostrum pki {' '.join(words)}: {done.stderr.strip()}")
+    return str(folder)
 
 
 def ocs_emulator(file: Path, run: Path) -> Program:

@@ -259,6 +259,7 @@ def _build(document: Document) -> tuple[Topology, list[Problem]]:
         ocs={name: _ocs(name, entry, ends, reader) for name, entry in value.get("ocs", {}).items()},
         emulation=_emulation(emulation),
         sites={name: _site(name, entry, reader) for name, entry in value.get("sites", {}).items()},
+        secure=value.get("security") == "required",
     )
     for place, text in checks.all_of(topology):
         reader.add(place, text)

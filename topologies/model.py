@@ -182,6 +182,7 @@ class Topology:
     ocs: dict[str, Ocs]
     emulation: Emulation
     sites: dict[str, Site] = field(default_factory=dict)  # empty: all is one
+    secure: bool = False  # `security: required`
 
     def site_of(self, server: str) -> str:
         """Empty where there are no sites."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[1]
@@ -12,7 +14,16 @@ def build_folder() -> Path:
     """`build` of the source tree that this runs from; for an installed rostrum `$XDG_STATE_HOME/rostrum`."""
     if (TREE / "meson.build").is_file():
         return TREE / "build"
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "rostrum"
+    found = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "rostrum"
+    try:
+        found.stat()
+    except PermissionError:  # $HOME is somebody else's, as of `sudo -u`
+        with contextlib.suppress(KeyError):
+            return Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".local" / "state" / "rostrum"
+        return Path("/nonexistent/rostrum")  # of a user without an entry of its own
+    except OSError:
+        pass
+    return found
 
 
 def labs_folder() -> Path:

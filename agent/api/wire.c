@@ -6,8 +6,7 @@
 
 #include "api/bytes.h"
 
-/* Well-formed UTF-8 without control characters: what may stand in a log line. */
-static bool is_name(const char *text, size_t length) {
+bool rs_api_is_name(const char *text, size_t length) {
     const uint8_t *at = (const uint8_t *)text, *end = at + length;
     while (at < end) {
         uint32_t code = *at++, more = 0, least = 0;
@@ -47,7 +46,7 @@ static bool check_receivers(const rs_api_request *request, rs_error *error) {
     for (uint32_t i = 0; i < count; i++) {
         const char *name = request->receivers[i];
         size_t length = name ? strnlen(name, ROSTRUM_NAME_MAX + 1) : 0;
-        if (length > ROSTRUM_NAME_MAX || !name || !is_name(name, length))
+        if (length > ROSTRUM_NAME_MAX || !name || !rs_api_is_name(name, length))
             return rs_error_set(error, ROSTRUM_ERR_INVALID,
                                 "receiver %u is not a server's name (1 to %d bytes of UTF-8)", i + 1, ROSTRUM_NAME_MAX);
     }
@@ -64,7 +63,7 @@ static bool check_receivers(const rs_api_request *request, rs_error *error) {
 
 static bool check_process(const rs_api_request *request, rs_error *error) {
     size_t length = request->process ? strnlen(request->process, ROSTRUM_NAME_MAX + 1) : 0;
-    if (length > ROSTRUM_NAME_MAX || !request->process || !is_name(request->process, length))
+    if (length > ROSTRUM_NAME_MAX || !request->process || !rs_api_is_name(request->process, length))
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "the process's name needs 1 to %d bytes of UTF-8",
                             ROSTRUM_NAME_MAX);
     return true;
@@ -73,13 +72,13 @@ static bool check_process(const rs_api_request *request, rs_error *error) {
 static bool check_options(const rs_api_request *request, const char *of, rs_error *error) {
     const char *options = request->options ? request->options : "";
     size_t length = strnlen(options, 256);
-    return length == 0 || (length <= 255 && is_name(options, length)) ||
+    return length == 0 || (length <= 255 && rs_api_is_name(options, length)) ||
            rs_error_set(error, ROSTRUM_ERR_INVALID, "%s options are name=value,name=value, 255 bytes at most", of);
 }
 
 static bool check_name(const rs_api_request *request, rs_error *error) {
     size_t length = request->group ? strnlen(request->group, ROSTRUM_NAME_MAX + 1) : 0;
-    return (length <= ROSTRUM_NAME_MAX && request->group && is_name(request->group, length)) ||
+    return (length <= ROSTRUM_NAME_MAX && request->group && rs_api_is_name(request->group, length)) ||
            rs_error_set(error, ROSTRUM_ERR_INVALID, "an object's name has 1 to %d bytes of UTF-8", ROSTRUM_NAME_MAX);
 }
 
@@ -104,6 +103,12 @@ static bool check_join(const rs_api_request *request, rs_error *error) {
     return check_options(request, "a group's", error);
 }
 
+static void put_receivers(rs_api_message *out, const rs_api_request *request) {
+    rs_put_u16(out, (uint16_t)request->receiver_count);
+    for (uint32_t i = 0; i < request->receiver_count; i++)
+        rs_put_text(out, request->receivers[i]);
+}
+
 bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, rs_error *error) {
     rs_api_begin(out, request->type, request->tag);
     switch (request->type) {
@@ -115,6 +120,7 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
         break;
     case RS_API_UNREGISTER:
     case RS_API_STATUS:
+    case RS_API_NAMES:
         break;
     case RS_API_ADD:
     case RS_API_DELETE:
@@ -140,9 +146,7 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
             return false;
         rs_put_u64(out, request->data_id);
         rs_put_u32(out, request->wait_ms);
-        rs_put_u16(out, (uint16_t)request->receiver_count);
-        for (uint32_t i = 0; i < request->receiver_count; i++)
-            rs_put_text(out, request->receivers[i]);
+        put_receivers(out, request);
         break;
     case RS_API_NAME:
         if (!check_name(request, error))
@@ -162,9 +166,7 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
         rs_put_u32(out, request->flags);
         rs_put_u32(out, request->wait_ms);
         rs_put_u32(out, request->deadline_ms);
-        rs_put_u16(out, (uint16_t)request->receiver_count);
-        for (uint32_t i = 0; i < request->receiver_count; i++)
-            rs_put_text(out, request->receivers[i]);
+        put_receivers(out, request);
         if (request->options && request->options[0])
             rs_put_text(out, request->options);
         break;
@@ -221,6 +223,7 @@ static bool parse_fields(rs_reader *in, rs_api_request *out, rs_error *error) {
         return in->bad || check_process(out, error);
     case RS_API_UNREGISTER:
     case RS_API_STATUS:
+    case RS_API_NAMES:
         return true;
     case RS_API_ADD:
     case RS_API_DELETE:
@@ -496,6 +499,12 @@ static void put_group(rs_api_message *out, const rostrum_group_status *row) {
     rs_put_u64(out, row->by_request);
 }
 
+static void put_object_name(rs_api_message *out, const rs_api_object_name *row) {
+    rs_put(out, row->app, sizeof row->app);
+    rs_put_u64(out, row->data_id);
+    rs_put_text(out, row->name);
+}
+
 /* Rows one after the other; the count in front is filled in at the end. A row that overflows is taken back. */
 #define DEFINE_ROWS(function, row_type, type, put)                                               \
     uint32_t function(rs_api_message *out, uint64_t tag, const row_type *rows, uint32_t count) { \
@@ -519,6 +528,7 @@ static void put_group(rs_api_message *out, const rostrum_group_status *row) {
 DEFINE_ROWS(rs_api_encode_receivers, rostrum_receiver, RS_API_RECEIVERS, put_receiver)
 DEFINE_ROWS(rs_api_encode_transfers, rostrum_transfer, RS_API_TRANSFERS, put_transfer)
 DEFINE_ROWS(rs_api_encode_objects, rostrum_object, RS_API_OBJECTS, put_object)
+DEFINE_ROWS(rs_api_encode_names, rs_api_object_name, RS_API_NAMED, put_object_name)
 DEFINE_ROWS(rs_api_encode_groups, rostrum_group_status, RS_API_GROUPS, put_group)
 
 static void get_digest(rs_reader *in, uint8_t *algorithm, uint8_t *length, uint8_t value[32]) {

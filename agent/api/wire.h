@@ -37,6 +37,7 @@ typedef enum {
     RS_API_PIN = 20,            /* an object stays when room is made; flag RS_API_PIN_ON: or does not any more */
     RS_API_LEAVE = 21,          /* an object or stream that comes here is wanted no more */
     RS_API_STREAM_JOIN = 22,    /* with a descriptor, as STREAM_RECEIVE; receivers: who receives or sends it */
+    RS_API_NAMES = 23,          /* by which programs know the objects that are here; answered DONE */
     /* answers; those marked + do not end the request */
     RS_API_DONE = 128,
     RS_API_ERROR = 129,
@@ -52,7 +53,8 @@ typedef enum {
     RS_API_STATE = 139,
     RS_API_GROUP = 140,  /* with a descriptor: the group's own socket (api/group_frames.h) */
     RS_API_GROUPS = 141, /* + rows of the status */
-    RS_API_STREAMED = 142
+    RS_API_STREAMED = 142,
+    RS_API_NAMED = 143 /* + rows of NAMES */
 } rs_api_type;
 
 #define RS_API_JOIN_SUBSCRIBE 1u /* flag of JOIN: to receive, not only to publish */
@@ -60,6 +62,16 @@ typedef enum {
 #define RS_API_SEND_EVENTS 1u    /* flag of SEND: tell what happens */
 #define RS_API_SEND_PROTOCOL 3   /* place of two bits in SEND's flags: a rostrum_protocol */
 #define RS_API_SEND_STRAGGLERS 1 /* place of two bits in SEND's flags: a rostrum_straggler_policy */
+
+/* An object's, in the answer to NAMES. */
+typedef struct {
+    uint8_t app[16];
+    uint64_t data_id;
+    const char *name;
+} rs_api_object_name;
+
+/* Well-formed UTF-8 without control characters: what may stand in a log line. */
+bool rs_api_is_name(const char *text, size_t length);
 
 /* A request. Fields that its type does not have are 0. */
 typedef struct {
@@ -131,6 +143,7 @@ void rs_api_encode_group(rs_api_message *out, uint64_t tag, const char *protocol
 uint32_t rs_api_encode_receivers(rs_api_message *out, uint64_t tag, const rostrum_receiver *rows, uint32_t count);
 uint32_t rs_api_encode_transfers(rs_api_message *out, uint64_t tag, const rostrum_transfer *rows, uint32_t count);
 uint32_t rs_api_encode_objects(rs_api_message *out, uint64_t tag, const rostrum_object *rows, uint32_t count);
+uint32_t rs_api_encode_names(rs_api_message *out, uint64_t tag, const rs_api_object_name *rows, uint32_t count);
 uint32_t rs_api_encode_groups(rs_api_message *out, uint64_t tag, const rostrum_group_status *rows, uint32_t count);
 
 bool rs_api_parse_answer(const uint8_t *data, size_t length, rs_api_answer *out, rs_error *error);

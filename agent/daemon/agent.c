@@ -16,16 +16,20 @@
 #include "core/rdcm/options.h"
 #include "daemon/api/waits.h"
 #include "daemon/data/combine.h"
+#include "daemon/data/journal.h"
 #include "daemon/data/leave.h"
+#include "daemon/data/names.h"
 #include "daemon/data/nic.h"
 #include "daemon/data/paths.h"
 #include "daemon/data/receiving.h"
 #include "daemon/data/sending.h"
 #include "daemon/data/sites.h"
 #include "daemon/groups/sockets.h"
+#include "daemon/groups/trouble.h"
 #include "daemon/metrics/metrics.h"
 #include "daemon/pieces/fetch.h"
 #include "daemon/pieces/holdings.h"
+#include "daemon/secure.h"
 #include "daemon/streams/late.h"
 #include "daemon/streams/receive.h"
 #include "daemon/streams/send.h"
@@ -40,7 +44,7 @@
 /* A sender's process that was stopped, and whose connection stands, is waited for; as long as the manager keeps its
  * packet paths (its setting `away`). */
 #define SENDER_AWAY (120 * RS_SECOND)
-#define SPARE_PART 8 /* of the link's rate: for those that fetch of an object while it is sent or received here */
+#define SPARE_PART 8 /* of the link's rate: for those that fetch of an object while it is received here */
 #define STOP_BOUND (500 * RS_MILLISECOND) /* for final messages to peers and manager */
 
 #define CHECK_FROM RS_SECOND        /* a pause so long may have cost a path: the manager is asked */
@@ -132,6 +136,7 @@ static void send_message(rs_agent *agent, const rs_packet_out *out) {
                                           .length = out->payload_length};
         rs_sending_count(transfer, out->payload_length);
     }
+    rs_names_goes(agent->names, out->header, out->header_length);
     rs_control_send(agent->control, out->peer, out->header, out->header_length, out->payload_length ? &payload : NULL);
 }
 
@@ -260,12 +265,15 @@ static rs_time next_deadline(const rs_agent *agent) {
     deadline = earlier(deadline, rs_sites_deadline(agent->sites));
     deadline = earlier(deadline, prepare_due(agent));
     deadline = earlier(deadline, rs_groups_deadline(agent->groups));
+    deadline = earlier(deadline, rs_groups_trouble_deadline(agent->groups));
     deadline = earlier(deadline, rs_streams_deadline(agent));
     deadline = earlier(deadline, rs_late_deadline(agent));
     deadline = earlier(deadline, rs_fetches_deadline(agent->fetches));
+    deadline = earlier(deadline, rs_journal_deadline(agent->journal));
     if (agent->evict)
         deadline = earlier(deadline, agent->evict_at);
     deadline = earlier(deadline, rs_holdings_deadline(agent->holdings));
+    deadline = earlier(deadline, rs_secure_deadline(agent));
     if (agent->piece_server)
         deadline = earlier(deadline, rs_piece_server_deadline(agent->piece_server));
     if (agent->probes)
@@ -314,7 +322,10 @@ static void timeouts(rs_agent *agent) {
         prepare(agent);
     if (now >= rs_groups_deadline(agent->groups))
         rs_groups_timeout(agent->groups);
+    rs_groups_tell_trouble(agent->groups);
     rs_fetches_timeout(agent->fetches);
+    rs_journal_timeout(agent->journal, now);
+    rs_secure_timeout(agent);
     make_room(agent);
     rs_holdings_timeout(agent->holdings);
     if (agent->piece_server && now >= rs_piece_server_deadline(agent->piece_server))
@@ -526,7 +537,7 @@ static void raise_descriptor_limit(void) {
 static bool start_core(rs_agent *agent, uint64_t seed) {
     const rs_options *o = &agent->options;
     uint32_t mtu = o->mtu ? o->mtu : rs_nic_mtu(o->interface);
-    agent->fragment_size = rs_fragment_size(mtu);
+    agent->fragment_size = rs_fragment_size(mtu - rs_secure_bytes(agent));
     /* What hosts take, as on the testbed of Sec. 5.2. An ACK costs a host more than a packet: a quarter of the window
      * decides how many there are. */
     const rs_rdcm_config rdcm = {.ack_timeout_least = 4 * RS_MILLISECOND,
@@ -573,10 +584,12 @@ static bool start_data(rs_agent *agent, uint64_t seed) {
     char error[RS_IO_ERROR_MAX];
     const rs_io_options options = rs_options_io(o, log_io);
     rs_io *io = rs_io_open(o->io, &options, error);
+    const bool whole = io && rs_secure_io_whole(io);
     if (io && o->loss) {
         rs_log(RS_LOG_WARNING, "io", "received data packets are lost on purpose: %s", o->loss);
         io = rs_io_lossy(io, o->loss, seed, error);
     }
+    io = rs_secure_io(agent, io, RS_IO_HEADER_BYTES, whole, error);
     if (!io) {
         rs_log(RS_LOG_ERROR, "io", "%s", error);
         return false;
@@ -604,12 +617,13 @@ static bool start_control(rs_agent *agent) {
                                         .address = agent->options.address,
                                         .port = agent->options.control_port,
                                         .max_connections = agent->options.max_connections,
+                                        .identity = agent->trust,
                                         .dead_timeout = agent->options.silence_bound};
     const rs_control_callbacks callbacks = {.context = agent,
                                             .peer_up = on_peer_up,
                                             .peer_down = on_peer_down,
                                             .peer_writable = on_peer_writable,
-                                            .message = rs_receiving_message};
+                                            .message = rs_names_message};
     agent->control = rs_control_new(&options, &callbacks, error);
     if (!agent->control)
         rs_log(RS_LOG_ERROR, "control", "%s", error);
@@ -633,6 +647,7 @@ static void let_go(void *context, const rs_object_id *id) {
     if (agent->piece_server)
         rs_piece_server_let_go(agent->piece_server, id);
     rs_receiving_let_go(agent, id);
+    (void)rs_journal_forget(agent->journal, id);
 }
 
 /* Before an object goes to make room: its events, the log. */
@@ -715,33 +730,48 @@ static rs_digest digest_of(void *context, const rs_object *object) {
     return rs_receiving_digest(context, object);
 }
 
-static bool under_way(void *context, const rs_object_id *id) {
-    return rs_sending_goes_on(context, id) || rs_receiving_goes_on(context, id);
+static const char *why_not(void *context, const rs_object_id *id) {
+    const rs_agent *agent = context;
+    return rs_journal_why(agent->journal, id);
+}
+
+/* The link of who sends is what its receivers wait for; that of a receiver carries little the other way. */
+static int64_t spare_bps(void *context, const rs_object_id *id, const char *name) {
+    const rs_agent *agent = context;
+    const rs_options *o = &agent->options;
+    int64_t nic_bps = o->nic_rate_bps ? o->nic_rate_bps : rs_nic_rate(o->interface);
+    uint32_t part = rs_sending_spare_part(agent, id, name);
+    if (part > 0)
+        return nic_bps / part;
+    return rs_receiving_goes_on(agent, id) ? nic_bps / SPARE_PART : 0;
 }
 
 /* Without it everything else works: others cannot fetch from here. */
 static bool start_pieces(rs_agent *agent) {
     const rs_options *o = &agent->options;
-    int64_t nic_bps = o->nic_rate_bps ? o->nic_rate_bps : rs_nic_rate(o->interface);
     const rs_piece_server_config config = {.loop = agent->loop,
                                            .store = agent->store,
                                            .address = o->address,
                                            .port = o->piece_port,
                                            .rate_bps = o->fetch_rate_bps,
-                                           .spare_bps = nic_bps / SPARE_PART,
-                                           .under_way = under_way,
+                                           .spare_bps = spare_bps,
                                            .digest_of = digest_of,
+                                           .why_not = why_not,
                                            .runs = rs_late_runs,
                                            .stream = rs_late_kept,
                                            .run = rs_late_run,
                                            .context = agent};
-    agent->piece_server = rs_piece_server_new(&config);
-    if (!agent->piece_server)
+    agent->piece_server = agent->seal ? NULL : rs_piece_server_new(&config);
+    if (agent->seal)
+        rs_log(RS_LOG_INFO, "pieces", "with --security required nobody fetches objects from here");
+    else if (!agent->piece_server)
         rs_log(RS_LOG_WARNING, "pieces", "nobody can fetch objects from here: port %u (--piece-port): %s",
                o->piece_port, strerror(errno));
     agent->fetches = rs_fetches_new(agent);
     agent->holdings = rs_holdings_new(agent);
-    return agent->fetches && agent->holdings;
+    agent->journal = rs_sending_journal(agent);
+    agent->names = rs_names_new();
+    return agent->fetches && agent->holdings && agent->journal && agent->names;
 }
 
 static bool start_metrics(rs_agent *agent) {
@@ -818,6 +848,7 @@ static bool start_link(rs_agent *agent) {
     rs_sites_link(&options, &callbacks);
     rs_holdings_link(agent, &options, &callbacks);
     rs_fetches_link(&callbacks);
+    rs_secure_link(agent, &options, &callbacks);
     options.relay = agent->options.relay;
     agent->probes = rs_probes_new(agent->loop, agent->options.address, on_probe_report, agent);
     if (!agent->probes) {
@@ -848,10 +879,10 @@ rs_agent *rs_agent_new(const rs_options *options) {
     raise_descriptor_limit();
     if (!agent->loop || !start_signals(agent)) {
         rs_log(RS_LOG_ERROR, "agent", "cannot start the event loop: %s", strerror(errno));
-    } else if (start_data(agent, seed) && start_core(agent, seed) && start_control(agent) && start_overlay(agent) &&
-               (agent->sites = rs_sites_new(agent)) && (agent->groups = rs_groups_new(agent, seed)) &&
-               start_api(agent) && start_pieces(agent) && start_metrics(agent) && start_lan(agent, seed) &&
-               start_link(agent)) {
+    } else if (rs_secure_start(agent) && start_data(agent, seed) && start_core(agent, seed) && start_control(agent) &&
+               start_overlay(agent) && (agent->sites = rs_sites_new(agent)) &&
+               (agent->groups = rs_groups_new(agent, seed)) && start_api(agent) && start_pieces(agent) &&
+               start_metrics(agent) && start_lan(agent, seed) && start_link(agent)) {
         char address[RS_ADDRESS_TEXT];
         rs_log(RS_LOG_INFO, "agent",
                "started server=%s version=%s address=%s interface=%s control_port=%u fragment=%u socket=%s",
@@ -869,6 +900,7 @@ void rs_agent_free(rs_agent *agent) {
     rs_sending_free_all(agent);
     rs_receiving_free_all(agent);
     rs_fetches_free(agent->fetches);
+    rs_journal_free(agent->journal);
     rs_piece_server_free(agent->piece_server);
     rs_late_free(agent);
     rs_streams_free(agent);
@@ -889,11 +921,14 @@ void rs_agent_free(rs_agent *agent) {
     if (agent->store)
         rs_store_close(agent->store);
     rs_holdings_free(agent->holdings);
+    rs_names_free(agent->names);
     rs_data_free(agent->data);
     rs_repairs_free(agent->repairs);
     if (agent->node)
         rs_node_free(agent->node);
     rs_peers_free(&agent->peers);
+    rs_seal_free(agent->seal);
+    rs_tls_identity_free(agent->trust);
     if (agent->signal_watch.active) {
         int fd = agent->signal_watch.fd;
         rs_loop_unwatch(agent->loop, &agent->signal_watch);

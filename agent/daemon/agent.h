@@ -22,6 +22,7 @@
 #include "daemon/metrics/server.h"
 #include "daemon/options.h"
 #include "daemon/pieces/serve.h"
+#include "daemon/seal/seal.h"
 #include "daemon/store/evict.h"
 #include "daemon/store/store.h"
 
@@ -29,6 +30,8 @@ typedef struct rs_stream_reader rs_stream_reader;
 typedef struct rs_stream_ended rs_stream_ended;
 typedef struct rs_fetches rs_fetches;
 typedef struct rs_holdings rs_holdings;
+typedef struct rs_journal rs_journal;
+struct rs_names;
 
 typedef struct rs_agent {
     rs_options options;
@@ -54,9 +57,15 @@ typedef struct rs_agent {
     rs_piece_server *piece_server; /* NULL: it could not listen */
     rs_fetches *fetches;
     rs_holdings *holdings;
+    rs_journal *journal;
+    struct rs_names *names;
     struct rs_sites *sites;
     rs_metrics_server *metrics; /* NULL without --metrics */
     rs_totals totals;
+    rs_tls_identity *trust; /* what other agents are shown; NULL: plain */
+    rs_seal *seal;          /* NULL: packets go as they are (secure.h) */
+    rs_time seal_due;
+    rs_seal_stats seal_told; /* what was refused, as far as the log has it */
     rs_watch api_watch, link_watch, signal_watch;
     rs_transfers transfers;
     struct rs_late *late_streams;     /* that programs here have joined */
@@ -74,8 +83,8 @@ typedef struct rs_agent {
     uint64_t digest_chunks_wrong;        /* of objects received here */
     uint64_t digest_chunks_fetched;      /* of these, once more from the sender */
     uint64_t digest_chunks_retaken;      /* of objects sent from here, because a receiver's copy stayed wrong */
-    rs_log_limit malformed, versions, drops, offers, refusals, endings, programs,
-        refused_fragments; /* lines that others cause, by kind */
+    rs_log_limit malformed, versions, drops, offers, refusals, endings, programs, refused_fragments,
+        unsealed; /* lines that others cause, by kind */
     bool stopping;
 } rs_agent;
 

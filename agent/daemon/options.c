@@ -294,6 +294,11 @@ static bool take_digest(rs_options *o, const char *text, char *error) {
     return strcmp(text, "xxh3") == 0 || strcmp(text, "sha256") == 0 || wrong(error, "it is either xxh3 or sha256");
 }
 
+static bool take_security(rs_options *o, const char *text, char *error) {
+    o->security = strcmp(text, "required") == 0;
+    return o->security || strcmp(text, "off") == 0 || wrong(error, "it is either required or off");
+}
+
 static bool take_max_connections(rs_options *o, const char *text, char *error) {
     uint64_t count = 0;
     if (!rs_parse_integer(text, 1, 65536, &count))
@@ -356,7 +361,7 @@ static const option options_table[] = {
     {"quota", "SIZE", "most that objects may take of the store, for example 4G [what the tmpfs holds]", take_quota},
     {"to-disk", "DIR",
      "folder on a disk for objects that are received: they may be larger than memory, and the next start finds them, "
-     "or their pieces, again [all are in memory]",
+     "or their pieces, again, and goes on with what was being sent [all are in memory]",
      take_to_disk},
     {"disk-from", "SIZE", "with --to-disk: smaller objects stay in memory [0]", take_disk_from},
     {"disk-quota", "SIZE", "most that objects may take of --to-disk [what the disk holds]", take_disk_quota},
@@ -391,14 +396,15 @@ static const option options_table[] = {
     {"repairs", "by-loss|patches", "repair losses by multicast where that costs less, or point to point [by-loss]",
      take_repairs},
     {"silence-bound", "TIME", "give up a peer that says nothing this long [5s]", take_silence_bound},
-    {"digest", "xxh3|sha256", "digest of objects added here [xxh3]", take_digest},
+    {"digest", "xxh3|sha256", "digest of objects added here [xxh3; with --security required sha256]", take_digest},
+    {"security", "required|off", "TLS with manager and agents, sealed packets, SHA-256; nothing else [off]",
+     take_security},
     {"max-connections", "N", "control connections at a time [16384]", take_max_connections},
     {"direct-receivers", "N", "receivers of a transfer that report to its sender; more report by a tree [32]",
      take_direct_receivers},
     {"stragglers", "POLICY",
      "a receiver less than half as fast as half of the others: wait for it, demote it to unicast, or evict it; for "
-     "sends "
-     "that do not say [wait]",
+     "sends that do not say [wait]",
      take_stragglers},
     {"loss", "SPEC",
      "lose received data packets on purpose: uniform:P, burst:P:N, gilbert:P:N, first:N, "
@@ -495,7 +501,6 @@ rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out,
     *out = (rs_options){.control_port = 7071,
                         .data_port = 7070,
                         .io = "auto",
-                        .digest_algorithm = RS_DIGEST_XXH3,
                         .max_connections = 16384,
                         .socket_mode = 0660,
                         .silence_bound = SILENCE_BOUND,
@@ -507,6 +512,21 @@ rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out,
         fprintf(complain, "rostrumd: \"%s\" is not understood; see rostrumd --help\n", argv[optind]);
         return RS_OPTIONS_WRONG;
     }
+    if (out->security && (!out->manager_tls.authority || out->standalone)) {
+        fprintf(complain,
+                "rostrumd: --security required needs a manager that hands out keys, and --manager-tls "
+                "CERTIFICATE KEY CA for it%s; see rostrumd --help\n",
+                out->standalone ? ", and not --standalone" : "");
+        return RS_OPTIONS_WRONG;
+    }
+    if (out->security && out->digest_algorithm == RS_DIGEST_XXH3) {
+        fprintf(complain, "rostrumd: --digest xxh3 finds accidents, not changes that somebody makes: --security "
+                          "required takes sha256\n");
+        return RS_OPTIONS_WRONG;
+    }
+    out->manager_tls.strict = out->security;
+    if (out->digest_algorithm == 0)
+        out->digest_algorithm = out->security ? RS_DIGEST_SHA256 : RS_DIGEST_XXH3;
     if (out->piece_port == 0)
         out->piece_port = (uint16_t)(out->control_port + 1);
     const char *absent = missing(out);

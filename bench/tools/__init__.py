@@ -24,6 +24,7 @@ def all_tools(place: Path) -> dict[str, Tool]:
         *(Ours(io) for io in ("auto", "udp", "udp-gso", "packet", "xdp")),
         Ours("auto", told=False),
         Ours("auto", protocol="rdcm"),
+        Ours("auto", secure=True),
         Standalone(),
         Copies("cubic"),
         Copies("bbr"),

@@ -13,6 +13,7 @@ from rostrum.bench.run import Plain, Run, TimedOut, ToolFailed
 from rostrum.client import Agent, RostrumError
 from rostrum.client import TimedOut as Late
 from rostrum.client.names import app_id_of
+from rostrum.lab import processes
 from rostrum.lab.namespace import LabError
 from rostrum.lab.processes import agent_program
 
@@ -28,9 +29,13 @@ class Ours(Plain):
         "the call send with the file, its digest too, until the agent says that all receivers have it, digests right"
     )
 
-    def __init__(self, io: str, told: bool = True, protocol: str = "auto", options: str = "") -> None:
-        self.io, self.told, self.protocol, self.options = io, told, protocol, options
-        marks = (io if io != "auto" else "", protocol if protocol != "auto" else "", "" if told else "untold")
+    def __init__(
+        self, io: str, told: bool = True, protocol: str = "auto", options: str = "", secure: bool = False
+    ) -> None:
+        """`secure`: with `security: required`."""
+        self.io, self.told, self.protocol, self.options, self.secure = io, told, protocol, options, secure
+        marks = (io if io != "auto" else "", protocol if protocol != "auto" else "", "" if told else "untold",
+                 "secure" if secure else "")  # fmt: skip
         self.name = "-".join(("rostrum", *(mark for mark in marks if mark)))
         self._client: Agent | None = None
 
@@ -44,7 +49,7 @@ class Ours(Plain):
     def prepare(self, run: Run) -> None:
         rate_bps = run.case.rate_bps if self.told else 0
         try:
-            run.fabric.manager(run.case.mtu, rate_bps)
+            run.fabric.manager(run.case.mtu, rate_bps, self.secure)
         except LabError as error:
             raise ToolFailed(str(error)) from error
         agents = []
@@ -54,6 +59,9 @@ class Ours(Plain):
             argv = [str(agent_program()), "--server", host.name, "--interface", "eth0", "--address", host.address]
             argv += ["--manager", run.fabric.manager_address, "--socket", str(_socket(host)), "--store", str(store)]
             argv += ["--io", self.io, "--nic-rate", str(rate_bps or FREE_BPS), "--seed", str(run.seed)]
+            if self.secure:
+                argv += processes.tls("--manager-tls", str(run.fabric.certificates), host.name)
+                argv += ["--security", "required"]
             agents.append(run.start("sender" if host is run.sender else "receivers", host, argv))
         run.ready(agents, r"manager up=1")
         chosen = re.search(r"packet I/O: auto chose ([\w-]+)", agents[0].text())

@@ -168,6 +168,9 @@ def _print_group(one: dict[str, Any]) -> None:
     ):
         if value:
             OUT.print(f"  {name:<10}{value}")
+    for slow in one.get("slow_programs", ()):
+        lost = f", {slow['lost']} messages lost" if slow["lost"] else ""
+        OUT.print(f"  slow: {slow['program']} on {slow['server']} ({slow['state']}{lost})")
     for region in one.get("regions", ()):
         where = region["address"] or "unicast"
         OUT.print(f"  region {region['id']} at {where}, of {region['groups']} groups: {', '.join(region['servers'])}")

@@ -34,7 +34,8 @@ class Managers:
         """
         self.places = [_place(one.strip()) for one in named.split(",") if one.strip()] if named else []
         self.places = self.places or _running(lab) or (_of_system() or _of_only_lab() if lab == LAB else [])
-        self.places = self.places or _of_lab(lab)[:1]
+        is_lab = lab != LAB or (labs_folder() / lab).is_dir()
+        self.places = self.places or (_of_lab(lab)[:1] if is_lab else [str(SYSTEM_SOCKET)])
         self._clients: dict[str, httpx.Client] = {}
 
     @property

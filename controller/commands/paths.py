@@ -55,8 +55,8 @@ class Api:
         except httpx.HTTPError as error:
             raise click.ClickException(
                 f"no manager at {' or '.join(self._managers.places)}: {error}. "
-                "Start one (systemctl start rostrum-manager, or a lab: rostrum lab up), or name one with --lab or "
-                "--manager"
+                "Start one (systemctl start rostrum-manager, of which journalctl -u rostrum-manager says why it ended; "
+                "or a lab: rostrum lab up), or name one with --lab or --manager"
             ) from error
         except ValueError as error:
             raise click.ClickException(f"what answers at {self.where} is no rostrum manager") from error

@@ -138,6 +138,38 @@ def issue(role: str, name: str, addresses: tuple[str, ...], days: int, replace: 
     click.echo(f"{certificate}, {key}: {name} as {role}, for {days} days")
 
 
+@pki.command()
+@click.argument("name")
+@FOLDER
+def revoke(name: str, folder: Path) -> None:
+    """Revoke NAME.pem: ca.pem then holds the list of those that are revoked, for everybody who reads it.
+
+    Copy ca.pem to where the programs read it. Where `security: required` holds, managers and agents refuse NAME from
+    their next connections on, and the manager gives all others a new key at once: nothing has to be restarted.
+    """
+    ca, name = _with_ca(folder), _checked(name)
+    gone = ca / f"{name}.pem"
+    if not gone.is_file():
+        raise click.ClickException(f"{gone} is not there; `rostrum pki list --dir {folder}` shows what is")
+    index, settings = ca / "revoked.txt", ca / "revoked.cnf"
+    index.touch(mode=0o600)
+    settings.write_text(f"[ca]\ndefault_ca=ours\n[ours]\ndatabase={index}\ndefault_md=sha256\n")
+    said = ("-config", settings, "-cert", ca / "ca.pem", "-keyfile", ca / "ca.key")
+    _openssl("ca", *said, "-revoke", gone)
+    _renew_list(ca, said)
+    os.replace(gone, ca / f"{name}.revoked")
+    click.echo(f"{name} is revoked; copy {ca}/ca.pem to where programs read it")
+
+
+def _renew_list(ca: Path, said: tuple[str | Path, ...]) -> None:
+    with tempfile.TemporaryDirectory(dir=ca) as scratch:
+        made, both = Path(scratch, "crl"), Path(scratch, "pem")
+        _openssl("ca", *said, "-gencrl", "-crldays", "3650", "-out", made)
+        certificate = (ca / "ca.pem").read_text().partition("-----BEGIN X509 CRL-----")[0]
+        both.write_text(certificate + made.read_text())
+        os.replace(both, ca / "ca.pem")
+
+
 @pki.command("list")
 @FOLDER
 def list_certificates(folder: Path) -> None:
@@ -150,3 +182,7 @@ def list_certificates(folder: Path) -> None:
         what = "CA" if path.name == "ca.pem" else role[1].replace(":", " ", 1) if role else "no role"
         rows.add_row(path.name, what, until[1] if until else "?")
     OUT.print(rows)
+
+
+if __name__ == "__main__":
+    pki()

@@ -34,6 +34,7 @@ def agent_up(core: Core, event: ev.AgentUp, now: int) -> None:
         wants_light=event.wants_light,
         protocols=event.protocols,
         group_engines=event.group_engines,
+        round_trip_us=event.round_trip_us,
     )
     core.persistence.mark("agent", event.server)
     membership.agent_up(

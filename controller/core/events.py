@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rostrum.controller.core.groups.values import Engine, GroupOptions, GroupUse
+from rostrum.controller.core.groups.values import Engine, GroupOptions, GroupUse, SlowProgram
 from rostrum.controller.core.model import CrossConnect, Light, MulticastRule, Sighting
 from rostrum.controller.core.values import FailureReport, LivePath, PathRequest, Quota, TransferReport
 
@@ -64,6 +64,7 @@ class AgentUp:
     wants_light: bool = False  # to hear when every receivers' rack of a path has light
     group_engines: tuple[Engine, ...] = ()  # that it has
     protocols: tuple[str, ...] = ()  # of objects, it has engines for
+    round_trip_us: int = 0  # of its connection; 0: not known
 
 
 @dataclass(frozen=True)
@@ -282,6 +283,16 @@ class GroupLeft:
 
 
 @dataclass(frozen=True)
+class GroupTroubled:
+    """Who holds a group up, as a member sees it: slow programs of its own, servers that it hears nothing of."""
+
+    server: str
+    group: str
+    slow: tuple[SlowProgram, ...]
+    silent: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class GroupMade:
     """REST: a group that stays until it is deleted."""
 
@@ -347,6 +358,7 @@ Event = (
     | RulesRemoved
     | GroupJoined
     | GroupLeft
+    | GroupTroubled
     | GroupMade
     | GroupDeleted
     | NotRecorded

@@ -69,6 +69,7 @@ _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
     ev.RulesRemoved: path_setup.rules_removed,
     ev.GroupJoined: membership.joined,
     ev.GroupLeft: membership.left,
+    ev.GroupTroubled: membership.troubled,
     ev.GroupMade: membership.made,
     ev.GroupDeleted: membership.deleted,
     ev.NotRecorded: parts.not_recorded,

@@ -54,6 +54,7 @@ class Agent:
     wants_light: bool = False
     protocols: tuple[str, ...] = ()
     group_engines: tuple[Engine, ...] = ()
+    round_trip_us: int = 0  # between it and this manager; 0: not known
     lapsed: bool = False
     left: int = 0  # when it went while it was silent: it has a lease to come back
 

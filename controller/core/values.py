@@ -72,6 +72,7 @@ class PathRequest:
     lease_ms: int | None = None  # only for REST's: None = until released; an agent's paths live by its keepalives
     protocol: Protocol = Protocol.AUTO
     tenant: str = TENANT  # whose quota it counts against
+    round_trip_us: int = 0  # the longest to a receiver, of those that the sender has measured; 0: none
     splits: bool = False  # a path for some of the receivers will do: whoever asks, asks again for the others
 
     @property

@@ -71,11 +71,6 @@ class Journal:
         try:
             self._file = self._open()
             about = _about(self._file)
-            if about and about["topology"] != topology:
-                raise StoreError(
-                    f"{path} is the journal of topology {about['topology']}, this manager's is {topology}: start it "
-                    f"with another --journal, or `rostrum manager journal reset {path}`"
-                )
             machine = _machine()
             here = about.get("clean") == "1" or about.get("machine") == machine or about.get("sync") == "full"
             self.complete = bool(about) and about.get("whole") == "1" and here
@@ -84,6 +79,13 @@ class Journal:
             self._since: dict[tuple[str, str], Json | None] = {}  # what the turns leave
             self._turns_bytes = 0
             self._take_turns()
+            if about and about["topology"] != topology:
+                if any(self.records.values()):
+                    raise StoreError(
+                        f"{path} is the journal of topology {about['topology']}, this manager's is {topology}: start "
+                        f"it with another --journal, or `rostrum manager journal reset {path}`"
+                    )
+                self.complete = False  # nothing was done by the other topology yet
             now = datetime.now(UTC).isoformat(timespec="seconds")
             whole = "1" if self.complete else "0"
             self._note(

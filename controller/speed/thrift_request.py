@@ -109,6 +109,7 @@ def _request(frame: bytes, origin: str, tenant: str) -> PathRequest:
         protocol=protocol,
         wanted=wanted(protocol),
         tenant=tenant,
+        round_trip_us=max(numbers.get(_ROUND_TRIP_US, 0), 0),
         splits=numbers.get(_SPLITS, 0) != 0,
     )
 
@@ -175,5 +176,6 @@ _SENDER: Final = _FIELDS["sender"][0]
 _WAIT_MS: Final = _FIELDS["wait_ms"][0]
 _DEADLINE_MS: Final = _FIELDS["deadline_ms"][0]
 _PROTOCOL: Final = _FIELDS["protocol"][0]
+_ROUND_TRIP_US: Final = _FIELDS["round_trip_us"][0]
 _SPLITS: Final = _FIELDS["splits"][0]
 _PROTOCOLS: Final = {one.value: one for one in Protocol}

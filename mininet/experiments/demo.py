@@ -49,6 +49,7 @@ class Plan:
     topology: str
     name: str | None
     again: bool
+    secure: bool
 
 
 @click.command()
@@ -66,6 +67,7 @@ class Plan:
 @click.option("--topology", default="hybrid-4x2", show_default=True, help="A topology file, or a built-in one's name.")
 @click.option("--name", help="Of the lab: its logs are in build/lab/NAME [demo, or demo-2 ... if that runs].")
 @click.option("--again/--once", default=True, show_default=True, help="Send a second object over the live circuit.")
+@click.option("--secure", is_flag=True, help="Every link is TLS or sealed (`security: required`).")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), is_flag=False, flag_value="-",
               metavar="[FILE]", help="Where figures go [build/demo.json]; no FILE: to standard output.")  # fmt: skip
 def command(
@@ -122,7 +124,7 @@ def run(plan: Plan) -> dict[str, Any]:
     with ERR.status("starting the lab") as status:
         lab = Lab.start(
             plan.topology, name=plan.name or "demo", or_another=plan.name is None, switch=plan.switch, changes=changes,
-            seed=plan.seed,
+            seed=plan.seed, secure=plan.secure,
             reserve=str(plan.size + (2 << 20)), progress=lambda text: status.update(f"lab: waiting for {text}"),
         )  # fmt: skip
     with lab:

@@ -32,18 +32,26 @@ MEMORY = Path("/dev/shm")
 READY_S = 40.0
 MTU, HEADERS, FRAME = 1500, 20 + 8 + 32, 14  # of a data packet: IP, UDP and ours; and what an interface counts beside
 ON_THE_WIRE = 38  # Ethernet's header, check sequence, preamble and gap
+TRANSLATES = (
+    "add table ip translation",
+    "add chain ip translation leaves { type nat hook postrouting priority 100; }",
+    "add rule ip translation leaves oifname wan masquerade random",
+)
 COPIES_MOST = 1.05
 SLOWEST_MOST = 1.1
 
 
 @dataclass(frozen=True)
 class Area:
-    """Sites around the sender's: round trips in ms, the rate of each site's link, and its share of losses each way."""
+    """Sites around the sender's: round trips in ms, the rate of each site's link, and its share of losses each way.
+    `nat`: their routers translate addresses and ports, so nobody outside reaches a server there.
+    """
 
     rtts: tuple[float, ...]
     hosts: int
     rate_bps: float
     loss: float
+    nat: bool = False
 
     @property
     def sites(self) -> list[str]:
@@ -70,7 +78,8 @@ class Area:
                 address = f"10.0.{number}.{host}"
                 servers.append(f"  {name}: {{address: {address}, management: {address}}}")
                 links.append(f'  - {{a: {name}, b: "{site}-lan:{host}", rate: 1G}}')
-            sites.append(f"  {site}: {{servers: [{', '.join(self.names(number))}]}}")
+            more = ", nat: true" if self.nat and number else ""
+            sites.append(f"  {site}: {{servers: [{', '.join(self.names(number))}]{more}}}")
         head = [
             "rostrum: 1",
             "name: sites",
@@ -97,7 +106,8 @@ class Sites:
                     address = f"192.168.9.{far + 1}"
                     self._in(f"r-{site}", "ip", "neighbour", "replace", address, "lladdr", macs[other], "dev", "wan",
                              "nud", "permanent")  # fmt: skip
-                    self._in(f"r-{site}", "ip", "route", "add", f"10.0.{far}.0/24", "via", address)
+                    if not (area.nat and far):
+                        self._in(f"r-{site}", "ip", "route", "add", f"10.0.{far}.0/24", "via", address)
         far_ports = [
             Port(f"w-s{number}", rtt / 2, area.rate_bps, area.rate_bps, lost_up=area.loss, lost_down=area.loss)
             for number, rtt in enumerate(area.rtts, 1)
@@ -133,6 +143,9 @@ class Sites:
         self._in(router, "ethtool", "-K", "wan", *off)
         self._in(router, "ip", "address", "add", f"192.168.9.{number + 1}/24", "dev", "wan")
         self._in(router, "ip", "link", "set", "wan", "up")
+        if self.area.nat and number:
+            for text in TRANSLATES:
+                self._in(router, "nft", text)
 
     def place(self, name: str, file: str = "") -> Path:
         return self.folder / name / file
@@ -317,12 +330,13 @@ def _verdict(name: str, most: float, found: float) -> dict[str, Any]:
 @click.option("--hosts", default=3, show_default=True, type=click.IntRange(2, 20), help="Receivers in each site.")
 @click.option("--rate", default=50.0, show_default=True, type=float, help="Of each site's link, in Mbit/s.")
 @click.option("--loss", default=1.0, show_default=True, type=float, help="On each link, each way, in percent.")
+@click.option("--nat", is_flag=True, help="The sites' routers translate addresses and ports.")
 @click.option("--kill/--no-kill", default=True, show_default=True, help="Once more, and kill a relay.")
 @click.option("--seed", type=click.IntRange(1, 2**31), help="Of data and losses [a new one, printed].")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               default=build_folder() / "sites.json", show_default=True, help="Where the figures go.")  # fmt: skip
 def command(
-    size: int, rtts: str, hosts: int, rate: float, loss: float, kill: bool, seed: int | None, json_file: Path
+    size: int, rtts: str, hosts: int, rate: float, loss: float, nat: bool, kill: bool, seed: int | None, json_file: Path
 ) -> None:
     """Send an object to sites that only unicast reaches: a relay in each takes it once and passes it on while it comes.
 
@@ -334,9 +348,9 @@ def command(
         raise click.BadParameter(f"{rtts!r}: numbers, separated by commas") from error
     seed = seed or random.SystemRandom().randrange(1, 2**31)
     OUT.print(f"seed {seed}")
-    parameters = {"size": size, "rtts": trips, "hosts": hosts, "rate": rate, "loss": loss, "kill": kill}
+    parameters = {"size": size, "rtts": trips, "hosts": hosts, "rate": rate, "loss": loss, "nat": nat, "kill": kill}
     try:
-        report = run(Area(trips, hosts, rate * 1e6, loss / 100), size, seed, kill)
+        report = run(Area(trips, hosts, rate * 1e6, loss / 100, nat), size, seed, kill)
     except LabError as error:
         raise click.ClickException(str(error)) from error
     save({**report, "manifest": manifest(seed, parameters)}, json_file)

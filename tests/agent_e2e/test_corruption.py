@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from rostrum.client import Agent, wire
 
-from tests.agent_e2e.agents import APP, World, content, world
+from tests.agent_e2e.agents import APP, World, content
 from tests.agent_e2e.fake_manager import Answer
 from tests.agent_e2e.network import Network, network
 
@@ -24,12 +24,6 @@ SPOILT = "corrupt:0.03"
 @pytest.fixture(scope="module")
 def net() -> Iterator[Network]:
     with network(3) as it:
-        yield it
-
-
-@pytest.fixture
-def lab(net: Network) -> Iterator[World]:
-    with world(net) as it:
         yield it
 
 

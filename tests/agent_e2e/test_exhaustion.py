@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rostrum.client import RostrumError, wire
 
-from tests.agent_e2e.agents import ROSTRUMD, Agent, App, World, content, wait_until, world
+from tests.agent_e2e.agents import ROSTRUMD, Agent, App, World, content, wait_until
 from tests.agent_e2e.network import Network, network
 from tests.agent_e2e.test_strangers import CONTROL_PORT, inside
 
@@ -25,12 +25,6 @@ SIZE = 300_000
 @pytest.fixture(scope="module")
 def net() -> Iterator[Network]:
     with network(3) as it:
-        yield it
-
-
-@pytest.fixture
-def lab(net: Network) -> Iterator[World]:
-    with world(net) as it:
         yield it
 
 

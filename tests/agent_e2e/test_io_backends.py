@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agent_e2e.agents import World, content, world
+from tests.agent_e2e.agents import World, content
 from tests.agent_e2e.network import Network, network
 
 BACKENDS = ["udp", "udp-gso", "packet", "xdp"]
@@ -18,12 +18,6 @@ RECEIVERS = ["h2", "h3"]
 @pytest.fixture(scope="module", params=[1500, 9000])
 def net(request: pytest.FixtureRequest) -> Iterator[Network]:
     with network(3, request.param) as it:
-        yield it
-
-
-@pytest.fixture
-def lab(net: Network) -> Iterator[World]:
-    with world(net) as it:
         yield it
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rostrum.client import wire
 
-from tests.agent_e2e.agents import APP, ROOT, World, content, wait_until, world
+from tests.agent_e2e.agents import APP, ROOT, World, content, wait_until
 from tests.agent_e2e.fake_manager import Answer
 from tests.agent_e2e.network import Network, network
 
@@ -39,12 +39,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def net() -> Iterator[Network]:
     with network(3) as it:
-        yield it
-
-
-@pytest.fixture
-def lab(net: Network) -> Iterator[World]:
-    with world(net) as it:
         yield it
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent_e2e.agents import RostrumError, World, content, world
+from tests.agent_e2e.agents import RostrumError, World, content
 from tests.agent_e2e.fake_manager import Answer, on_loop
 from tests.agent_e2e.network import Network, network
 
@@ -18,12 +18,6 @@ ALL = ["h2", "h3", "h4", "h5"]
 @pytest.fixture(scope="module")
 def net() -> Iterator[Network]:
     with network(5) as it:
-        yield it
-
-
-@pytest.fixture
-def lab(net: Network) -> Iterator[World]:
-    with world(net) as it:
         yield it
 
 

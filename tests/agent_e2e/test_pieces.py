@@ -5,11 +5,11 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import os
-import shutil
+import select
 import socket
 import struct
 import subprocess
-import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ from rostrum.client import Agent as Client
 from rostrum.client import wire
 from rostrum.client.values import Code, RostrumError
 
-from tests.agent_e2e.agents import APP, BUILD, Agent, App, World, content, wait_until, world
+from tests.agent_e2e.agents import APP, BUILD, Agent, App, World, content, wait_until
 from tests.agent_e2e.fake_manager import Answer
 from tests.agent_e2e.network import Network, network
 
@@ -34,19 +34,6 @@ CGROUPS = (  # of either version
 def net() -> Iterator[Network]:
     with network(4) as it:
         yield it
-
-
-@pytest.fixture
-def lab(net: Network) -> Iterator[World]:
-    with world(net) as it:
-        yield it
-
-
-@pytest.fixture
-def disk() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="rostrum-pieces-", dir="/var/tmp"))
-    yield folder
-    shutil.rmtree(folder)
 
 
 def to_disk(disk: Path, name: str) -> tuple[str, str]:
@@ -327,6 +314,7 @@ def test_who_joins_takes_spare_capacity_while_the_others_receive_and_all_afterwa
     fetching = start_fetch(late, 7, at(lab, "h1"))
     result, _ = sender.finish_send(tag)
     given = sum(counter(lab, name, GIVEN) for name in ("h1", "h2", "h3"))
+    assert counter(lab, "h1", GIVEN) == 0  # its link is what the others wait for: they give what they have
     took_s = time.monotonic() - began
     assert result.ok, result
     assert late.finish_read(fetching) == data
@@ -453,6 +441,112 @@ def test_a_stream_is_joined_under_way_at_nobodys_cost(lab: World, multicast: str
     assert result.packets_redundant + result.packets_patched < result.packets_sent // 10, result
 
 
+class Liar:
+    """A holder that gives what another holder gives, but for the bytes of streams: these are wrong, or another's."""
+
+    PORT, RUN, STREAM = 7999, 13, 11
+
+    def __init__(self, lab: World, host: str, of: str, how: str) -> None:
+        self.how, self.runs, self.fragment = how, 0, 0
+        self._namespace, self._of = lab.net.hosts[host].namespace, (lab.net.hosts[of].address, 7072)
+        self.text = f"liar@{lab.net.hosts[host].address}:{self.PORT}"
+        self._listens = threading.Event()
+        self._end, self._ended = socket.socketpair()
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self) -> Liar:
+        self._thread.start()
+        assert self._listens.wait(20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.close()
+        self._thread.join(20)
+        self._ended.close()
+        assert not self._thread.is_alive()
+
+    def _serve(self) -> None:
+        self._namespace.enter_thread()
+        with socket.create_server(("0.0.0.0", self.PORT)) as listener, contextlib.ExitStack() as stack:
+            self._listens.set()
+            other: dict[socket.socket, socket.socket] = {}
+            coming: dict[socket.socket, bytearray] = {}  # of the true holders
+            while True:
+                for ready in select.select([listener, self._ended, *other], [], [])[0]:
+                    if ready is self._ended:
+                        return
+                    if ready is listener:
+                        client = stack.enter_context(listener.accept()[0])
+                        true = stack.enter_context(socket.create_connection(self._of))
+                        other.update({client: true, true: client})
+                        coming[true] = bytearray()
+                    elif ready in other:
+                        self._pass_on(ready, other, coming)
+
+    def _pass_on(
+        self, link: socket.socket, other: dict[socket.socket, socket.socket], coming: dict[socket.socket, bytearray]
+    ) -> None:
+        to = other[link]
+        try:
+            data = link.recv(1 << 16)
+            if not data:
+                raise ConnectionError
+            if link not in coming:
+                to.sendall(data)
+                return
+            coming[link] += data
+            while len(coming[link]) >= 8:
+                length = 8 + struct.unpack_from("<I", coming[link], 4)[0]
+                if len(coming[link]) < length:
+                    return
+                message = coming[link][:length]
+                del coming[link][:length]
+                to.sendall(self._changed(message))
+        except OSError:
+            for one in (link, to):
+                other.pop(one, None)
+                one.close()
+
+    def _changed(self, message: bytearray) -> bytearray:
+        at, size = 16, self.fragment  # behind the head and the first fragment's number
+        if message[3] == self.STREAM:
+            self.fragment = struct.unpack_from("<I", message, 8)[0]
+        elif message[3] == self.RUN:
+            self.runs += 1
+            if self.how == "of another place" and len(message) >= at + 2 * size:
+                message[at : at + 2 * size] = message[at + size : at + 2 * size] + message[at : at + size]
+            else:
+                message[-1 if self.how == "wrong at the end" else at + 100] ^= 1
+        return message
+
+
+@pytest.mark.parametrize("how", ["wrong", "wrong at the end", "of another place"])
+def test_who_joins_a_stream_leaves_a_peer_that_gives_wrong_bytes_and_delivers_none_of_them(
+    lab: World, how: str
+) -> None:
+    lab.manager.answer = lambda request: Answer(kind="packet", protocol="rdcm")
+    for name in ("h1", "h2", "h3", "h4"):
+        lab.start(name)
+    data = content(12 * MIB, 14)
+    with contextlib.ExitStack() as stack:
+        sender, *readers = (stack.enter_context(Client(lab.agents[name].socket)) for name in ("h1", "h2", "h3", "h4"))
+        pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(3))
+        liar = stack.enter_context(Liar(lab, "h4", "h2", how))
+        came = [pool.submit(lambda agent: b"".join(agent.stream_receive(1, wait=20)), agent) for agent in readers[:2]]
+        with sender.stream_send(1, ["h2", "h3"]) as out:
+            out.write(data[: 4 * MIB])
+            with readers[2].stream_join(1, [liar.text], wait=20) as late:  # of the others it hears from there
+                first = late.read()
+                joined = pool.submit(lambda: first + b"".join(late))
+                for start in range(4 * MIB, len(data), MIB):
+                    out.write(data[start : start + MIB])
+                    time.sleep(0.05)  # a program's pace: who has joined must keep up, nobody waits for it
+                assert out.finish().ok
+                assert joined.result(20) == data
+        assert all(one.result(20) == data for one in came)
+        assert liar.runs >= 1  # it was believed until its first bytes came
+
+
 def test_a_stream_that_nobody_has_is_not_joined(lab: World) -> None:
     lab.start_all()
     with (
@@ -525,3 +619,23 @@ def test_a_full_disk_ends_a_transfer_with_a_reason_and_leaves_no_object(lab: Wor
         for agent in lab.agents.values():
             agent.stop()
         subprocess.run(["umount", str(folder)], check=True)
+
+
+def names(agent: Agent) -> list[str]:
+    with Client(agent.socket, app_id=APP) as client:
+        return [one.name for one in client.status().objects]
+
+
+def test_names_come_with_objects_and_outlive_the_agent(lab: World, disk: Path) -> None:
+    """`rostrum status` showed numbers of 20 digits for what a server had received."""
+    sender, receiver, other = lab.start("h1"), lab.start("h2", *to_disk(disk, "h2")), lab.start("h3")
+    with Client(sender.socket, app_id=APP) as client:
+        client.send("mod\u00e8le.bin", ["h2", "h3"], source=content(2 * MIB, 5)).wait()
+        client.send(9, ["h3"], source=content(MIB, 6)).wait()
+    for agent, wanted in ((receiver, ["mod\u00e8le.bin"]), (other, ["", "mod\u00e8le.bin"])):
+        wait_until(lambda agent=agent, wanted=wanted: sorted(names(agent)) == wanted, "the names of what came")
+    with Client(other.socket, app_id=APP.__class__(int=1)) as stranger:  # as root, who sees all
+        assert len(stranger.status().objects) == 2
+    receiver.kill()
+    again = lab.start("h2", *to_disk(disk, "h2"))
+    wait_until(lambda: names(again) == ["mod\u00e8le.bin"], "the name of what is on disk")

@@ -10,7 +10,7 @@ import pytest
 from rostrum.client import RostrumError
 from rostrum.client.values import SendResult
 
-from tests.agent_e2e.agents import World, content, world
+from tests.agent_e2e.agents import World, content
 from tests.agent_e2e.fake_manager import Answer
 from tests.agent_e2e.network import Network, network
 
@@ -21,12 +21,6 @@ SIZE = 12_000_001
 @pytest.fixture(scope="module", params=[9000, 1500])
 def net(request: pytest.FixtureRequest) -> Iterator[Network]:
     with network(4, request.param) as it:
-        yield it
-
-
-@pytest.fixture
-def lab(net: Network) -> Iterator[World]:
-    with world(net) as it:
         yield it
 
 

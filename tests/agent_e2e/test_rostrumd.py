@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rostrum.topologies.version import VERSION
 
-from tests.agent_e2e.agents import ROSTRUMD, App, RostrumError, World, content, memory_file, wait_until, world
+from tests.agent_e2e.agents import ROSTRUMD, App, RostrumError, World, content, memory_file, wait_until
 from tests.agent_e2e.fake_manager import Answer, on_loop
 from tests.agent_e2e.network import Network, network
 
@@ -21,12 +21,6 @@ ALL = ["h2", "h3", "h4"]
 @pytest.fixture(scope="module")
 def net() -> Iterator[Network]:
     with network(4) as it:
-        yield it
-
-
-@pytest.fixture
-def lab(net: Network) -> Iterator[World]:
-    with world(net) as it:
         yield it
 
 

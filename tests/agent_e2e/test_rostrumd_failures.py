@@ -13,7 +13,7 @@ import pytest
 from rostrum.client import wire
 from rostrum.client.values import Denied, Receiver, RostrumError, SendResult, TimedOut, Unavailable
 
-from tests.agent_e2e.agents import World, content, wait_until, world
+from tests.agent_e2e.agents import World, content, wait_until
 from tests.agent_e2e.fake_manager import Answer, on_loop
 from tests.agent_e2e.network import Network, network
 
@@ -25,12 +25,6 @@ QUICK = ("--silence-bound", "1s")
 @pytest.fixture(scope="module")
 def net() -> Iterator[Network]:
     with network(4) as it:
-        yield it
-
-
-@pytest.fixture
-def lab(net: Network) -> Iterator[World]:
-    with world(net) as it:
         yield it
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 from rostrum.client import wire
 
-from tests.agent_e2e.agents import APP, WAIT_S, Agent, World, content, wait_until, world
+from tests.agent_e2e.agents import APP, WAIT_S, Agent, World, content, wait_until
 from tests.agent_e2e.network import Namespace, Network, network
 
 Made = TypeVar("Made")
@@ -23,12 +23,6 @@ BOOT, NAME = 24, 34  # where they are in a HELLO (docs/protocol.md)
 @pytest.fixture(scope="module")
 def net() -> Iterator[Network]:
     with network(4) as it:
-        yield it
-
-
-@pytest.fixture
-def lab(net: Network) -> Iterator[World]:
-    with world(net) as it:
         yield it
 
 

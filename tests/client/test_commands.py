@@ -261,7 +261,14 @@ def test_help_teaches(run: Run) -> None:
 def test_a_module_that_is_not_there_is_not_offered(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(cli.COMMANDS, "bench", cli.Subcommand("rostrum.no_such.commands", "bench", "Measure."))
     assert "bench" not in run("--help").output
-    assert "No such command" in run("bench").output
+    told = run("bench").output
+    assert "rostrum bench is not installed here" in told and "rostrum-lab" in told
+
+
+def test_doctor__of_a_server_without_the_manager_says_what_it_can_do(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cli.COMMANDS, "doctor", cli.Subcommand("rostrum.no_such.commands", "doctor", "What is wrong."))
+    assert "rostrum doctor --lan looks at this server's network" in run("doctor").output
+    assert "--interface" in run("doctor", "--help").output
 
 
 def test_no_rates_for_what_was_not_sent(capsys: pytest.CaptureFixture[str]) -> None:

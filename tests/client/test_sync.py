@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import stat
 import threading
 import time
@@ -16,7 +17,7 @@ from typing import Any, cast
 import pytest
 from rostrum.client import Agent, NotFound, ReadObject, RostrumError, TimedOut, data_id_of, trees
 from rostrum.client import sync as syncing
-from rostrum.client.sync import SyncResult, sync_folder, take_folder
+from rostrum.client.sync import SyncResult, SyncSender, sync_folder, take_folder
 from rostrum.client.trees import Entry, Tree, boundary, boundary_for, checked, cut, scan, stays_inside
 
 BOUND_S = 60.0
@@ -160,6 +161,39 @@ def test_folders__become_alike_and_what_is_alike_is_not_sent_again(hub: Hub, sou
     (source / "inner" / "deep").chmod(0o700)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_parts__of_files_of_all_sizes_hold_what_each_file_has(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """What is collected of small files goes before a large one, and what changes while it is read goes nowhere."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(syncing.SyncSender, "part", rng.choice([1 << 16, 1 << 18, syncing.PART]))
+    source, targets = tmp_path / "site", {"h2": tmp_path / "h2", "h3": tmp_path / "h3"}
+    sizes = [0, 1, 4096, trees.SMALL - 1, trees.SMALL, trees.SMALL + 1, 200_000, syncing.SMALL_TOGETHER + 1]
+    for number in range(60):
+        path = source / rng.choice(["", "a", "b"]) / f"{number:02}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(rng.randbytes(rng.choice(sizes)))
+    changing = rng.sample([path for path in sorted(source.rglob("*")) if path.is_file()], 3)
+    opened = SyncSender.open
+
+    def open_and_change(self: SyncSender, entry: Entry) -> int:
+        file = opened(self, entry)
+        if source / entry.path in changing:
+            os.utime(source / entry.path, ns=(1, 1))
+        return file
+
+    monkeypatch.setattr(SyncSender, "open", open_and_change)
+    result = run(hub, source, targets)
+    changed = {str(path.relative_to(source)) for path in changing if path.stat().st_size}
+    assert {path for path, why in result.left_out if "changed" in why} == changed
+    monkeypatch.setattr(SyncSender, "open", opened)
+    for top in targets.values():
+        assert set(state(source)) - set(state(top)) == changed
+        assert all(state(source)[path][2] == row[2] for path, row in state(top).items())
+    assert run(hub, source, targets).ok and all(state(top) == state(source) for top in targets.values())
+
+
 def test_changed_large_file__goes_in_chunks_that_somebody_lacks(hub: Hub, source: Path, tmp_path: Path) -> None:
     targets = {"h2": tmp_path / "h2", "h3": tmp_path / "h3", "h4": tmp_path / "h4"}
     old = (source / "large").read_bytes()
@@ -194,6 +228,136 @@ def test_what_one_alone_lacks__goes_to_it_alone(hub: Hub, tmp_path: Path, monkey
     parts = [receivers for _, receivers, content in hub.sent[before:] if len(content) > 1 << 15]
     assert parts.count(("h4",)) >= 6 and parts.count(("h2", "h3", "h4")) >= 6
     assert hub.agent("h1").server == "h1"
+
+
+def data_blocks(path: Path) -> int:
+    return path.stat().st_blocks * 512
+
+
+def test_sparse_files__stay_sparse(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what they have goes, and takes room: new ones, all of a hole, with holes at either end, and changed ones."""
+    monkeypatch.setattr(syncing.SyncSender, "part", 1 << 17)
+    source, targets = tmp_path / "site", {"h2": tmp_path / "h2", "h3": tmp_path / "h3"}
+    source.mkdir()
+    rng = random.Random(7)
+    contents: dict[str, list[tuple[int, bytes]]] = {
+        "hole": [],
+        "last": [(32 << 20, rng.randbytes(300_000))],
+        "first": [(0, rng.randbytes(100_000))],
+        "many": [(number << 20, rng.randbytes(rng.choice([1, 4096, 70_000]))) for number in range(0, 60, 3)],
+    }
+    for name, pieces in contents.items():
+        with open(source / name, "wb") as out:
+            out.truncate(64 << 20)
+            for at, data in pieces:
+                out.seek(at)
+                out.write(data)
+    (source / "dense").write_bytes(bytes(1 << 20))  # zeros that are there
+    assert data_blocks(source / "many") < 4 << 20, "the tests' folder is on a file system without holes"
+    first = run(hub, source, targets)
+    assert first.ok, first
+    least = sum(len(data) for pieces in contents.values() for _, data in pieces) + (1 << 20)
+    assert least <= first.sent <= sum(data_blocks(path) for path in source.iterdir())
+    for top in targets.values():
+        for path in source.iterdir():
+            assert (top / path.name).read_bytes() == path.read_bytes(), path.name
+            assert data_blocks(top / path.name) <= data_blocks(path), path.name
+    with open(source / "many", "r+b") as out:
+        out.seek(40 << 20)
+        out.write(b"changed")
+    second = run(hub, source, targets)
+    assert second.ok and second.sent <= 2 * trees.CHUNK_MOST
+    for top in targets.values():
+        assert (top / "many").read_bytes() == (source / "many").read_bytes()
+        assert data_blocks(top / "many") <= data_blocks(source / "many") + (64 << 10)  # ends of chunks
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_renamed_and_copied__are_not_sent_again(hub: Hub, tmp_path: Path, delete: bool) -> None:
+    """A moved folder, a file that took another's name and the other its, copies with and without their times."""
+    source, targets = tmp_path / "site", {"h2": tmp_path / "h2", "h3": tmp_path / "h3"}
+    rng = random.Random(8)
+    for name in ("old/inner/a", "old/inner/b", "old/c", "one", "two", "large", "touched"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(rng.randbytes(1 << 20 if name == "large" else 10_000))
+    (source / "old" / "tiny").write_bytes(b"tiny")
+    os.link(source / "old" / "c", source / "old" / "also")
+    assert run(hub, source, targets).ok
+    inodes = {path.relative_to(targets["h2"] / "old"): path.stat().st_ino
+              for path in (targets["h2"] / "old").rglob("*") if path.is_file()}  # fmt: skip
+    (source / "old").rename(source / "new")
+    (source / "one").rename(source / "three")
+    (source / "two").rename(source / "one")
+    (source / "three").rename(source / "two")
+    (source / "large").rename(source / "huge")
+    (source / "copy").write_bytes((source / "huge").read_bytes())
+    (source / "copy").chmod(0o640)
+    (source / "new" / "again").write_bytes((source / "one").read_bytes())
+    os.utime(source / "touched", ns=(3, 3))
+    result = run(hub, source, targets, delete=delete)
+    assert result.ok and result.sent == 0, result
+    for top in targets.values():
+        there = state(top)
+        assert {path: there[path] for path in state(source)} == state(source)
+        assert (top / "new" / "c").samefile(top / "new" / "also")
+        assert (top / "old").exists() is not delete
+        for path in ("one", "huge", "new/inner/a"):
+            assert (top / path).stat().st_nlink == 1
+    if delete:  # what goes anyway is moved, whatever its size
+        assert (targets["h2"] / "new/inner/a").stat().st_ino == inodes[Path("inner/a")]
+    assert run(hub, source, targets, delete=delete).sent == 0
+
+
+def test_alike_by_size_and_time_alone__is_sent(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another content of the same size and time is no copy; and what changes while it is copied is none either."""
+    source, targets = tmp_path / "site", {"h2": tmp_path / "h2"}
+    source.mkdir()
+    (source / "old").write_bytes(b"a" * 9000)
+    (source / "other").write_bytes(b"o" * 9001)
+    assert run(hub, source, targets).ok
+    (source / "new").write_bytes(b"b" * 9000)
+    shutil.copystat(source / "old", source / "new")
+    shutil.copy2(source / "other", source / "copy")
+    staged = trees.Tree.stage_copy
+
+    def change_and_stage(self: Tree, entry: Entry, file: int, move: bool) -> str:
+        monkeypatch.setattr(trees, "copy_bytes", lambda *_: (targets["h2"] / "other").write_bytes(b"p" * 9001))
+        return staged(self, entry, file, move)
+
+    monkeypatch.setattr(Tree, "stage_copy", change_and_stage)
+    result = run(hub, source, targets)
+    assert result.ok and result.sent == 18_001, result
+    assert (targets["h2"] / "new").read_bytes() == b"b" * 9000
+    assert (targets["h2"] / "copy").read_bytes() == b"o" * 9001
+
+
+@pytest.mark.parametrize("asks", [{-1}, {10**6}, {"x"}, {None}])
+def test_receiver_that_asks_for_what_was_not_offered__fails_alone(
+    hub: Hub, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks: set[Any]
+) -> None:
+    of_all = syncing.SyncReceiver.say
+
+    def say(self: syncing.SyncReceiver, what: str, **message: object) -> None:
+        if self.agent.server != "h2":
+            of_all(self, what, **message)
+            return
+        if what == "answer" and not message.get("cause"):
+            of_all(self, what, **{**message, "alike": list(asks)})
+        raise RostrumError("it goes away")
+
+    monkeypatch.setattr(syncing.SyncReceiver, "say", say)
+    bad, good = run(hub, source, {"h2": tmp_path / "h2", "h3": tmp_path / "h3"}).receivers
+    assert not bad.ok and "not offered" in bad.cause and good.ok
+    assert state(tmp_path / "h3") == state(source)
+    (source / "inner" / "deep").chmod(0o700)
+
+
+def test_with_whole__nothing_is_looked_for(hub: Hub, source: Path, tmp_path: Path) -> None:
+    targets = {"h2": tmp_path / "h2"}
+    assert run(hub, source, targets).ok
+    (source / "plain").rename(source / "renamed")
+    assert run(hub, source, targets, whole=True).sent == 5000
+    (source / "inner" / "deep").chmod(0o700)
 
 
 def test_deletes__by_option_alone(hub: Hub, source: Path, tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ class Timeline:
         protocol: Protocol = Protocol.AUTO,
         deadline_ms: int | None = None,
         splits: bool = False,
+        round_trip_us: int = 0,
     ) -> Path:
         """A request; returns its path."""
         request_id = request_id or f"r{next(self.ids)}"
@@ -121,6 +122,7 @@ class Timeline:
             lease_ms,
             protocol=protocol,
             splits=splits,
+            round_trip_us=round_trip_us,
         )
         self.do(ev.RequestReceived(request))
         return self.path(self.manager.core.by_request[origin, request_id])

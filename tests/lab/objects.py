@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from rostrum.client import Agent, NotFound, SendHandle, SendResult, TimedOut
+from rostrum.client import Agent, NotFound, SendHandle, SendResult, TimedOut, Unavailable
 from rostrum.lab.lab import Lab
 
 Found = TypeVar("Found")
@@ -86,6 +86,14 @@ def until(condition: Callable[[], Found | None], what: str, bound_s: float = 60.
         assert time.monotonic() < deadline, f"waited {bound_s:g} s for {what}"
         time.sleep(0.02)
     return value
+
+
+def connected(lab: Lab, server: str) -> Agent | None:
+    """A connection to the agent there; None: it does not answer (yet)."""
+    try:
+        return Agent(lab.agent_socket(server))
+    except Unavailable:
+        return None
 
 
 def released(lab: Lab, path_id: str, bound_s: float = 60.0) -> dict:

@@ -155,7 +155,7 @@ def test_full_store_and_full_tmpfs_fail_alone(lab: Lab, seed: int) -> None:
         lab.execute("h7", ["rm", seen_by_h7])
     assert {row.name: row.state for row in result.receivers} == {"h3": "done", "h5": "failed", "h7": "failed"}
     cause = {row.name: row.cause for row in result.receivers}
-    assert f"quota of {QUOTA} bytes are in use" in cause["h5"], cause
+    assert f"of {QUOTA} (quota) are in use" in cause["h5"], cause
     assert f"0 of {QUOTA} bytes are free in the tmpfs" in cause["h7"], cause
     assert read(lab, "h3", result.data_id) == data
     check(lab, send(lab, "h1", ["h7"], data), ["h7"], data)

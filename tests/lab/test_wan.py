@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rostrum.client import Agent
 from rostrum.lab.emulator import Emulator, Port
 from rostrum.lab.experiments import sites
 from rostrum.lab.namespace import LabError, PrivateNamespace
+from rostrum.lab.processes import agent_program
 
 pytestmark = pytest.mark.lab
 
@@ -142,3 +148,104 @@ def test_sites__by_manager_and_relays_and_on_when_a_relay_is_killed() -> None:
     assert not plain["failed"] and all(1 <= row["copies"] < 2 for row in plain["sites"].values()), plain
     assert set(killed["failed"]) == {"s1h1"} and "relay s1h1 failed" in killed["failed"]["s1h1"], killed
     assert killed["went_on_from"] >= 0.25, killed  # the relay was killed when a third was there
+
+
+def test_sites__whose_routers_translate_addresses_and_ports() -> None:
+    """Nobody reaches a server there: relays connect to the sender, and so does who follows a relay that was killed; the
+    last one of its site, too, which has nobody to pass anything on to.
+    """
+    report = sites.run(sites.Area((10.0, 30.0), 2, 40e6, 0.01, nat=True), 8 << 20, 6)
+    plain, killed = report["plain"], report["killed"]
+    assert not plain["failed"] and all(1 <= row["copies"] < 2 for row in plain["sites"].values()), plain
+    assert set(killed["failed"]) == {"s1h1"} and killed["went_on_from"] >= 0.25, killed
+
+
+FAR_APART = """rostrum: 1
+name: far-apart
+network: {data: 10.9.0.0/24, management: 10.9.0.0/24, multicast: 239.192.0.0/16}
+manager: {address: 10.9.0.1, openflow_port: 6653, thrift_port: 9090, rest_port: 8080}
+agent: {control_port: 7071, data_port: 7070}
+switches: {wide: {role: tor, southbound: none}}
+servers:
+  a: {address: 10.9.0.1, management: 10.9.0.1}
+  b: {address: 10.9.0.2, management: 10.9.0.2}
+  c: {address: 10.9.0.3, management: 10.9.0.3}
+links:
+  - {a: a, b: "wide:1", rate: 1G}
+  - {a: b, b: "wide:2", rate: 1G}
+  - {a: c, b: "wide:3", rate: 1G}
+"""
+
+
+@contextlib.contextmanager
+def far_apart() -> Iterator[dict[str, Agent]]:
+    """Three agents, the first with the manager; the others are 20 ms from it and 40 ms from each other."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rostrum-far-", dir=sites.MEMORY)))
+        namespace = stack.enter_context(PrivateNamespace(switches=False))
+        run = namespace.run
+        macs = {name: f"02:00:00:00:00:0{number}" for number, name in enumerate("abc", 1)}
+        for number, name in enumerate("abc", 1):
+            run(["ip", "netns", "add", name])
+            run(["ip", "link", "add", f"p{name}", "type", "veth", "peer", "name", "eth0", "netns", name])
+            inside = ["ip", "netns", "exec", name]
+            for where in (inside, []):
+                run([*where, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1"])
+            run([*inside, "ip", "link", "set", "eth0", "address", macs[name], "up"])
+            run([*inside, "ip", "link", "set", "lo", "up"])
+            run([*inside, "ip", "address", "add", f"10.9.0.{number}/24", "dev", "eth0"])
+            run([*inside, "ip", "route", "add", "224.0.0.0/4", "dev", "eth0"])
+            run([*inside, "ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])
+            for far, other in enumerate("abc", 1):
+                if other != name:
+                    run([*inside, "ip", "neighbour", "replace", f"10.9.0.{far}", "lladdr", macs[other], "dev", "eth0",
+                         "nud", "permanent"])  # fmt: skip
+            run(["ip", "link", "set", f"p{name}", "up"])
+        delays = {"a": 0.0, "b": 10.0, "c": 10.0}
+        ports = [Port(f"p{name}", delay_ms=delay) for name, delay in delays.items()]
+        stack.enter_context(Emulator(folder, ports, 1, enter=namespace.enter))
+        (folder / "far.yaml").write_text(FAR_APART)
+
+        def start(name: str, host: str, argv: list[str]) -> None:
+            with (folder / f"{name}.log").open("ab") as log:
+                process = namespace.popen(["ip", "netns", "exec", host, *argv], stdout=log, stderr=log)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+
+        manager = [sys.executable, "-m", "rostrum.controller", "--topology", str(folder / "far.yaml"), "--rest-open"]
+        start("manager", "a", [*manager, "--run", str(folder / "run")])
+        agents = {}
+        for number, name in enumerate("abc", 1):
+            place = folder / name
+            (place / "objects").mkdir(parents=True, mode=0o710)
+            start(f"agent-{name}", name, [
+                str(agent_program()), "--interface", "eth0", "--manager", "10.9.0.1:9090", "--server", name,
+                "--address", f"10.9.0.{number}", "--socket", str(place / "sock"), "--store", str(place / "objects"),
+                "--nic-rate", "100M",
+            ])  # fmt: skip
+        for name in "abc":
+            deadline = time.monotonic() + 60
+            while name not in agents or not agents[name].status().manager_up:
+                log = (folder / f"agent-{name}.log").read_text()
+                assert time.monotonic() < deadline, log
+                time.sleep(0.02)
+                if name not in agents and (folder / name / "sock").exists():
+                    agents[name] = stack.enter_context(contextlib.closing(Agent(folder / name / "sock")))
+        yield agents
+
+
+def test_auto__takes_wan_where_round_trips_are_long_and_says_why() -> None:
+    """By what the manager's own connections tell; where these say nothing, by what the sender has measured."""
+    with far_apart() as agents:
+
+        def send(name: str, sender: str, *receivers: str) -> tuple[str, str]:
+            result = agents[sender].send(name, receivers, source=bytes(200_000)).wait(60)
+            assert all(one.state == "done" for one in result.receivers), result
+            return result.protocol, result.reason
+
+        protocol, reason = send("first", "a", "b", "c")
+        assert protocol == "wan" and "ms away" in reason, reason
+        protocol, reason = send("unknown", "b", "c")
+        assert protocol == "republic", reason
+        protocol, reason = send("known", "b", "c")
+        assert protocol == "wan" and "a receiver is 4" in reason, reason

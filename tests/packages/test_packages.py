@@ -6,23 +6,45 @@ import contextlib
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from rostrum.topologies import load
 
 pytestmark = [pytest.mark.apps, pytest.mark.timeout(900)]
 
 TREE = Path(__file__).parents[2]
-SERVERS = ("h1", "h3", "h5")
+MANAGER = "10.0.0.100"
+SERVERS = ("h1", "h2", "h3")
+ADDRESSES = {"manager": MANAGER, "h1": "10.0.0.1", "h2": "10.0.0.2", "h3": "10.0.0.3"}
 INSTALLED = ("rostrum-agent", "rostrum-client", "rostrum-manager", "librostrum-dev")
+UNITS = ("rostrumd.service", "srv-rostrum.mount")
 TIMEOUT_S = 60
+TOPOLOGY = """rostrum: 1
+name: clean
+network: {data: 10.0.0.0/24, management: 10.0.0.0/24, multicast: 239.192.0.0/16, mtu: 1500}
+manager: {address: 10.0.0.100, openflow_port: 6653, thrift_port: 9090, rest_port: 8080}
+agent: {control_port: 7071, data_port: 7070}
+switches:
+  lan: {role: tor, southbound: none}
+servers:
+  h1: {address: 10.0.0.1, management: 10.0.0.1}
+  h2: {address: 10.0.0.2, management: 10.0.0.2}
+  h3: {address: 10.0.0.3, management: 10.0.0.3}
+links:
+  - {a: h1, b: "lan:1", rate: 1G}
+  - {a: h2, b: "lan:2", rate: 1G}
+  - {a: h3, b: "lan:3", rate: 1G}
+"""
+DISK = """install -d -o rostrum -g rostrum /data/rostrum
+install -d /etc/systemd/system/rostrumd.service.d
+printf '%s\\n' [Unit] RequiresMountsFor=/data/rostrum [Service] ReadWritePaths=/data/rostrum \\
+    >/etc/systemd/system/rostrumd.service.d/disk.conf
+systemctl daemon-reload
+"""
 
 
 def run(*fields: object, **options: Any) -> str:
@@ -62,152 +84,180 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A minimal Debian with Python and nothing else."""
+    """A minimal Debian with systemd and Python, and nothing else."""
     folder = tmp_path_factory.mktemp("clean") / "root"
-    arguments = ["--variant=minbase", "--include=python3,libssl3", "bookworm", folder, "http://deb.debian.org/debian"]
+    arguments = [
+        "--variant=minbase",
+        "--include=python3,libssl3,systemd",
+        "bookworm",
+        folder,
+        "http://deb.debian.org/debian",
+    ]
     run("debootstrap", *arguments)
     yield folder
     shutil.rmtree(folder)
 
 
-def inside(root: Path, *fields: object) -> str:
-    return run("chroot", root, *fields, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"})
+BOOT = """
+mkdir -p {base}; mount -t tmpfs none {base}; cd {base}; mkdir upper work root
+mount -t overlay overlay -o lowerdir={clean},upperdir=upper,workdir=work root; cd root
+mount -t proc proc proc; mount -t sysfs -o ro sysfs sys; mount -t cgroup2 cgroup2 sys/fs/cgroup
+for each in run tmp dev; do mount -t tmpfs none $each; done
+chmod 755 run dev; chmod 1777 tmp; mkdir dev/shm dev/pts
+for each in null zero full random urandom tty; do touch dev/$each; mount --bind /dev/$each dev/$each; done
+mount -t tmpfs none dev/shm; mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts
+ln -s pts/ptmx dev/ptmx; ln -s /proc/self/fd dev/fd
+echo {name} >etc/hostname; mkdir old; pivot_root . old; umount -l old; rmdir old
+exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --system --log-target=null
+"""
 
 
-def install(root: Path, *files: Path) -> None:
-    for file in files:
-        shutil.copy(file, root / "root")
-    inside(root, "dpkg", "--install", *(f"/root/{file.name}" for file in files))
+def unified() -> Path:
+    """Where the second kind of control groups is mounted, beside the first kind or alone."""
+    rows = (row.split() for row in Path("/proc/self/mounts").read_text().splitlines())
+    return next(Path(row[1]) for row in rows if row[2] == "cgroup2")
 
 
-def command_line(root: Path, name: str) -> str:
-    """What systemd runs for this unit; the shell splits $OPTIONS as systemd does."""
-    for row in (root / "lib/systemd/system" / name).read_text().splitlines():
-        if row.startswith("ExecStart="):
-            return row.removeprefix("ExecStart=")
-    raise AssertionError(f"{name} starts nothing")
+class Machine:
+    """A server of its own: systemd, over a copy of the clean Debian in memory, with eth0 on the LAN. Nothing of it is
+    on this machine's disk."""
+
+    def __init__(self, clean: Path, name: str, lan: str, address: str) -> None:
+        self.name, self.group = name, unified() / f"{lan}-{name}"
+        self.group.mkdir()
+        join = f"echo $$ >{self.group}/cgroup.procs; exec unshare --pid --mount --cgroup --ipc --uts --net --fork"
+        script = BOOT.format(base=clean.parent / "machine", clean=clean, name=name)
+        line = f"{join} --kill-child --propagation private sh -ec {shlex.quote(script)}"
+        self.program = subprocess.Popen(["sh", "-ec", line], stdin=subprocess.DEVNULL)
+        children = Path(f"/proc/{self.program.pid}/task/{self.program.pid}/children")
+        until(lambda: bool(children.read_text()), "a child in namespaces of its own")
+        self.pid = int(children.read_text())
+        until(lambda: Path(f"/proc/{self.pid}/comm").read_text() == "systemd\n", f"systemd of {name}")
+        run("ip", "-n", lan, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", self.pid)
+        run("ip", "-n", lan, "link", "set", name, "master", "lan0", "up")
+        space = ["nsenter", "--net", "--target", str(self.pid), "ip"]
+        run(*space, "address", "add", f"{address}/24", "dev", "eth0")
+        for device in ("lo", "eth0"):
+            run(*space, "link", "set", device, "up")
+        until(lambda: self.says("systemctl", "is-system-running") in ("running", "degraded"), f"{name} is up")
+        assert self.says("systemctl", "list-units", "--failed", "--no-legend") == ""
+
+    def enter(self, *fields: object) -> list[str]:
+        environment = ["/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "HOME=/root"]
+        return ["nsenter", "--all", "--target", str(self.pid), *environment, *map(str, fields)]
+
+    def says(self, *fields: object) -> str:
+        """What it prints, whatever its status is."""
+        return subprocess.run(self.enter(*fields), capture_output=True, text=True).stdout.strip()
+
+    def run(self, *fields: object) -> str:
+        return run(*self.enter(*fields))
+
+    def write(self, path: str, text: str) -> None:
+        subprocess.run(self.enter("tee", path), input=text, text=True, check=True, stdout=subprocess.DEVNULL)
+
+    def install(self, *files: str) -> None:
+        self.run("dpkg", "--install", *(f"/var/tmp/{file}.deb" for file in files))
+
+    def process(self, service: str) -> str:
+        return self.says("systemctl", "show", "--property", "MainPID", "--value", service)
+
+    def has(self) -> set[str]:
+        """Files and folders, users and groups; not what dpkg and the linker remember."""
+        leave = ("/var/lib/dpkg/", "/var/log/", "/var/cache/", "/etc/ld.so.cache", "/var/tmp/")
+        files = self.run("find", "/", "/run", "-xdev", "!", "-path", "/run/systemd/*").splitlines()
+        names = self.run("cat", "/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow").splitlines()
+        return {file for file in files if not file.startswith(leave) and file[-1] != "-"} | set(names)
+
+    def kill(self) -> None:
+        self.program.kill()
+        self.program.wait()
+
+    def is_gone(self) -> bool:
+        """Its control groups can be removed once nothing runs in them any more, and are."""
+        groups = sorted(folder for folder in self.group.rglob("*") if folder.is_dir())
+        with contextlib.suppress(OSError):
+            for group in [*reversed(groups), self.group]:
+                group.rmdir()
+        return not self.group.exists()
 
 
-class Place:
-    """Network namespaces on one bridge; a program in one sees /run and /srv/rostrum of its own."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.tag = root, f"pk{os.getpid()}"
-        self.programs: list[subprocess.Popen[bytes]] = []
-        self.names: list[str] = []
-
-    def __enter__(self) -> Place:
-        self.add("lan")
-        run("ip", "-n", f"{self.tag}-lan", "link", "add", "name", "lan0", "type", "bridge")
-        run("ip", "-n", f"{self.tag}-lan", "link", "set", "lan0", "up")
-        return self
-
-    def add(self, name: str, *addresses: str) -> None:
-        space = f"{self.tag}-{name}"
-        run("ip", "netns", "add", space)
-        self.names.append(space)
-        run("ip", "-n", space, "link", "set", "lo", "up")
-        if addresses:
-            lan = f"{self.tag}-lan"
-            run("ip", "-n", space, "link", "add", "eth0", "type", "veth", "peer", "name", name, "netns", lan)
-            run("ip", "-n", lan, "link", "set", name, "master", "lan0", "up")
-            for address in addresses:
-                run("ip", "-n", space, "address", "add", address, "dev", "eth0")
-            run("ip", "-n", space, "link", "set", "eth0", "up")
-
-    def start(self, name: str, script: str, line: str) -> subprocess.Popen[bytes]:
-        """`script` makes the place as root, `line` runs there as the unit's user, until __exit__."""
-        user = "setpriv --reuid rostrum --regid rostrum --init-groups --inh-caps +net_admin --ambient-caps +net_admin"
-        shell = f"{script}\nexec chroot {self.root} /usr/bin/env -i PATH=/usr/bin:/bin {user} sh -c {shlex.quote(line)}"
-        text = ["ip", "netns", "exec", f"{self.tag}-{name}", "unshare", "--mount", "sh", "-ec", shell]
-        with (self.root.parent / f"{name}.log").open("ab") as log:
-            program = subprocess.Popen(text, stdout=log, stderr=log)
-        self.programs.append(program)
-        return program
-
-    def stop(self) -> None:
-        for program in self.programs:
-            with contextlib.suppress(ProcessLookupError):
-                program.send_signal(signal.SIGTERM)
-        for program in self.programs:
-            program.wait(TIMEOUT_S)
-        self.programs.clear()
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self.stop()
-        finally:
-            for program in self.programs:
-                program.kill()
-            for space in self.names:
-                subprocess.run(["ip", "netns", "delete", space], check=False)
-
-
-def start_all(place: Place) -> httpx.Client:
-    """Manager and agents, from the units' command lines and files in /etc; REST as members of the group have it."""
-    root = place.root
-    state = f"mkdir -p {root}/run/rostrum-manager {root}/var/lib/rostrum-manager"
-    own = f"chroot {root} chown rostrum:rostrum /run/rostrum-manager /var/lib/rostrum-manager"
-    place.start("manager", f"{state}; {own}", "exec " + command_line(root, "rostrum-manager.service"))
-    for name in SERVERS:
-        folders = (
-            f"mount -t tmpfs none {root}/run; mkdir {root}/run/rostrum; mount -t tmpfs -o size=64M none {root}/srv"
-        )
-        folders += f"; mkdir {root}/srv/rostrum; chroot {root} chown rostrum:rostrum /run/rostrum /srv/rostrum"
-        conf = f"mount --bind {root}/etc/rostrum/{name}.conf {root}/etc/rostrum/agent.conf"
-        line = f"set -a; . /etc/rostrum/agent.conf; exec {command_line(root, 'rostrumd.service')}"
-        place.start(name, f"{folders}; {conf}", line)
-    transport = httpx.HTTPTransport(uds=str(root / "run/rostrum-manager/manager.sock"))
-    return httpx.Client(transport=transport, base_url="http://manager", timeout=TIMEOUT_S)
-
-
-def connected(rest: httpx.Client) -> set[str]:
+@contextlib.contextmanager
+def machines(clean: Path) -> Iterator[dict[str, Machine]]:
+    """The manager and three servers on a bridge."""
+    lan = f"pk{os.getpid()}"
+    run("ip", "netns", "add", lan)
+    made: dict[str, Machine] = {}
     try:
-        agents = rest.get("/v1/agents").json()
-    except httpx.TransportError:
-        return set()
-    agents = agents.get("agents", agents) if isinstance(agents, dict) else agents
-    return {agent["server"] for agent in agents if agent.get("connected", True)}
+        run("ip", "-n", lan, "link", "add", "name", "lan0", "type", "bridge", "mcast_snooping", "0")
+        run("ip", "-n", lan, "link", "set", "lan0", "up")
+        for name, address in ADDRESSES.items():
+            made[name] = Machine(clean, name, lan, address)
+        yield made
+    finally:
+        for machine in made.values():
+            machine.kill()
+        run("ip", "netns", "delete", lan)
+        until(lambda: all(machine.is_gone() for machine in made.values()), "no program of a machine is left")
+
+
+def all_ready(manager: Machine) -> None:
+    wanted = f"{len(SERVERS)} connected"
+    until(lambda: wanted in manager.says("rostrum", "manager", "status"), f"agents at the manager: {wanted}")
 
 
 def test_installed_from_packages_they_work_survive_an_upgrade_and_leave_nothing(
     packages: dict[str, Path], root: Path
 ) -> None:
-    before = {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_relative_to(root / "var")}
-    users = (root / "etc/passwd").read_text(), (root / "etc/group").read_text()
-    install(root, *(packages[name] for name in INSTALLED))
-    network = load("hybrid-4x2")
-    conf = (root / "etc/rostrum/agent.conf").read_text()
-    with Place(root) as place:
-        place.add("manager", "10.255.0.1/8")
-        for name in SERVERS:
-            address = str(network.servers[name].address)
-            place.add(name, f"{address}/8")
-            own = conf.replace("SERVER=h1", f"SERVER={name}").replace("ADDRESS=10.0.1.1", f"ADDRESS={address}")
-            (root / "etc/rostrum" / f"{name}.conf").write_text(own)
-        (root / "etc/rostrum/agent.conf").write_text(conf + "# ours\n")
-        rest = start_all(place)
-        until(lambda: connected(rest) == set(SERVERS), "three agents at the manager")
-        made = rest.post("/v1/groups", json={"name": "ticks"})
-        assert made.is_success, made.text
-        assert "ticks" in inside(root, "rostrum", "groups", "list")
-        place.stop()
+    """By systemd, as docs/operating.md says: units, default files, a send; newer packages; a purge."""
+    for name, file in packages.items():
+        if file.suffix == ".deb":
+            shutil.copy(file, root / "var/tmp" / f"{name}.deb")
+    with machines(root) as place:
+        manager, servers = place["manager"], [place[name] for name in SERVERS]
+        before = {name: machine.has() for name, machine in place.items()}
+        manager.install("rostrum-client", "rostrum-manager")
+        manager.write("/etc/rostrum/topology.yaml", TOPOLOGY)
+        manager.run("systemctl", "enable", "--now", "rostrum-manager")
+        for server in servers:
+            server.install("rostrum-agent", "rostrum-client", "librostrum-dev")
+            server.run("systemd-analyze", "verify", *(f"/lib/systemd/system/{name}" for name in UNITS))
+            conf = server.run("cat", "/etc/rostrum/agent.conf")
+            for old, new in (("h1", server.name), ("10.0.1.1", ADDRESSES[server.name]), ("10.255.0.1", MANAGER)):
+                conf = conf.replace(old, new)
+            conf = conf.replace("OPTIONS=", "OPTIONS=--to-disk /data/rostrum")
+            server.write("/etc/rostrum/agent.conf", conf)
+            server.run("sh", "-ec", DISK)
+            server.run("systemctl", "enable", "--now", "srv-rostrum.mount", "rostrumd")
+        all_ready(manager)
+        servers[0].run("sh", "-c", "head -c 3000000 /dev/urandom >/var/tmp/first.bin")
+        servers[0].run("rostrum", "send", "/var/tmp/first.bin", "--to", "h2,h3")
+        manager.run("rostrum", "groups", "create", "ticks")
+        services = {machine.name: "rostrumd.service" for machine in servers} | {"manager": "rostrum-manager.service"}
+        ran = {name: place[name].process(service) for name, service in services.items()}
 
-        newer = [packages[name + "-new"] for name in INSTALLED]
-        install(root, *newer)
-        assert (root / "etc/rostrum/agent.conf").read_text() == conf + "# ours\n"
-        rest = start_all(place)
-        until(lambda: connected(rest) == set(SERVERS), "three agents at the new manager")
-        assert "ticks" in rest.get("/v1/groups").text
-    for name in SERVERS:
-        (root / "etc/rostrum" / f"{name}.conf").unlink()
-    inside(root, "dpkg", "--purge", *INSTALLED)
-    (root / "run/rostrum-manager").is_dir() and shutil.rmtree(root / "run/rostrum-manager")  # systemd does it
-    after = {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_relative_to(root / "var")}
-    left = {path for path in after - before if not path.startswith(("root/", "etc/ld.so.cache")) and path[-1] != "-"}
-    assert not left
-    assert not [path for path in (root / "var").rglob("*rostrum*") if "dpkg" not in path.parts]
-    assert users == ((root / "etc/passwd").read_text(), (root / "etc/group").read_text())
+        manager.install("rostrum-client-new", "rostrum-manager-new")
+        for server in servers:
+            server.install("rostrum-agent-new", "rostrum-client-new", "librostrum-dev-new")
+            assert ADDRESSES[server.name] in server.run("cat", "/etc/rostrum/agent.conf")
+        for name, service in services.items():
+            assert place[name].process(service) not in ("0", ran[name]), f"{name}: the new one does not run"
+        all_ready(manager)
+        assert "ticks" in manager.run("rostrum", "groups", "list")
+        until(lambda: "first.bin" in manager.says("rostrum", "objects"), "the manager knows who holds it")
+        digest = servers[0].run("sha256sum", "/var/tmp/first.bin").split()[0]
+        for server in servers[1:]:
+            assert "first.bin" in server.run("rostrum", "status")
+            server.run("rostrum", "read", "first.bin", "-o", "/var/tmp/copy.bin")
+            assert digest in server.run("sha256sum", "/var/tmp/copy.bin")
+        servers[2].run("rostrum", "send", "/etc/os-release", "--to", "h1")
+
+        for machine in place.values():
+            names = [name for name in INSTALLED if machine.says("dpkg-query", "--show", name)]
+            machine.run("rm", "-rf", "/data", "/etc/systemd/system/rostrumd.service.d")
+            machine.run("dpkg", "--purge", *names)
+            assert machine.has() == before[machine.name]
+            assert "rostrum" not in machine.run("systemctl", "list-units", "--all", "rostrum*", "srv-rostrum*")
 
 
 def test_what_comes_with_the_programs(packages: dict[str, Path], tmp_path: Path) -> None:

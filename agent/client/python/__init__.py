@@ -1,9 +1,10 @@
 """Client of the rostrum agent: one object to many servers, messages to groups."""
 
 from .agent import Agent, SendHandle, Subscription
-from .groups import Group, Message
+from .groups import Group, Message, View
 from .names import COMMAND_APP_ID, agent_socket, data_id_of
 from .objects import CreatedFile, ReadObject
+from .replica import Replica
 from .streams import StreamReader, StreamWriter
 from .sync import SyncedReceiver, SyncResult, sync_folder, take_folder
 from .values import (
@@ -44,6 +45,7 @@ __all__ = [
     "NotFound",
     "ReadObject",
     "Receiver",
+    "Replica",
     "RostrumError",
     "SendHandle",
     "SendResult",
@@ -58,6 +60,7 @@ __all__ = [
     "Transfer",
     "TransferFailed",
     "Unavailable",
+    "View",
     "agent_socket",
     "data_id_of",
     "sync_folder",

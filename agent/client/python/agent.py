@@ -24,8 +24,8 @@ from uuid import UUID
 from . import wire
 from .connection import Call, Connection
 from .groups import Group
-from .names import ObjectNames, agent_socket, app_id_of, data_id_of, is_number, servers_of
-from .objects import CreatedFile, ReadObject, Source, content
+from .names import ObjectNames, agent_socket, app_id_of, data_id_of, has_name, servers_of
+from .objects import Closing, CreatedFile, ReadObject, Source, content
 from .streams import StreamReader, StreamWriter
 from .values import Code, Event, GroupStatus, RostrumError, SendResult, Status, TimedOut
 
@@ -85,7 +85,7 @@ class SendHandle:
         self._connection.ask(wire.CANCEL, struct.pack("<Q", self.data_id), what, ANSWER_BOUND_S)
 
 
-class Subscription:
+class Subscription(Closing):
     """News of an object's transfers, here as sender or as receiver, whoever started them."""
 
     def __init__(self, connection: Connection, tag: int, call: Call) -> None:
@@ -114,13 +114,6 @@ class Subscription:
 
     def __enter__(self) -> Subscription:
         return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        try:
-            self.close()
-        except RostrumError:
-            if kind is None:
-                raise
 
 
 class Agent:
@@ -199,9 +192,9 @@ class Agent:
 
     def _name(self, data_id: int | str) -> None:
         """The manager lists the object by the name that it was given here; agents that know no names do without."""
-        if isinstance(data_id, str) and not is_number(data_id):
+        if has_name(data_id):
             with contextlib.suppress(RostrumError):
-                body = struct.pack("<Q", data_id_of(data_id)) + wire.text(data_id)
+                body = wire.name_body(data_id_of(data_id), data_id)
                 self._connection.ask(wire.NAME, body, f"name of {data_id}", ANSWER_BOUND_S)
 
     def pin(self, data_id: int | str, on: bool = True) -> None:
@@ -266,8 +259,9 @@ class Agent:
             tag, call = self._connection.start(wire.SEND, body, f"send of {data_id}", fd, tell)
             return SendHandle(self._connection, tag, call, number, file)
 
-        self._name(data_id)
-        return start(None, None) if source is None else self._hand_over(source, start)
+        handle = start(None, None) if source is None else self._hand_over(source, start)
+        self._name(data_id)  # now there is an object to have it
+        return handle
 
     def stream_send(
         self,
@@ -352,6 +346,7 @@ class Agent:
         bound = (wait or READ_WAIT_S) + ANSWER_BOUND_S
         with self._telling(number, on_progress):
             answer = self._connection.ask(wire.FETCH, body, f"fetch of {data_id}", bound)
+        self._name(data_id)
         size, digest = answer.value
         return ReadObject(number, fd_of(answer), size, digest, data_id)
 
@@ -431,7 +426,10 @@ class Agent:
     def status(self) -> Status:
         """The agent, its transfers and objects, now."""
         answer, rows = self._connection.collect(wire.STATUS, b"", "status", ANSWER_BOUND_S)
-        return with_rows(answer.value, rows)
+        names: list[Any] = []
+        with contextlib.suppress(RostrumError):  # of an agent that tells none
+            names = self._connection.collect(wire.NAMES, b"", "names", ANSWER_BOUND_S)[1]
+        return with_rows(answer.value, rows, names)
 
     def close(self) -> None:
         """Unregisters. Sends go on; created files that were not added go back."""
@@ -503,8 +501,14 @@ def with_progress(
     return tell
 
 
-def with_rows(status: Status, rows: list[Any]) -> Status:
-    transfers = tuple(row for row in rows if hasattr(row, "phase"))
-    objects = tuple(row for row in rows if hasattr(row, "digest"))
+def with_rows(status: Status, rows: list[Any], names: list[Any]) -> Status:
+    """The status with its rows; `names` are rows of NAMES."""
+    known = {(app, data_id): name for app, data_id, name in names}
+
+    def named(row: Any) -> Any:
+        return dataclasses.replace(row, name=known.get((row.app, row.data_id), ""))
+
+    transfers = tuple(named(row) for row in rows if hasattr(row, "phase"))
+    objects = tuple(named(row) for row in rows if hasattr(row, "digest"))
     groups = tuple(row for row in rows if isinstance(row, GroupStatus))
     return Status(**{**status.__dict__, "transfers": transfers, "objects": objects, "groups": groups})

@@ -42,9 +42,9 @@ from .agent import (
 )
 from .connection import EVENTS_MAX, connect
 from .groups import Message
-from .names import ObjectNames, agent_socket, app_id_of, is_number, servers_of
+from .names import ObjectNames, agent_socket, app_id_of, has_name, servers_of
 from .objects import Buffer, CreatedFile, ReadObject, Source, content, flat
-from .streams import FINAL_MESSAGE_BOUND_S, READ_BYTES, pair
+from .streams import FINAL_MESSAGE_BOUND_S, READ_BYTES, both_ends
 from .values import Code, Event, RostrumError, SendResult, Status, TimedOut, Unavailable, error_of
 
 __all__ = ["Agent", "Group", "SendHandle", "StreamReader", "StreamWriter", "Subscription"]
@@ -384,9 +384,8 @@ class Agent:
 
     def _name(self, data_id: int | str) -> None:
         """The manager lists the object by the name that it was given here."""
-        if isinstance(data_id, str) and not is_number(data_id):
-            body = struct.pack("<Q", self._connection.names.number(data_id)) + wire.text(data_id)
-            self._connection.tell(wire.NAME, body)
+        if has_name(data_id):
+            self._connection.tell(wire.NAME, wire.name_body(self._connection.names.number(data_id), data_id))
 
     async def pin(self, data_id: int | str, on: bool = True) -> None:
         """As Agent.pin."""
@@ -431,8 +430,9 @@ class Agent:
             tag, call = await connection.start(wire.SEND, body, f"send of {data_id}", fd, tell)
             return SendHandle(connection, tag, call, number, file)
 
-        self._name(data_id)
-        return await (start(None, None) if source is None else self._hand_over(source, start))
+        handle = await (start(None, None) if source is None else self._hand_over(source, start))
+        self._name(data_id)  # now there is an object to have it
+        return handle
 
     async def read(
         self, data_id: int | str, wait: float | None = READ_WAIT_S, on_progress: Progress | None = None
@@ -453,7 +453,9 @@ class Agent:
         number = self._connection.names.number(data_id)
         body = wire.fetch_body(number, servers_of(holders), milliseconds(wait))
         bound = wait or READ_WAIT_S
-        return await self._object(wire.FETCH, body, f"fetch of {data_id}", data_id, bound, on_progress)
+        found = await self._object(wire.FETCH, body, f"fetch of {data_id}", data_id, bound, on_progress)
+        self._name(data_id)
+        return found
 
     async def _object(
         self, kind: int, body: bytes, what: str, data_id: int | str, wait: float, on_progress: Progress | None
@@ -543,7 +545,10 @@ class Agent:
     async def status(self) -> Status:
         """The agent, its transfers and objects, now."""
         answer, rows = await self._connection.collect(wire.STATUS, b"", "status", ANSWER_BOUND_S)
-        return with_rows(answer.value, rows)
+        names: list[Any] = []
+        with contextlib.suppress(RostrumError):  # of an agent that tells none
+            names = (await self._connection.collect(wire.NAMES, b"", "names", ANSWER_BOUND_S))[1]
+        return with_rows(answer.value, rows, names)
 
     async def close(self) -> None:
         """Unregisters. Sends go on; created files that were not added go back."""
@@ -560,15 +565,9 @@ class Agent:
 async def _begin_stream(
     connection: _Connection, request: int, body: bytes, what: str, on_event: Callable[[Event], None] | None
 ) -> tuple[int, _Call, socket.socket]:
-    ours, theirs = pair()
-    ours.setblocking(False)
-    try:
+    with both_ends() as (ours, theirs):
+        ours.setblocking(False)
         tag, call = await connection.start(request, body, what, theirs.fileno(), on_event)
-    except BaseException:
-        ours.close()
-        raise
-    finally:
-        theirs.close()
     return tag, call, ours
 
 

@@ -72,6 +72,11 @@ def _is_there(module: str) -> bool:
         return False
 
 
+def _package(module: str) -> str:
+    """The Debian package that has it."""
+    return "rostrum-manager" if module.startswith("rostrum.controller.") else "rostrum-lab"
+
+
 class LazyGroup(click.Group):
     """A group that knows its subcommands by name and imports the one that is used."""
 
@@ -90,9 +95,20 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """`doctor --lan` is the client's own: it needs no manager, nor its packages."""
         if args[:1] == ["doctor"] and ("--lan" in args or not _is_there(COMMANDS["doctor"].module)):
+            if not {"--lan", "--help", "-h"} & set(args):
+                raise click.UsageError(
+                    "rostrum doctor --lan looks at this server's network; the doctor of a fabric runs on the manager's "
+                    "host, and comes with rostrum-manager (Debian)"
+                )
             from .lan_doctor import doctor  # when it is used
 
             return "doctor", doctor, args[1:]
+        entry = COMMANDS.get(args[0]) if args else None
+        if entry is not None and not _is_there(entry.module):
+            raise click.UsageError(
+                f"rostrum {args[0]} is not installed here: it comes with {_package(entry.module)} (Debian), "
+                "or pip install of the whole of rostrum"
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

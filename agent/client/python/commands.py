@@ -416,8 +416,8 @@ def leave(connect: Connect, data_id: str, as_json: bool) -> None:
 def resume(connect: Connect, data_id: str, holders: tuple[str, ...], wait: float, as_json: bool) -> None:
     """Go on now with object DATA_ID, of which a part is on this server's disk: what is here is not sent again.
 
-    The agent does so by itself, at growing intervals. On a sender that was started again, rostrum send of the same file
-    is enough: receivers take what they lack.
+    The agent does so by itself, at growing intervals, and so does a sender's that was restarted (rostrumd --to-disk).
+    Otherwise rostrum send of the same file there is enough: receivers take what they lack.
 
     \b
       rostrum resume model.bin

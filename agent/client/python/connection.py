@@ -95,7 +95,9 @@ def connect(path: Path) -> socket.socket:
     except OSError as error:
         sock.close()
         text = error.strerror or str(error)
-        raise Unavailable(f"no agent answers at {path} (is rostrumd running there?): {text}") from error
+        raise Unavailable(
+            f"no agent answers at {path} (is rostrumd running there? systemctl status rostrumd): {text}"
+        ) from error
     finally:
         if folder >= 0:
             os.close(folder)

@@ -117,6 +117,21 @@ class Group:
             self._flush()
         return count
 
+    def try_publish(self, data: Buffer) -> bool:
+        """Publishes one message if that needs no waiting, for the agent or for other threads; whether it did.
+        What the agent has no room for yet goes with the next call of this, or of `publish`.
+        """
+        if not self._sending.acquire(blocking=False):
+            return False
+        try:
+            if not self.flush_some():
+                return False
+            self.append(data)
+            self.flush_some()
+            return True
+        finally:
+            self._sending.release()
+
     def append(self, data: Buffer) -> bool:
         """Puts one message to those that a flush sends; whether that is due."""
         view = flat(data)

@@ -131,7 +131,10 @@ def agent_program() -> str:
     built = build_folder() / "agent" / "agent" / "daemon" / "rostrumd"
     program = os.environ.get("ROSTRUM_AGENT") or (str(built) if built.exists() else shutil.which("rostrumd"))
     if not program:
-        raise RostrumError("rostrumd is not installed: build it with make, or put it on the PATH", Code.UNAVAILABLE)
+        raise RostrumError(
+            "rostrumd is not installed: install rostrum-agent (Debian), or build it with make and put it on the PATH",
+            Code.UNAVAILABLE,
+        )
     return program
 
 

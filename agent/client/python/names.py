@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeGuard
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from rostrum.topologies.places import labs_folder
@@ -102,6 +103,11 @@ def data_id_of(name: str | int) -> int:
     if value is None or not 0 <= value <= DATA_ID_MAX:
         raise RostrumError(f"{name} is not a data id: numbers go from 0 to 2**64 - 1", Code.INVALID)
     return value
+
+
+def has_name(data_id: int | str) -> TypeGuard[str]:
+    """Whether it is a name, and no number."""
+    return isinstance(data_id, str) and not is_number(data_id)
 
 
 def is_number(name: str) -> bool:

@@ -16,6 +16,7 @@ import contextlib
 import io
 import mmap
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -51,7 +52,22 @@ def flat(data: Buffer) -> memoryview:
         raise RostrumError(text, Code.INVALID) from error
 
 
-class CreatedFile:
+class Closing(ABC):
+    """What a `with` block closes; that this fails is said where nothing else is wrong."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Gives back what the agent keeps for it."""
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        try:
+            self.close()
+        except RostrumError:
+            if kind is None:
+                raise
+
+
+class CreatedFile(Closing):
     """A writable file in the agent's store, not an object yet: write into it, then `Agent.add` it, or send it.
 
     It is memory, too: memoryview(file), numpy.frombuffer(file). What is sent must not be changed afterwards. Leaving
@@ -98,13 +114,6 @@ class CreatedFile:
 
     def __enter__(self) -> CreatedFile:
         return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        try:
-            self.close()
-        except RostrumError:
-            if kind is None:
-                raise
 
 
 class ReadObject:

@@ -117,7 +117,7 @@ def preheat(
 
 
 class _Sender(SyncSender):
-    part, ahead = PART, AHEAD
+    part, ahead, at_once = PART, AHEAD, 1
 
     def __init__(self, agent: Agent, what: Offered, receivers: Sequence[str], dry_run: bool, checksum: bool,
                  report: Report, watch: Watch | None, wait: float) -> None:  # fmt: skip
@@ -182,13 +182,19 @@ class _Blobs(Tree):
             at += len(piece)
         return digest.hexdigest() == entry.digest
 
-    def write_file(self, entry: Entry, content: memoryview) -> None:
-        if entry.digest:
-            digest = hub.digest_for(entry.digest, entry.size)
-            digest.update(content)
-            if digest.hexdigest() != entry.digest:
-                raise OSError(errno.EBADMSG, "its bytes are not those of its digest")
-        super().write_file(entry, content)
+    def write_files(self, parent: str, files: Sequence[tuple[Entry, int]], data: memoryview) -> dict[int, OSError]:
+        failed: dict[int, OSError] = {}
+        right: list[int] = []
+        for number, (entry, at) in enumerate(files):
+            if entry.digest:
+                digest = hub.digest_for(entry.digest, entry.size)
+                digest.update(data[at : at + entry.size])
+                if digest.hexdigest() != entry.digest:
+                    failed[number] = OSError(errno.EBADMSG, "its bytes are not those of its digest")
+                    continue
+            right.append(number)
+        found = super().write_files(parent, [files[number] for number in right], data)
+        return failed | {right[number]: error for number, error in found.items()}
 
     def place_file(self, entry: Entry, descriptor: int, name: str) -> None:
         if not self._right(entry, descriptor):

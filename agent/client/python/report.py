@@ -171,7 +171,9 @@ def _transfers_table(now: Status) -> Table:
         rate = rate_text(row.rate_bps) if row.rate_bps else "-"
         path = f"{row.path}, {row.protocol}" if row.sending else row.protocol
         text = _overlay_text(row)
-        table.add_row(f"{row.data_id} {who}", _application(row.app), row.phase, path, done, rate, counts, text)
+        table.add_row(
+            f"{row.name or row.data_id} {who}", _application(row.app), row.phase, path, done, rate, counts, text
+        )
     return table
 
 
@@ -210,5 +212,5 @@ def _objects_table(now: Status) -> Table:
         state = ("received" if item.received else "added here") if item.complete else "not whole yet"
         state += ", pinned" if item.pinned else ", goes to make room" if item.goes else ""
         used = f"{item.holds} transfer(s)" if item.holds else "-"
-        table.add_row(str(item.data_id), _application(item.app), state, size_text(item.size), used)
+        table.add_row(item.name or str(item.data_id), _application(item.app), state, size_text(item.size), used)
     return table

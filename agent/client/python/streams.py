@@ -39,19 +39,26 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
-def _begin(
-    connection: Connection, request: int, body: bytes, data_id: int, on_event: Callable[[Event], None] | None = None
-) -> tuple[int, Call, socket.socket]:
-    """Hands one end of a pair to the agent, with the request; the tag, the call, and our end."""
+@contextlib.contextmanager
+def both_ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Ours and the one that the agent is handed with a request, which is closed here then; ours if that fails."""
     ours, theirs = pair()
-    what = f"stream {connection.names.name(data_id)}"
     try:
-        tag, call = connection.start(request, body, what, fd=theirs.fileno(), on_event=on_event)
+        yield ours, theirs
     except BaseException:
         ours.close()
         raise
     finally:
         theirs.close()
+
+
+def _begin(
+    connection: Connection, request: int, body: bytes, data_id: int, on_event: Callable[[Event], None] | None = None
+) -> tuple[int, Call, socket.socket]:
+    """The tag, the call, and our end."""
+    what = f"stream {connection.names.name(data_id)}"
+    with both_ends() as (ours, theirs):
+        tag, call = connection.start(request, body, what, fd=theirs.fileno(), on_event=on_event)
     return tag, call, ours
 
 

@@ -19,20 +19,37 @@ import secrets
 import struct
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .agent import Agent, SendHandle
+from .copies import Copies
 from .objects import ReadObject
-from .trees import CHUNKED_FROM, Chunk, Entry, Tree, boundary_for, checked, chunks_of, sample_of, scan
+from .trees import (
+    CHUNKED_FROM,
+    FULL,
+    SMALL,
+    Chunk,
+    Entry,
+    Tree,
+    boundary_for,
+    checked,
+    chunks_of,
+    copy_bytes,
+    data_ranges,
+    digest_of,
+    sample_of,
+    scan,
+)  # fmt: skip
 from .values import Busy, Code, NotFound, RostrumError, TimedOut
 
-PART = 16 << 20  # bytes of a part; the sender makes the next one while one is under way
+PART = 8 << 20  # bytes of a part
 OWN_PART_LEAST = 4 << 20
-SMALL, SMALL_TOGETHER = 1 << 16, 256
+SMALL_TOGETHER = 1 << 20
+HOLE = 1 << 63  # added to the offset of an item that is a hole: no bytes go with it
 AHEAD = 8  # parts that a receiver may be behind in writing
 FRESH_MOST = 1000  # files of a folder that is shown when they are there
 ANSWER_WAIT_S = 30.0
@@ -128,6 +145,7 @@ class SyncSender:
 
     runs_there = "rostrum sync {name} --into DIR"  # what a receiver is to run
     part, ahead = PART, AHEAD  # those of its receivers too
+    at_once = 2  # parts that are under way: the next one's path is set up meanwhile
 
     def __init__(self, agent: Agent, top: Path, receivers: Sequence[str], name: str, report: Report,
                  watch: Watch | None, wait: float, options: dict[str, Any]) -> None:  # fmt: skip
@@ -139,6 +157,7 @@ class SyncSender:
         self.alive = list(self.rows)
         self.entries, self.left_out = self.scan()
         self.given = dict.fromkeys(receivers, 0)  # parts for each
+        self.data: dict[int, list[tuple[int, int]] | None] = {}  # where sparse files have any; None: everywhere
         self.sent = 0
 
     def scan(self) -> tuple[list[Entry], list[tuple[str, str]]]:
@@ -214,10 +233,14 @@ class SyncSender:
         size = sum(entry.size for entry in self.entries)
         look_s = len(self.entries) / 1000 + (size / LOOK_BYTES_PER_S if self.options["checksum"] else 0)
         answers = self.answers(
-            "answer", list(self.rows), self.wait + look_s, "want", "changed", "new", "delete", "refused"
+            "answer", list(self.rows), self.wait + look_s, "want", "changed", "alike", "new", "delete", "refused"
         )
-        for receiver, answer in answers.items():
-            self._note(self.rows[receiver], answer)
+        for receiver, answer in list(answers.items()):
+            try:
+                self._note(self.rows[receiver], answer)
+            except (ValueError, TypeError, RostrumError):
+                self.fail(receiver, "it asks for what was not offered")
+                del answers[receiver]
         if not self.options["dry_run"]:
             try:
                 self._send_all(self._wants(answers))
@@ -241,12 +264,14 @@ class SyncSender:
                           list(self.rows.values()), self.left_out)  # fmt: skip
 
     def _note(self, row: SyncedReceiver, answer: dict[str, Any]) -> None:
-        row.new, row.changed = int(answer["new"]), len(answer["want"]) + len(answer["changed"]) - int(answer["new"])
+        lacks = [self._entry(index) for key in ("want", "changed", "alike") for index in answer[key]]
+        row.new = int(answer["new"])
+        row.changed = len(lacks) - row.new
         row.deleted = int(answer["delete"])
         row.refused = [(str(path), str(why)) for path, why in answer["refused"]]
         row.would = [str(line) for line in answer.get("would", [])]
         if self.options["dry_run"]:
-            row.received = sum(self._entry(index).size for index in (*answer["want"], *answer["changed"]))
+            row.received = sum(entry.size for entry in lacks)
         self.report(f"{row.name}: {row.new} new, {row.changed} changed, {row.deleted} to delete")
 
     def _entry(self, index: object) -> Entry:
@@ -273,15 +298,19 @@ class SyncSender:
                 self.left_out.append((entry.path, str(error)))
         lists = {str(index): [specs[index], [[one.offset, one.length, one.digest] for one in found]]
                  for index, found in chunks.items()}  # fmt: skip
-        asked = [receiver for receiver, answer in answers.items() if answer["changed"] and receiver in self.alive]
-        self.tell("chunks", {"chunks": lists}, asked)
-        bound = self.wait + sum(self.entries[index].size for index in chunks) / LOOK_BYTES_PER_S
+        digests = self._digests({index for answer in answers.values() for index in answer["alike"]})
+        asked = [receiver for receiver, answer in answers.items()
+                 if (answer["changed"] or answer["alike"]) and receiver in self.alive]  # fmt: skip
+        self.tell("chunks", {"chunks": lists, "digests": digests}, asked)
+        bound = self.wait + sum(self.entries[index].size for index in chunks.keys() | digests) / LOOK_BYTES_PER_S
         lacks = self.answers("chunks", asked, bound, "lacks")
         who: dict[Item, int] = {}
         alive = list(self.alive)
         for place, receiver in enumerate(alive):
             try:
-                items = list(self._lacked(answers[receiver]["want"], lacks.get(receiver, {}).get("lacks", {}), chunks))
+                more = lacks.get(receiver, {})
+                whole = [*answers[receiver]["want"], *more.get("want", [])]
+                items = list(self._lacked(whole, more.get("lacks", {}), chunks))
             except (ValueError, TypeError, LookupError, AttributeError, RostrumError):
                 self.fail(receiver, "it asks for what was not offered")
                 continue
@@ -290,9 +319,50 @@ class SyncSender:
                     who[item] = who.get(item, 0) | 1 << place
         wants: dict[int, list[Item]] = {}
         for item in sorted(who):
-            wants.setdefault(who[item], []).append(item)
+            wants.setdefault(who[item], []).extend(self._without_holes(item))
         return {frozenset(one for place, one in enumerate(alive) if mask >> place & 1): items
                 for mask, items in wants.items()}  # fmt: skip
+
+    def _digests(self, indexes: set[int]) -> dict[int, str]:
+        """Of files that receivers may have under other names. One that cannot be read now is not among them."""
+        found: dict[int, str] = {}
+        for index in sorted(indexes):
+            with contextlib.suppress(OSError):
+                file = self.open(self.entries[index])
+                try:
+                    found[index] = self.entries[index].digest or digest_of(file)
+                finally:
+                    os.close(file)
+        return found
+
+    def _without_holes(self, item: Item) -> Iterator[Item]:
+        """An item of a sparse file as those of data and those of holes."""
+        index, offset, length = item
+        if self.entries[index].size > SMALL and index not in self.data:
+            self.data[index] = None
+            with contextlib.suppress(OSError):
+                file, size = self.open(self.entries[index]), self.entries[index].size
+                try:
+                    if os.lseek(file, 0, os.SEEK_HOLE) < size:
+                        self.data[index] = list(data_ranges(file, 0, size))
+                finally:
+                    os.close(file)
+        ranges = self.data.get(index)
+        if ranges is None:
+            yield item
+            return
+        end = offset + length
+        for start, stop in ranges[max(0, bisect.bisect_right(ranges, (offset, HOLE)) - 1) :]:
+            start, stop = max(start, offset), min(stop, end)
+            if start >= end:
+                break
+            if start < stop:
+                if offset < start:
+                    yield index, HOLE | offset, start - offset
+                yield index, start, stop - start
+                offset = stop
+        if offset < end:
+            yield index, HOLE | offset, end - offset
 
     def _lacked(self, whole: Any, missing: Any, chunks: dict[int, list[Chunk]]) -> Iterator[Item]:
         """What a receiver lacks. Whole files in chunks, too, if others lack some of them."""
@@ -311,7 +381,7 @@ class SyncSender:
         """Parts, and for whom each is. The first is for all, and says which others are for whom."""
         everybody = frozenset().union(*by_set)
         together = [who for who, items in by_set.items()
-                    if who == everybody or sum(length for _, _, length in items) < OWN_PART_LEAST]  # fmt: skip
+                    if who == everybody or _size(items) < OWN_PART_LEAST]  # fmt: skip
         common = _cut_parts(sorted(item for who in together for item in by_set[who]), self.part)
         parts = [(sorted(everybody), part) for part in common]
         if not parts or everybody != frozenset(self.alive):
@@ -324,7 +394,7 @@ class SyncSender:
     def _send_all(self, wants: dict[frozenset[str], list[Item]]) -> None:
         """Everything that somebody lacks, part by part."""
         for who, items in wants.items():
-            size = sum(length for _, _, length in items)
+            size = _size(items)
             self.sent += size
             for receiver in who:
                 self.rows[receiver].received += size
@@ -333,31 +403,29 @@ class SyncSender:
             receiver: [number for number, (who, _) in enumerate(parts) if receiver in who] for receiver in self.rows
         }
         given = self.given
-        waiting: tuple[str, SendHandle, Sequence[str]] | None = None
+        waiting: deque[tuple[str, SendHandle, Sequence[str]]] = deque()
         try:
             for number, (receivers, items) in enumerate(parts):
                 plan = json.dumps({"mine": mine if number == 0 else {}}).encode()
                 descriptor = self._pack(items, plan)
                 try:
-                    if waiting:
-                        self.end(waiting)
-                        waiting = None
+                    if len(waiting) >= self.at_once:
+                        self.end(waiting.popleft())
                     self._let_them_write(receivers, given)
                     to = [receiver for receiver in receivers if receiver in self.alive]
                     if not to:
                         continue
                     self.report(f"part {number + 1} of {len(parts)} to {len(to)} server(s)")
-                    waiting = self.start(f"part {number} of {self.token}", descriptor, to)
+                    waiting.append(self.start(f"part {number} of {self.token}", descriptor, to))
                 finally:
                     os.close(descriptor)
-            if waiting:
-                self.end(waiting)
-                waiting = None
+            while waiting:
+                self.end(waiting.popleft())
         finally:
-            if waiting:  # interrupted
+            for data_id, handle, _ in waiting:  # interrupted
                 with contextlib.suppress(RostrumError):
-                    waiting[1].cancel()
-                _drop(self.agent, waiting[0])
+                    handle.cancel()
+                _drop(self.agent, data_id)
 
     def _let_them_write(self, receivers: Sequence[str], given: dict[str, int]) -> None:
         """No receiver is more than some parts behind."""
@@ -371,20 +439,24 @@ class SyncSender:
         """A part, in memory: bytes of files, then which they are. Files that change meanwhile are left out of it."""
         descriptor = os.memfd_create("rostrum-sync")
         packed: list[Item] = []
-        small: list[bytes] = []
-        at = small_at = 0
+        small = memoryview(bytearray(SMALL_TOGETHER))
+        at = used = 0  # of the bytes up to `at`, the last `used` are in `small` yet
         try:
             for item in items:
                 index, offset, length = item
                 entry = self.entries[index]
+                hole = offset >= HOLE
+                if used and not hole and (length > SMALL or used + length > SMALL_TOGETHER):
+                    used = _write_small(descriptor, small[:used], at - used)
                 try:
                     file = self.open(entry)
                     try:
-                        if length <= SMALL:
-                            data = os.pread(file, length, offset)
-                        else:
-                            _copy(file, descriptor, offset, at, length)
-                            data = b""
+                        if hole:
+                            pass
+                        elif length > SMALL:
+                            copy_bytes(file, descriptor, offset, at, length)
+                        elif os.preadv(file, [small[used : used + length]], offset) != length:
+                            raise OSError(errno.ESTALE, "it became shorter while it was read: sync again")
                         info = os.fstat(file)
                     finally:
                         os.close(file)
@@ -395,14 +467,10 @@ class SyncSender:
                         self.left_out.append((entry.path, error.strerror or str(error)))
                     continue
                 packed.append(item)
-                at += length
-                if data:
-                    small.append(data)
-                if len(small) >= SMALL_TOGETHER or (small and not data):
-                    small_at = _write_small(descriptor, small, small_at, at if data else at - length)
-                if not data:
-                    small_at = at
-            _write_small(descriptor, small, small_at, at)
+                if not hole:
+                    at += length
+                    used += length if length <= SMALL else 0
+            _write_small(descriptor, small[:used], at - used)
             table = b"".join(ITEM.pack(*item) for item in packed)
             os.ftruncate(descriptor, at)
             os.pwrite(descriptor, table + plan + TAIL.pack(len(packed), len(plan)), at)
@@ -412,44 +480,35 @@ class SyncSender:
         return descriptor
 
 
-def _write_small(descriptor: int, small: list[bytes], start: int, end: int) -> int:
-    """Contents that are collected go to their place, from `start` to `end`, which it returns."""
-    data = b"".join(small)
-    small.clear()
-    if len(data) != end - start or (data and os.pwrite(descriptor, data, start) != len(data)):
+def _write_small(descriptor: int, data: memoryview, at: int) -> int:
+    """Contents that are collected go to their place. Returns how much is collected now: nothing."""
+    if data and os.pwrite(descriptor, data, at) != len(data):
         raise OSError(errno.EIO, "a part could not be put together")
-    return end
+    return 0
+
+
+def _size(items: Iterable[Item]) -> int:
+    """Of what goes: holes do not."""
+    return sum(length for _, offset, length in items if offset < HOLE)
 
 
 def _cut_parts(items: Iterable[Item], most: int) -> list[list[Item]]:
     parts: list[list[Item]] = []
     room = 0
     for index, start, size in items:
+        if start >= HOLE and parts:
+            parts[-1].append((index, start, size))
+            continue
         offset, left = start, size
         while left > 0:
             if room == 0:
                 parts.append([])
                 room = most
-            some = min(left, room)
+            some = left if start >= HOLE else min(left, room)
             parts[-1].append((index, offset, some))
-            offset, left, room = offset + some, left - some, room - some
+            offset, left = offset + some, left - some
+            room -= some if start < HOLE else 0
     return parts
-
-
-def _copy(source: int, target: int, offset: int, at: int, length: int) -> None:
-    if length <= SMALL:
-        data = os.pread(source, length, offset)
-        if len(data) != length:
-            raise OSError(errno.ESTALE, "it became shorter while it was read: sync again")
-        os.pwrite(target, data, at)
-        return
-    os.lseek(target, at, os.SEEK_SET)
-    end = offset + length
-    while offset < end:
-        done = os.sendfile(target, source, offset, end - offset)
-        if done == 0:
-            raise OSError(errno.ESTALE, "it became shorter while it was read: sync again")
-        offset += done
 
 
 def sync_folder(
@@ -519,6 +578,7 @@ class SyncReceiver:
         self.entries, self.refused = checked(offer["entries"])
         self.want: set[int] = set()
         self.changed: set[int] = set()
+        self.copies: Copies | None = None  # of what other files here have
         self.absent: set[int] = set()
         self.links: list[int] = []
         self.extra: list[str] = []
@@ -583,19 +643,29 @@ class SyncReceiver:
                 old = info is not None and not self.whole and min(info.st_size, entry.size) >= CHUNKED_FROM
                 (self.changed if old else self.want).add(index)
         self.extra = self.tree.extra(self.entries) if self.delete else []
+        if not self.whole:
+            self.copies = Copies(self.tree, self.entries, self.want | self.changed, self.changed)
+            self.want -= self.copies.alike
+            self.changed -= self.copies.alike
+
+    @property
+    def alike(self) -> set[int]:
+        """What another file here may have."""
+        return self.copies.alike if self.copies else set()
 
     def would(self) -> list[str]:
+        lacks = self.want | self.changed | self.alike | set(self.links)
         lines = [f"new {entry.path}" if index in self.absent else f"changed {entry.path}"
                  for index, entry in enumerate(self.entries)
-                 if entry and (index in self.want or index in self.changed or index in self.links)]  # fmt: skip
+                 if entry and index in lacks]  # fmt: skip
         return lines + [f"delete {path}" for path in self.extra]
 
     def run(self, report: Report) -> None:
         self.compare()
         fields = {"would": self.would()} if self.dry_run else {}
-        wanted = self.want | self.changed
-        self.say("answer", want=sorted(self.want), changed=sorted(self.changed), new=len(self.absent & wanted),
-                 delete=len(self.extra), refused=self.refused, **fields)  # fmt: skip
+        wanted = self.want | self.changed | self.alike
+        self.say("answer", want=sorted(self.want), changed=sorted(self.changed), alike=sorted(self.alike),
+                 new=len(self.absent & wanted), delete=len(self.extra), refused=self.refused, **fields)  # fmt: skip
         if self.dry_run:
             return
         self.tree.begin(self.token)
@@ -612,8 +682,8 @@ class SyncReceiver:
 
     def _take_all(self) -> None:
         self._make_folders()
-        if self.changed:
-            self._compare_chunks()
+        if self.changed or self.alike:
+            self._use_what_is_here()
         for index in sorted(self.want):
             entry = self.entries[index]
             if entry and entry.size == 0:
@@ -629,7 +699,8 @@ class SyncReceiver:
     def _make_folders(self) -> None:
         """New ones without others in them are shown when their files are there, if these are not many: a run that is
         killed leaves out what is not shown."""
-        files = Counter(entry.path.rpartition("/")[0] for index in self.want if (entry := self.entries[index]))
+        files = Counter(entry.path.rpartition("/")[0] for index in self.want | self.alike
+                        if (entry := self.entries[index]))  # fmt: skip
         folders = {entry.path.rpartition("/")[0] for entry in self.entries if entry and entry.kind == "d"}
         for entry in self.entries:
             if entry and entry.kind == "d":
@@ -638,12 +709,29 @@ class SyncReceiver:
                 if fresh:
                     self.fresh[entry.path] = files[entry.path]
 
-    def _compare_chunks(self) -> None:
-        """Which chunks of files that changed are here: they are copied."""
+    def _use_what_is_here(self) -> None:
+        """Other files' contents, and chunks of files that changed: they are copied."""
         with self.hear(
             "chunks", self.wait + sum(entry.size for entry in self.entries if entry) / LOOK_BYTES_PER_S
         ) as data:
-            lists = _parse(data, "chunks")["chunks"]
+            message = _parse(data, "chunks", "digests")
+        try:
+            lists = dict(message["chunks"])
+            digests = {int(index): str(digest) for index, digest in dict(message["digests"]).items()}
+        except (ValueError, TypeError) as error:
+            raise RostrumError(f"what came is no list of chunks ({error})", Code.PROTOCOL) from error
+        missing: list[int] = []
+        if self.copies:
+            found, missing = self.copies.stage(digests, self.extra)
+            self.want.update(missing)
+            for index, name in found.items():
+                entry = self.entries[index]
+                assert entry
+                self._attempt(index, entry, functools.partial(self.tree.place_staged, entry, name))
+        self.say("chunks", lacks=self._compare_chunks(lists), want=missing)
+
+    def _compare_chunks(self, lists: dict[str, Any]) -> dict[str, list[int]]:
+        """Which chunks of each file that changed are not here; the others are copied."""
         lacks: dict[str, list[int]] = {}
         for index in sorted(self.changed):
             entry = self.entries[index]
@@ -658,16 +746,15 @@ class SyncReceiver:
                 lacks[str(index)] = self._copy_chunks(index, entry, str(spec), chunks)
             except (ValueError, TypeError) as error:
                 raise RostrumError(f"what came is no list of chunks ({error})", Code.PROTOCOL) from error
-        self.say("chunks", lacks=lacks)
+        return lacks
 
     def _copy_chunks(self, index: int, entry: Entry, spec: str, chunks: Sequence[Chunk]) -> list[int]:
         """The numbers of those that are not here."""
         old = self.tree.open(entry.path)
-        descriptor, staged = self.tree.new_file(entry.mode)
-        coming = self.coming[index] = _Coming(descriptor, staged, entry.size)
         lacks: list[int] = []
         try:
-            os.ftruncate(descriptor, entry.size)
+            coming = self._begin(index, entry)
+            descriptor = coming.descriptor
             here = {one.digest: one for one in chunks_of(old, os.fstat(old).st_size, spec)}
             at = 0
             for number, one in enumerate(chunks):
@@ -676,7 +763,8 @@ class SyncReceiver:
                     raise ValueError("offset")
                 at += one.length
                 if found and found.length == one.length:
-                    _copy(old, descriptor, found.offset, one.offset, one.length)
+                    for start, end in data_ranges(old, found.offset, found.offset + found.length):
+                        copy_bytes(old, descriptor, start, one.offset + start - found.offset, end - start)
                     coming.left -= one.length
                 else:
                     lacks.append(number)
@@ -686,6 +774,12 @@ class SyncReceiver:
         if coming.left == 0:
             self._complete(index, self.coming.pop(index))
         return lacks
+
+    def _begin(self, index: int, entry: Entry) -> _Coming:
+        """A file of which bytes are to come; zeros are where none do."""
+        coming = self.coming[index] = _Coming(*self.tree.new_file(entry.mode), entry.size)
+        os.ftruncate(coming.descriptor, entry.size)
+        return coming
 
     def _take_part(self, part: ReadObject) -> list[int]:
         """Its bytes go into their files. Returns which parts are for this server, if it says so."""
@@ -702,31 +796,49 @@ class SyncReceiver:
         with contextlib.ExitStack() as until:
             data = memoryview(until.enter_context(part.mmap()))
             until.callback(data.release)
+            whole: list[tuple[int, Entry, int]] = []  # small files of one folder, and where each begins
+            folder = ""
             for index, offset, length in ITEM.iter_unpack(table):
                 entry = self.entries[index] if index < len(self.entries) else None
-                if entry is None or length == 0 or offset + length > entry.size or at + length > table_at:
+                hole = offset >= HOLE
+                some = 0 if hole else length  # bytes of it here
+                if entry is None or length == 0 or offset % HOLE + length > entry.size or at + some > table_at:
                     raise bad
+                parent = entry.path.rpartition("/")[0]
+                if whole and (parent != folder or index <= whole[-1][0]):
+                    self._write_whole(folder, whole, data)
+                    whole = []
+                if index in self.want and index not in self.done and index not in self.coming:
+                    if some == entry.size:
+                        folder = parent
+                        whole.append((index, entry, at))
+                    else:
+                        self._begin(index, entry)
                 if index in self.coming:
                     self._write(index, entry, part.fd, at, offset, length)
-                elif index in self.want and index not in self.done:
-                    if length == entry.size:
-                        with data[at : at + length] as content:
-                            self._attempt(index, entry, functools.partial(self.tree.write_file, entry, content))
-                    else:
-                        self.coming[index] = _Coming(*self.tree.new_file(entry.mode), entry.size)
-                        self._write(index, entry, part.fd, at, offset, length)
-                at += length
+                at += some
+            self._write_whole(folder, whole, data)
         try:
             mine = json.loads(os.pread(part.fd, plan_length, plan_at)).get("mine", {}).get(self.agent.server, [])
             return sorted({int(number) for number in mine} - {0})
         except (ValueError, TypeError, AttributeError) as error:
             raise bad from error
 
+    def _write_whole(self, folder: str, files: Sequence[tuple[int, Entry, int]], data: memoryview) -> None:
+        """Files of one folder, each from its place in `data`."""
+        failed = self.tree.write_files(folder, [(entry, at) for _, entry, at in files], data)
+        self.failed += [(files[number][1].path, error.strerror or str(error)) for number, error in failed.items()]
+        came = {index for number, (index, _, _) in enumerate(files) if number not in failed}
+        self.done |= came
+        self.placed |= came
+        self._count_fresh(folder, len(files))
+
     def _write(self, index: int, entry: Entry, source: int, at: int, offset: int, length: int) -> None:
         coming = self.coming[index]
-        if not coming.wants(offset):
+        if not coming.wants(offset % HOLE):
             return
-        _copy(source, coming.descriptor, at, offset, length)
+        if offset < HOLE:
+            copy_bytes(source, coming.descriptor, at, offset, length)
         coming.left -= length
         if coming.left <= 0:
             self._complete(index, self.coming.pop(index))
@@ -748,14 +860,17 @@ class SyncReceiver:
             self.done.add(index)
             self.placed.add(index)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            if error.errno in FULL:
                 raise
             self.failed.append((entry.path, error.strerror or str(error)))
-        parent = entry.path.rpartition("/")[0]
-        if parent in self.fresh:
-            self.fresh[parent] -= 1
-            if self.fresh[parent] == 0:
-                self.tree.show(parent)
+        self._count_fresh(entry.path.rpartition("/")[0], 1)
+
+    def _count_fresh(self, folder: str, files: int) -> None:
+        """So many of its files have come, or never will."""
+        if files and folder in self.fresh:
+            self.fresh[folder] -= files
+            if self.fresh[folder] == 0:
+                self.tree.show(folder)
 
     def _finish(self) -> None:
         self.tree.show_all()

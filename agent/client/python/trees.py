@@ -29,6 +29,8 @@ FOLDERS_OPEN = 64
 NAME_MAX, PATH_MAX = 255, 4000
 ENTRIES_MOST = 4_000_000
 NOFOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
+SMALL = 1 << 16  # so few bytes are copied by way of this program
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # nothing can be written any more
 
 # Chunks end behind a certain byte and a few in a row of certain bytes: where that is stays the same whatever is
 # inserted before. Which bytes, and how many: such that a sample has an end every 64 KiB or so.
@@ -131,6 +133,48 @@ def digest_of(descriptor: int) -> str:
         digest.update(piece)
         at += len(piece)
     return digest.hexdigest()
+
+
+def data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where a file has data between these, as its file system says: the rest are holes, which read as zeros."""
+    while start < end:
+        try:
+            start = os.lseek(descriptor, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # none behind
+                return
+            raise
+        if start >= end:
+            return
+        stop = min(end, os.lseek(descriptor, start, os.SEEK_HOLE))
+        yield start, stop
+        start = stop
+
+
+def copy_bytes(source: int, target: int, offset: int, at: int, length: int) -> None:
+    """Copies bytes of one file to a place of another.
+
+    Raises:
+        OSError: the source is shorter.
+    """
+    end = offset + length
+    if length <= SMALL:
+        data = os.pread(source, length, offset)
+        if os.pwrite(target, data, at) != length:
+            raise OSError(errno.ESTALE, "it became shorter while it was read: sync again")
+        return
+    os.lseek(target, at, os.SEEK_SET)
+    while offset < end:
+        done = os.sendfile(target, source, offset, end - offset)
+        if done == 0:
+            raise OSError(errno.ESTALE, "it became shorter while it was read: sync again")
+        offset += done
+
+
+def stamp_of(descriptor: int) -> tuple[int, ...]:
+    """What changes with a file's content."""
+    info = os.fstat(descriptor)
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
 def stays_inside(path: str, to: str) -> bool:
@@ -370,6 +414,29 @@ class Tree:
         look("")
         return found
 
+    def files(self, sizes: set[int]) -> dict[int, list[tuple[str, int]]]:
+        """The files of these sizes in it: paths and times, by sizes."""
+        found: dict[int, list[tuple[str, int]]] = {}
+
+        def look(folder: str) -> None:
+            inner: list[str] = []
+            with os.scandir(self.folder(folder)) as items:
+                for item in items:
+                    path = f"{folder}/{item.name}" if folder else item.name
+                    if item.is_dir(follow_symlinks=False):
+                        inner.append(path)
+                    elif item.is_file(follow_symlinks=False):
+                        info = item.stat(follow_symlinks=False)
+                        if info.st_size in sizes:
+                            found.setdefault(info.st_size, []).append((path, info.st_mtime_ns))
+            for path in inner:
+                if path != STAGING:
+                    with contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError):
+                        look(path)
+
+        look("")
+        return found
+
     # -- changes
 
     def begin(self, token: str) -> None:
@@ -442,26 +509,85 @@ class Tree:
 
     def write_file(self, entry: Entry, content: memoryview) -> None:
         """A whole file takes its place."""
-        parent, _, last = entry.path.rpartition("/")
+        for error in self.write_files(entry.path.rpartition("/")[0], [(entry, 0)], content).values():
+            raise error
+
+    def write_files(self, parent: str, files: Sequence[tuple[Entry, int]], data: memoryview) -> dict[int, OSError]:
+        """Whole files of one folder take their places, each with what begins there in `data`. Returns which of them do
+        not, by their numbers in `files`, and why.
+
+        Raises:
+            OSError: the disk is full, or cannot be written.
+        """
+        failed: dict[int, OSError] = {}
         fresh = parent in self._fresh
-        self._made += 1
-        name, folder = (last, self.folder(parent)) if fresh else (str(self._made), self._staging)
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | NOFOLLOW
-        descriptor = os.open(name, flags, entry.mode, dir_fd=folder)
         try:
-            if os.write(descriptor, content) != len(content):
-                raise OSError(errno.ENOSPC, "it could be written in part only")
-            if entry.mode & self._umask:
-                os.fchmod(descriptor, entry.mode)
+            folder = self.folder(parent)
+        except OSError as error:
+            return dict.fromkeys(range(len(files)), error)
+        within, last_at = folder if fresh else self._staging, len(parent) + 1 if parent else 0
+        flags, umask = os.O_CREAT | os.O_EXCL | os.O_WRONLY | NOFOLLOW, self._umask
+        for number, (entry, at) in enumerate(files):
+            path, _, mode, mtime_ns, size, _, _ = entry
+            name = last = path[last_at:]
+            if not fresh:
+                self._made += 1
+                name = str(self._made)
+            try:
+                descriptor = os.open(name, flags, mode, dir_fd=within)
+                try:
+                    if os.write(descriptor, data[at : at + size]) != size:
+                        raise OSError(errno.ENOSPC, "it could be written in part only")
+                    if mode & umask:
+                        os.fchmod(descriptor, mode)
+                    os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+                except BaseException:
+                    os.unlink(name, dir_fd=within)
+                    raise
+                finally:
+                    os.close(descriptor)
+                if not fresh:
+                    try:
+                        os.rename(name, last, src_dir_fd=within, dst_dir_fd=folder)
+                    except OSError:
+                        self._place(name, path)
+                        folder = self.folder(parent)
+            except OSError as error:
+                if error.errno in FULL:
+                    raise
+                failed[number] = error
+        return failed
+
+    def stage_copy(self, entry: Entry, source: int, move: bool) -> str:
+        """A file that nobody sees yet, of what `source` has; with `move` that very file, if it has one name only.
+        Returns its name for `place_staged`. Raises OSError, as when the source changed meanwhile."""
+        before = stamp_of(source)
+        if move and os.fstat(source).st_nlink == 1:
+            self._made += 1
+            name = str(self._made)
+            with contextlib.suppress(OSError):  # not of this user, for one
+                os.link(f"/proc/self/fd/{source}", name, dst_dir_fd=self._staging, follow_symlinks=True)
+                os.fchmod(source, entry.mode)
+                os.utime(source, ns=(entry.mtime_ns, entry.mtime_ns))
+                return name
+        descriptor, name = self.new_file(entry.mode)
+        try:
+            os.ftruncate(descriptor, entry.size)
+            for start, end in data_ranges(source, 0, entry.size):
+                copy_bytes(source, descriptor, start, start, end - start)
+            if stamp_of(source) != before:
+                raise OSError(errno.ESTALE, "it changed while it was read")
+            os.fchmod(descriptor, entry.mode)
             os.utime(descriptor, ns=(entry.mtime_ns, entry.mtime_ns))
         except BaseException:
-            if fresh:
-                os.unlink(name, dir_fd=folder)
+            os.unlink(name, dir_fd=self._staging)
             raise
         finally:
             os.close(descriptor)
-        if not fresh:
-            self._place(name, entry.path)
+        return name
+
+    def place_staged(self, entry: Entry, name: str) -> None:
+        self._place(name, entry.path)
 
     def place_file(self, entry: Entry, descriptor: int, name: str) -> None:
         """It is complete: it takes its place. The descriptor stays the caller's."""

@@ -244,6 +244,7 @@ class Transfer:
     repairs_old: int  # of these: had been here already
     window: int  # packets: receiver: congestion window; sender: may be under way
     ack_timeout_ns: int
+    name: str = ""  # of the object; empty: it has none, or is another application's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,6 +260,7 @@ class StoredObject:
     digest: str  # "xxh3-128-tree:<hex>"; empty = not known yet
     pinned: bool = False  # it stays when room is made
     goes: bool = False  # soon, to make room
+    name: str = ""  # by which programs know it; empty: it has none, or is another application's
 
 
 @dataclasses.dataclass(frozen=True)

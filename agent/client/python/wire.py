@@ -31,11 +31,11 @@ MESSAGE_MAX = 196608
 HEADER = struct.Struct("<HBBIQ")
 
 REGISTER, UNREGISTER, ADD, CREATE, DROP, SEND, READ, DELETE, STATUS, SUBSCRIBE, UNSUBSCRIBE, CANCEL = range(1, 13)
-JOIN, FETCH, NAME, PIN, LEAVE, STREAM_JOIN = 17, 18, 19, 20, 21, 22
+JOIN, FETCH, NAME, PIN, LEAVE, STREAM_JOIN, NAMES = 17, 18, 19, 20, 21, 22, 23
 STREAM_SEND, STREAM_END, STREAM_RECEIVE = range(14, 17)
 (DONE, ERROR, REGISTERED, ADDED, CREATED, OBJECT, RECEIVERS, SENT, EVENT, TRANSFERS, OBJECTS, STATE, GROUP, GROUPS,
- STREAMED) = range(128, 143)  # fmt: skip
-UNFINISHED = frozenset({RECEIVERS, EVENT, TRANSFERS, OBJECTS, GROUPS})
+ STREAMED, NAMED) = range(128, 144)  # fmt: skip
+UNFINISHED = frozenset({RECEIVERS, EVENT, TRANSFERS, OBJECTS, GROUPS, NAMED})
 
 PIN_ON = 1
 JOIN_SUBSCRIBE = 1
@@ -91,6 +91,11 @@ def fetch_body(data_id: int, holders: Sequence[str], wait_ms: int) -> bytes:
     if len(holders) > 0xFFFF:
         raise RostrumError(f"{len(holders)} holders are too many", Code.INVALID)
     return struct.pack("<QIH", data_id, wait_ms, len(holders)) + b"".join(map(text, holders))
+
+
+def name_body(data_id: int, name: str) -> bytes:
+    """Fields of NAME."""
+    return struct.pack("<Q", data_id) + text(name)
 
 
 def join_body(group: str, subscribe: bool, protocol: str, order: str, options: str) -> bytes:
@@ -201,6 +206,10 @@ def _stored(take: _Fields) -> StoredObject:
     return StoredObject(app, data_id, state == 1, bool(received), holds, size, take.digest(), bool(received & 2), goes)
 
 
+def _object_name(take: _Fields) -> tuple[UUID, int, str]:
+    return UUID(bytes=take.bytes(16)), take.take("Q")[0], take.text()
+
+
 def _group(take: _Fields) -> tuple[str, str, int]:
     return take.text(), take.text(), take.take("I")[0]
 
@@ -231,6 +240,7 @@ _BODIES: dict[int, Callable[[_Fields], Any]] = {
     GROUP: _group,
     GROUPS: _rows(_group_row),
     STREAMED: lambda take: take.take("Q")[0],
+    NAMED: _rows(_object_name),
 }
 
 

@@ -339,6 +339,26 @@ static void get_place(cursor *c, rs_wire_place *place, bool needed) {
     c->bad |= (place->address == 0) != (place->port == 0) || (needed && place->address == 0);
 }
 
+static void put_name(cursor *c, const rs_message *m) {
+    put_bytes(c, m->name.object.app, sizeof m->name.object.app);
+    put(c, m->name.object.data, 8);
+    put(c, m->name.length, 2);
+    c->bad |= m->name.length == 0 || m->name.length > RS_NAME_MAX;
+    if (!c->bad)
+        put_bytes(c, (const uint8_t *)m->name.text, m->name.length);
+}
+
+static void get_name(cursor *c, rs_message *m) {
+    get_bytes(c, m->name.object.app, sizeof m->name.object.app);
+    m->name.object.data = get(c, 8);
+    m->name.length = (uint16_t)get(c, 2);
+    c->bad |= m->name.length == 0 || m->name.length > RS_NAME_MAX;
+    if (c->bad)
+        return;
+    get_bytes(c, m->name.text, m->name.length);
+    m->name.text[m->name.length] = 0;
+}
+
 static void put_report_to(cursor *c, const rs_message *m) {
     put(c, m->report_to.on, 1);
     put(c, m->report_to.height, 1);
@@ -461,6 +481,9 @@ static void put_fields(cursor *c, const rs_message *m) {
     case RS_MSG_REPORT_TO:
         put_report_to(c, m);
         break;
+    case RS_MSG_NAME:
+        put_name(c, m);
+        break;
     }
 }
 
@@ -518,11 +541,14 @@ static void get_fields(cursor *c, rs_message *m) {
     case RS_MSG_REPORT_TO:
         get_report_to(c, m);
         break;
+    case RS_MSG_NAME:
+        get_name(c, m);
+        break;
     }
 }
 
 static bool type_is_known(uint8_t type) {
-    return type >= RS_MSG_HELLO && type <= RS_MSG_REPORT_TO;
+    return type >= RS_MSG_HELLO && type <= RS_MSG_NAME;
 }
 
 /* Their first fields are the same in every version; others may follow. */

@@ -16,7 +16,7 @@
 #define RS_WAN_STATUS_MAGIC 0x5357 /* and wan/wire.h */
 #define RS_DATA_HEADER 32          /* bytes before the fragment in a data packet */
 #define RS_REPAIR_HEADER 48        /* bytes before the payload in a repair packet */
-#define RS_SEAL_BYTES 24           /* more in a packet that is sealed: epoch and counter 8, tag 16 */
+#define RS_SEAL_BYTES 28           /* more in a packet that is sealed: docs/protocol.md */
 #define RS_CONTROL_LENGTH 4        /* the length field in front of a control message */
 #define RS_CONTROL_COMMON 20       /* length field and common part */
 #define RS_CONTROL_PEEK 8          /* of a message's bytes tell how it lies in a stream */
@@ -48,7 +48,7 @@ enum {
     RS_DATA_MARK = 16,
     RS_DATA_DONE = 32,
     RS_DATA_LIMIT = 64,
-    RS_DATA_SEALED = 128 /* kept free: the header is followed by epoch and counter, the payload by the tag */
+    RS_DATA_SEALED = 128 /* what follows the header is encrypted; nobody but the daemon's seal sees it */
 };
 
 typedef struct {
@@ -89,7 +89,8 @@ typedef enum {
     RS_MSG_PTCH_MAP = 13,
     RS_MSG_LEAF_REQ = 14,
     RS_MSG_LEAVES = 15,
-    RS_MSG_REPORT_TO = 16
+    RS_MSG_REPORT_TO = 16,
+    RS_MSG_NAME = 17 /* between agents: no engine takes it */
 } rs_message_type;
 
 /* What a RATE may say at most: a receiver says no more, and sums of these do not overflow. */
@@ -120,6 +121,7 @@ typedef struct {
 } rs_wire_cause;
 
 #define RS_HELLO_TREE (UINT32_C(1) << 31) /* in HELLO, beside engines: it knows REPORT_TO */
+#define RS_HELLO_NAME (UINT32_C(1) << 30) /* the same: it knows NAME */
 #define RS_REPORT_TO_MOST 32u             /* children of one receiver */
 
 /* Where an agent takes datagrams. */
@@ -135,7 +137,7 @@ typedef struct {
     uint32_t session;
     union {
         struct {
-            uint32_t engines; /* bit e: the agent knows engine e; RS_HELLO_TREE: REPORT_TO, too */
+            uint32_t engines; /* bit e: the agent knows engine e; RS_HELLO_TREE, RS_HELLO_NAME, too */
             uint64_t boot;
             uint16_t name_length;
             char name[RS_NAME_MAX + 1];
@@ -151,7 +153,7 @@ typedef struct {
             uint8_t engine;    /* rs_protocol, or one that is not known here */
             uint8_t path_kind; /* rs_path_kind, RS_OPEN_NO_PATH, or one that is not known here */
             uint8_t light_confirm;
-            uint32_t epoch; /* of the path's key; 0: nothing is sealed */
+            uint32_t epoch; /* 0; others are kept for a key of the path's own */
             rs_digest digest;
         } open;
         struct {
@@ -211,6 +213,11 @@ typedef struct {
             uint8_t count;
             rs_wire_place children[RS_REPORT_TO_MOST]; /* whose reports it collects */
         } report_to;
+        struct {
+            rs_object_id object;
+            uint16_t length; /* 1 to RS_NAME_MAX */
+            char text[RS_NAME_MAX + 1];
+        } name; /* by which programs at the sender know the object */
     };
 } rs_message;
 

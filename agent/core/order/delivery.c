@@ -665,19 +665,23 @@ static void member_tick(rs_order *o, rs_time now) {
         o->ack_now = true;
 }
 
-rs_peer rs_order_slowest(const rs_order *o, rs_time *since) {
-    if (!o->epoch || o->sender_count < 2)
-        return RS_NO_PEER;
-    if (o->self != 0) {
-        *since = o->heard_at;
-        return o->senders[0].is.peer;
+uint32_t rs_order_silent(const rs_order *o, rs_time now, rs_time bound, rs_peer *out, uint32_t most) {
+    uint32_t count = 0;
+    bool leads = rs_order_leads(o);
+    if (leads && o->flush.epoch) {
+        const rs_order_flush *f = &o->flush;
+        for (uint32_t i = 0; i < o->wanted_count && now - f->since > bound; i++)
+            if (o->wanted[i] != o->config.self && !(f->installing ? f->ready[i] : f->reports[i] != NULL) &&
+                count < most)
+                out[count++] = o->wanted[i];
+    } else if (leads) {
+        for (uint32_t i = 0; i < o->sender_count; i++)
+            if (i != o->self && now - o->senders[i].heard_at > bound && count < most)
+                out[count++] = o->senders[i].is.peer;
+    } else if (o->wanted_count > 0 && most > 0 && now - o->heard_at > bound) {
+        out[count++] = o->wanted[0];
     }
-    uint32_t slowest = 1;
-    for (uint32_t i = 2; i < o->sender_count; i++)
-        if (o->senders[i].heard_at < o->senders[slowest].heard_at)
-            slowest = i;
-    *since = o->senders[slowest].heard_at;
-    return o->senders[slowest].is.peer;
+    return count;
 }
 
 /* By the rule of docs/guarantees.md: the coordinator hears from half of the view at least, a member from it. */
@@ -698,6 +702,7 @@ static void look_at_primary(rs_order *o, rs_time now) {
         o->heard_at += paused;
         for (uint32_t i = 0; i < o->sender_count; i++)
             o->senders[i].heard_at += paused;
+        o->flush.since += paused;
     }
     o->ran_at = now;
     bool primary = seems_primary(o, now);

@@ -201,6 +201,7 @@ void rs_order_flush_begin(rs_order *o, rs_time now, uint64_t epoch) {
     o->stats.flushes++;
     send_small(o, RS_NO_PEER, RS_ORDER_KIND_REQUEST, epoch);
     f->again_at = now + o->config.again;
+    f->since = now;
     report_self(o);
     tick_soon(o, now);
     if (all_reported(o))

@@ -89,9 +89,9 @@ bool rs_order_poll_event(rs_order *order, rs_time now, rs_order_event *out);
 bool rs_order_is_primary(const rs_order *order);
 /* The view that holds here; 0: none yet. */
 uint64_t rs_order_view_of(const rs_order *order);
-/* Whoever this coordinator (or this member, of its coordinator) has heard nothing of for longest while something is
- * owed; RS_NO_PEER: nobody. `since`: when it was heard last. */
-rs_peer rs_order_slowest(const rs_order *order, rs_time *since);
+/* Members that this one, or the view change that it coordinates, waits for, and of which nothing has come for `bound`:
+ * of the coordinator the others, of others the coordinator. As many as fit; how many. */
+uint32_t rs_order_silent(const rs_order *order, rs_time now, rs_time bound, rs_peer *out, uint32_t most);
 void rs_order_stats_get(const rs_order *order, rs_order_stats *out);
 
 #endif

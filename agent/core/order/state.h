@@ -89,7 +89,7 @@ typedef struct {
     rs_order_block **reports; /* of each member of the membership's view */
     bool *ready;
     rs_order_block *proposal;
-    rs_time again_at;
+    rs_time again_at, since;
 } rs_order_flush;
 
 struct rs_order {

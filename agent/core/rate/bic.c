@@ -1,11 +1,13 @@
 #include "core/rate/bic.h"
 
-#define LOW_WINDOW 14u
-#define MAX_INCREMENT 16u
+/* The values of Linux's BIC (net/ipv4/tcp_bic.c), which its authors wrote. Xu et al. call them low_window, S_max, B,
+ * beta and smooth_part. */
+#define LOW_WINDOW 14u    /* packets: below, it grows and shrinks as Reno's */
+#define MAX_INCREMENT 16u /* packets in a round trip */
 #define B 4u
-#define BETA 819u /* of 1024 */
-#define SMOOTH_PART 20u
-#define LEAST 2u
+#define BETA 819u       /* of 1024: the window is that part of itself after a loss */
+#define SMOOTH_PART 20u /* round trips from B packets below the last maximum to it */
+#define LEAST 2u        /* packets, as TCP's threshold after a loss (RFC 5681, equation 4) */
 
 void rs_bic_start(rs_bic *bic, uint32_t most) {
     most = most < LEAST ? LEAST : most;

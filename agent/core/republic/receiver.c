@@ -18,8 +18,8 @@ static void request_repair(rs_node *node, rs_time now, rs_receiving *x, uint64_t
     rs_republic_receiver *own = rs_republic_receiver_of(x);
     bool any = false;
     for (uint64_t at = from; at < to;) {
-        uint64_t start = rs_seqset_next_absent(&x->present, &x->asked, at, to);
-        uint64_t end = rs_seqset_next_present(&x->present, &x->asked, start, to);
+        uint64_t start = rs_seqset_next_absent(&x->present, &own->asked, at, to);
+        uint64_t end = rs_seqset_next_present(&x->present, &own->asked, start, to);
         if (own->asks != RS_ASKS_MAPS)
             rs_ranges_add(&own->to_ask, start, end);
         any |= start < end;
@@ -69,8 +69,8 @@ static void request_repair_between(rs_node *node, rs_time now, rs_receiving *x, 
 void rs_request_restart(rs_node *node, rs_time now, rs_receiving *x, rs_asks how) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
     own->asks = how;
-    x->stats.lost -= x->asked.count; /* they are counted again when asked for again */
-    rs_seqset_clear(&x->asked);
+    x->stats.lost -= own->asked.count; /* they are counted again when asked for again */
+    rs_seqset_clear(&own->asked);
     own->asked_runs = 0;
     own->to_ask.count = 0;
     own->retry_due = own->map_due = RS_NEVER;
@@ -107,18 +107,18 @@ void rs_request_repeat(rs_node *node, rs_time now, rs_receiving *x) {
 static void mark_asked(rs_receiving *x, uint64_t from, uint64_t to) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
     own->asked_runs += 1;
-    own->asked_runs -= from > 0 && rs_seqset_has(&x->asked, from - 1);
-    own->asked_runs -= rs_seqset_has(&x->asked, to);
-    rs_seqset_add_range(&x->asked, from, to);
+    own->asked_runs -= from > 0 && rs_seqset_has(&own->asked, from - 1);
+    own->asked_runs -= rs_seqset_has(&own->asked, to);
+    rs_seqset_add_range(&own->asked, from, to);
     x->stats.lost += to - from;
 }
 
 /* A fragment that was asked for has come: runs end, or break in two. */
 static void request_answered(rs_receiving *x, uint64_t sn) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
-    if (!rs_seqset_remove(&x->asked, sn) || own->asks == RS_ASKS_MAPS)
+    if (!rs_seqset_remove(&own->asked, sn) || own->asks == RS_ASKS_MAPS)
         return;
-    int neighbours = (sn > 0 && rs_seqset_has(&x->asked, sn - 1)) + rs_seqset_has(&x->asked, sn + 1);
+    int neighbours = (sn > 0 && rs_seqset_has(&own->asked, sn - 1)) + rs_seqset_has(&own->asked, sn + 1);
     if (neighbours == 0)
         own->asked_runs--;
     else if (neighbours == 2)
@@ -130,8 +130,8 @@ static bool first_due(rs_receiving *x, rs_range *out) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
     while (own->to_ask.count) {
         rs_range r = rs_ranges_take(&own->to_ask, 0);
-        out->from = rs_seqset_next_absent(&x->present, &x->asked, r.from, r.to);
-        out->to = rs_seqset_next_present(&x->present, &x->asked, out->from, r.to);
+        out->from = rs_seqset_next_absent(&x->present, &own->asked, r.from, r.to);
+        out->to = rs_seqset_next_present(&x->present, &own->asked, out->from, r.to);
         rs_ranges_add(&own->to_ask, out->to, r.to);
         if (out->from < out->to)
             return true;
@@ -146,7 +146,7 @@ static bool tail_due(const rs_receiving *x, rs_range *out) {
         return false;
     *out = own->to_ask.range[own->to_ask.count - 1];
     return out->to == x->ring.end && out->from > x->ring.first &&
-           rs_seqset_next_present(&x->present, &x->asked, out->from, out->to) == out->to;
+           rs_seqset_next_present(&x->present, &own->asked, out->from, out->to) == out->to;
 }
 
 /* Names [from, to) as the exclusive range of a ring. */
@@ -256,7 +256,7 @@ static rs_rx_result patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t 
     rs_rx_result result = rs_republic_store(node, x, sn);
     if (result.verdict == RS_RX_STORE)
         x->stats.patches_received++;
-    own->retry_due = x->asked.count ? now + rs_receiver_request_timeout(x) : RS_NEVER;
+    own->retry_due = own->asked.count ? now + rs_receiver_request_timeout(x) : RS_NEVER;
     rs_request_schedule(node, now, x);
     rs_republic_check_complete(node, now, x);
     return result;

@@ -54,7 +54,7 @@ static bool next_missing(const rs_receiving *x, const rs_range *due, uint32_t co
 
 /* Each fragment counts as lost when it is told for the first time. */
 static void note_asked(rs_receiving *x, uint64_t from, uint64_t to) {
-    x->stats.lost += rs_seqset_add_range(&x->asked, from, to);
+    x->stats.lost += rs_seqset_add_range(&rs_republic_receiver_of(x)->asked, from, to);
 }
 
 /* The next PTCH_MAP of the present report: from `map_at` on. */
@@ -106,7 +106,7 @@ static void heed(rs_node *node, rs_time now, rs_receiving *x, const rs_repair_he
     }
     if (h->mark)
         report(node, now, x);
-    else if (x->asked.count)
+    else if (own->asked.count)
         rs_map_soon(node, now, x);
 }
 

@@ -88,6 +88,10 @@ static void prepare(rs_time now, rs_transfer *t) {
     own->report_due = own->retry_due = own->tail_due = own->map_due = RS_NEVER;
 }
 
+static void lay_sets(rs_receiving *x, uint64_t *words) {
+    rs_seqset_init(&rs_republic_receiver_of(x)->asked, words ? x->t.fragments : 0, words);
+}
+
 const rs_engine rs_engine_republic = {
     .id = RS_PROTOCOL_REPUBLIC,
     .name = "Republic",
@@ -99,6 +103,8 @@ const rs_engine rs_engine_republic = {
     .recipient_size = sizeof(rs_progress),
     .receiving_size = sizeof(rs_republic_receiver),
     .prepare = prepare,
+    .sets = 1,
+    .lay_sets = lay_sets,
     .path_granted = rs_republic_path_granted,
     .begin = rs_republic_begin,
     .data_packet = rs_republic_data,

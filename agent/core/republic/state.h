@@ -131,7 +131,8 @@ typedef enum {
 typedef struct {
     /* asking */
     rs_asks asks;
-    uint32_t asked_runs;    /* rs_receiving.asked has so many runs, while it asks by ranges. */
+    rs_seqset asked;        /* Fragments that are asked for and are not here. */
+    uint32_t asked_runs;    /* It has so many runs, while it asks by ranges. */
     rs_ranges to_ask;       /* That is due and not asked for yet; it may name what is here or asked for, too. */
     rs_time retry_due;      /* It asks again then: nothing came of it. */
     rs_time tail_due;       /* The tail is asked for then, unless data packets still come, */

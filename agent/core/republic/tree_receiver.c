@@ -6,7 +6,7 @@
 
 #define NEAR_FIRST (4 * RS_MS) /* an answer is waited for so long while no round trip is known */
 #define NEAR_LEAST (1 * RS_MS)
-#define NEAR_MOST (10 * RS_MS)
+#define NEAR_MOST RS_REPORT_SILENT /* then it is silent */
 /* Requests in a row without an answer, each after twice the wait (63 ms at least: the parent may miss the same, and
  * wait for a repair that is coded): the sender is asked, */
 #define NEAR_TRIES 6
@@ -309,7 +309,7 @@ static rs_rx_result answered(rs_node *node, rs_time now, rs_receiving *x, tree *
     result = rs_republic_store(node, x, h.sn);
     if (result.verdict != RS_RX_STORE)
         x->stats.peer_repairs_old++;
-    own->retry_due = x->asked.count ? now + rs_tree_request_timeout(x) : RS_NEVER;
+    own->retry_due = own->asked.count ? now + rs_tree_request_timeout(x) : RS_NEVER;
     rs_receiver_arm(node, x);
     rs_request_schedule(node, now, x);
     rs_republic_check_complete(node, now, x);

@@ -72,6 +72,9 @@ struct rs_engine {
      * with these and are zero, and what fills in the rest. */
     size_t sending_size, recipient_size, receiving_size;
     void (*prepare)(rs_time now, rs_transfer *t);
+    /* The same of an accepted object's fragments: so many sets of them, at `words` from now on; NULL: nowhere. */
+    size_t sets;
+    void (*lay_sets)(rs_receiving *x, uint64_t *words);
     /* A receiver that has all is still needed by others: the engine ends it (rs_receiver_end). */
     bool (*serves)(const rs_receiving *x);
     /* Fills in `options` from what the caller gave (NULL: all defaults). False: out of range. */

@@ -176,7 +176,7 @@ static rs_rx_result receive_message(rs_node *node, rs_time now, const rs_packet_
     rs_message m;
     if (!rs_wire_decode(packet->header, packet->header_length, packet->payload_length, &m))
         return (rs_rx_result){.verdict = RS_RX_BAD};
-    if (m.type == RS_MSG_HELLO)
+    if (m.type == RS_MSG_HELLO || m.type == RS_MSG_NAME)
         return (rs_rx_result){.verdict = RS_RX_NONE}; /* the caller's business */
     if (m.version != RS_WIRE_VERSION)
         return (rs_rx_result){.verdict = RS_RX_BAD};

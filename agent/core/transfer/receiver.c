@@ -27,6 +27,30 @@ rs_time rs_receiver_request_timeout(const rs_receiving *x) {
     return late > REQUEST_TIMEOUT ? late : REQUEST_TIMEOUT;
 }
 
+/* Room for what is here, and for the fallback's sets. Of a stream the engine has all that. */
+static bool make_sets(rs_node *node, rs_receiving *x) {
+    const rs_engine *fallback = node->engines[0];
+    size_t words = rs_seqset_words(x->t.fragments);
+    uint64_t *memory =
+        x->t.stream.on ? NULL : rs_memory_take(&node->allocator, (1 + fallback->sets) * words * sizeof *memory);
+    if (!memory)
+        return x->t.stream.on;
+    rs_seqset_init(&x->present, x->t.fragments, memory);
+    for (uint64_t sn = 0; sn < x->resumed; sn++)
+        rs_seqset_add(&x->present, sn);
+    x->stats.bytes_present = x->resumed * x->t.fragment_size;
+    if (fallback->sets)
+        fallback->lay_sets(x, memory + words);
+    return true;
+}
+
+static void drop_sets(rs_node *node, rs_receiving *x) {
+    if (node->engines[0]->sets && x->present.words)
+        node->engines[0]->lay_sets(x, NULL);
+    rs_memory_give(&node->allocator, x->present.words);
+    x->present.words = NULL;
+}
+
 /* No longer a transfer: what remains answers repeated questions. `final_control` is what to say, and to say again; 0 =
  * nothing. */
 void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t final_control, const char *cause) {
@@ -38,9 +62,8 @@ void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t fi
         rs_control_set_pending(node, now, &x->link, final_control);
     rs_engine_stop(node, &x->t);
     rs_again_free(node, x);
-    rs_memory_give(&node->allocator, x->present.words);
-    x->present.words = x->asked.words = NULL;
-    x->present.size = x->asked.size = 0;
+    drop_sets(node, x);
+    x->present.size = 0;
     rs_retire(node, &x->t);
     rs_timer_set(&node->timers, &x->t.timer, now + KEEP);
 }
@@ -122,24 +145,10 @@ void rs_receiver_next_session(rs_node *node, rs_receiving *x, const rs_message *
         tell_session(node, x);
 }
 
-static bool make_sets(rs_node *node, rs_receiving *x) {
-    size_t words = rs_seqset_words(x->t.fragments);
-    uint64_t *memory = x->t.stream.on ? NULL : rs_memory_take(&node->allocator, 2 * words * sizeof *memory);
-    if (!memory)
-        return x->t.stream.on;
-    rs_seqset_init(&x->present, x->t.fragments, memory);
-    for (uint64_t sn = 0; sn < x->resumed; sn++)
-        rs_seqset_add(&x->present, sn);
-    x->stats.bytes_present = x->resumed * x->t.fragment_size;
-    rs_seqset_init(&x->asked, x->t.fragments, memory + words);
-    return true;
-}
-
 /* Memory is short: it is as it was before it was accepted. */
 static rs_status unaccepted(rs_node *node, rs_time now, rs_receiving *x) {
     rs_control_clear(node, now, &x->link, RS_CONTROL_OPEN_ACK);
-    rs_memory_give(&node->allocator, x->present.words);
-    x->present.words = NULL;
+    drop_sets(node, x);
     x->state = RS_RX_OFFERED;
     return RS_ERR_MEMORY;
 }

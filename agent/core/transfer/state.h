@@ -296,8 +296,6 @@ struct rs_receiving {
     uint64_t again_at;    /* Of the set, all below are asked for; */
     rs_time again_due;    /* once more then. */
 
-    rs_seqset asked;          /* Fragments that are asked for and are not here: the first engine's. Its room is made
-                               * with that of `present`, so that this engine can always go on. */
     uint64_t session_dropped; /* The group's socket dropped so many packets in this session. */
     rs_time waited;           /* The newest data packet waited so long in this host before it was read. */
 };

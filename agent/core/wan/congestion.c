@@ -4,9 +4,11 @@
 
 #define MS INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
-#define FIRST_BYTES (256 << 10) /* in the first round trip to one receiver: what any queue takes, paced */
-#define TREE_EXPONENT 0.8       /* Chuang and Sirbu: L_m / L_u = N^0.8 */
-#define RATE_LEAST 1000000      /* bit/s: never below, or a transfer would not end */
+#define FIRST_BYTES (256 << 10) /* in the first round trip to one receiver: what any queue takes, paced; */
+#define FIRST_BPS 40e6          /* more in a long one: as many bits a second, */
+#define FIRST_BYTES_MOST (1 << 20)
+#define TREE_EXPONENT 0.8  /* Chuang and Sirbu: L_m / L_u = N^0.8 */
+#define RATE_LEAST 1000000 /* bit/s: never below, or a transfer would not end */
 /* The queue wanted at the narrowest place: these bytes of each transfer, as FAST TCP's alpha: equal for all, so that
  * transfers that share the place come to equal rates. */
 #define QUEUE_BITS (192e3 * 8)
@@ -43,7 +45,9 @@ double rs_wan_tree_size(uint32_t receivers) {
 
 int64_t rs_wan_first_rate(rs_time grtt, uint32_t receivers, uint32_t tree_links, double path_links) {
     double size = tree_links && path_links >= 1 ? tree_links / path_links : rs_wan_tree_size(receivers);
-    double rate = FIRST_BYTES * 8e9 / (double)(grtt > MS / 2 ? grtt : MS / 2) / (size > 1 ? size : 1);
+    double trip = (double)(grtt > MS / 2 ? grtt : MS / 2), bytes = FIRST_BPS / 8e9 * trip;
+    bytes = bytes < FIRST_BYTES ? FIRST_BYTES : bytes > FIRST_BYTES_MOST ? FIRST_BYTES_MOST : bytes;
+    double rate = bytes * 8e9 / trip / (size > 1 ? size : 1);
     return rate > RATE_LEAST ? (int64_t)rate : RATE_LEAST;
 }
 

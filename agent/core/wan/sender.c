@@ -21,6 +21,7 @@
  * that queue did not bridge is lost anyway. */
 #define CATCH_UP (25 * RS_MS)
 #define PART_LEAST 0.2 /* at the end of an object, when only repairs go, to others */
+#define TAIL_PART 64   /* of an object: so much goes twice at most, while nothing else is to be sent */
 #define NEED_RTTS 3    /* round trips from a packet's first sending to its section's end: NACK, repair, word */
 #define NEED_MORE (100 * RS_MS)
 
@@ -214,7 +215,7 @@ static bool may_send_next(const rs_sending *x) {
 /* When there is something to send; RS_NEVER: a status must come first. */
 static rs_time work_due(const rs_sending *x, rs_time now) {
     const rs_wan_sender *w = rs_wan_sender_of(&x->t);
-    if (may_send_next(x) || w->again)
+    if (may_send_next(x) || w->again || w->tail_at > w->tail_first)
         return now;
     rs_time mend = rs_wan_sections_due(&w->sections, now);
     rs_time probe = x->pos ? w->probe_due : RS_NEVER; /* a probe is the last packet once more */
@@ -351,12 +352,32 @@ static bool ahead_of_losses(const rs_node *node, rs_sending *x, rs_packet_out *o
     return true;
 }
 
+/* All was sent: fragments of the last half round trip go again, the newest first, before a NACK of them can be here. */
+static void begin_tail(rs_sending *x) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    uint64_t count = (uint64_t)(x->pacer.rate_bps / 16000) * (uint64_t)(w->grtt / 1000000) / wire_bytes(x);
+    uint64_t most = (x->end - x->first) / TAIL_PART;
+    w->tail_at = x->end;
+    w->tail_first = x->end - (count < most ? count : most);
+}
+
+static bool tail(rs_time now, rs_sending *x, rs_packet_out *out) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (w->tail_at <= w->tail_first)
+        return false;
+    header(x, now, --w->tail_at, true, out);
+    x->stats.packets_sent++;
+    return true;
+}
+
 static bool next_data(rs_time now, rs_sending *x, rs_packet_out *out) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     if (next_sn(x) >= sendable(x) || !rs_wan_pool_take(&w->memory, x->t.fragment_size))
         return false;
     header(x, now, next_sn(x), false, out);
     x->pos++;
+    if (next_sn(x) == x->end)
+        begin_tail(x);
     x->stats.packets_sent++;
     w->unpaired++;
     w->probes = 0;
@@ -386,7 +407,7 @@ bool rs_wan_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *
     bool any = !w->repaired && mend(node, now, x, out);
     w->repaired = any;
     any = any || ahead_of_losses(node, x, out) || next_data(now, x, out) || mend(node, now, x, out) ||
-          mend_again(now, x, out) || probe(now, x, out);
+          mend_again(now, x, out) || tail(now, x, out) || probe(now, x, out);
     if (any) {
         uint32_t bytes = rs_wire_bytes(out);
         out->markable = true;

@@ -49,6 +49,8 @@ typedef struct {
     rs_wan_mend end_repairs[RS_WAN_END_REPAIRS];
     uint32_t again;      /* So many of that ring are still to go, */
     uint32_t again_at;   /* those before there. */
+    uint64_t tail_at;    /* Of the object's end these go a second time before anybody asks: those before there, */
+    uint64_t tail_first; /* and from there on. */
     bool repaired;       /* The last packet was a repair: they take turns with data packets. */
     int64_t sent_bytes;  /* So much was sent, on the wire, */
     int64_t alone_bytes; /* of which so much to single receivers, */

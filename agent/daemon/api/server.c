@@ -16,6 +16,7 @@
 #include "api/wire.h"
 #include "core/transfer/node.h"
 #include "daemon/accept.h"
+#include "daemon/api/status.h"
 #include "daemon/api/waits.h"
 #include "daemon/store/digest.h"
 
@@ -579,37 +580,47 @@ static void serve_drop(rs_api_server *server, rs_api_client *client, const rs_ap
     rs_api_reply_ok(server, call);
 }
 
-/* Makes the file an object, whose digest `wait` takes. False, and the call is answered, if that cannot be. */
-static bool add_object(rs_api_server *server, rs_api_wait *wait, const rs_api_call *call, int fd) {
-    rs_error error;
-    rs_object *object = rs_store_add(server->store, &wait->id, fd, 0, &error);
-    if (!object) {
-        rs_api_reply_failure(server, call, &error);
-        rs_api_wait_end(server, wait, false);
-        return false;
+/* What the agent added again after a restart: a program that names the same file has that object; otherwise it goes,
+ * unless it is being sent. */
+static rs_object *take_over(rs_api_server *server, const rs_object_id *id, int fd) {
+    rs_object *object = rs_store_find(server->store, id);
+    if (!object || !object->added_again)
+        return NULL;
+    if (object->phase == RS_OBJECT_COMPLETE && rs_store_is_file(object, fd)) {
+        object->added_again = false;
+        return object;
     }
-    wait->object = object;
-    wait->tree = rs_digest_tree_new(server->config.digest_algorithm, object->size);
-    if (!wait->tree) {
-        rs_api_reply_error(server, call, ROSTRUM_ERR_NO_ROOM,
-                           "the agent has no memory for the digest of object %" PRIu64, wait->id.data);
-        rs_api_wait_end(server, wait, true);
-        return false;
-    }
-    rs_digest_tree_all_present(wait->tree);
-    return true;
+    rs_error busy;
+    if (object->holds == 0)
+        (void)rs_api_drop(server, id, &busy);
+    return NULL;
+}
+
+void rs_api_reply_added(rs_api_server *server, const rs_api_call *call, const rs_object *object) {
+    const rs_digest *digest = &object->digest;
+    rs_api_object_info info = {
+        .size = object->size, .digest_algorithm = digest->algorithm, .digest_length = digest->length};
+    memcpy(info.digest, digest->value, sizeof info.digest);
+    rs_api_encode_object(&server->message, RS_API_ADDED, call->tag, &info);
+    rs_api_transmit(server, call->client, -1, false);
 }
 
 static void serve_add(rs_api_server *server, rs_api_client *client, const rs_api_call *call, uint64_t data_id, int fd) {
     rs_object_id id = id_of(client, data_id);
+    rs_error error = {0};
     if (fd < 0) {
         rs_api_reply_error(server, call, ROSTRUM_ERR_INVALID,
                            "add of object %" PRIu64 " came without a file descriptor", data_id);
         return;
     }
+    const rs_object *here = take_over(server, &id, fd);
+    if (here) {
+        rs_api_reply_added(server, call, here);
+        return;
+    }
     rs_api_wait *wait = rs_api_wait_new(server, client, RS_WAIT_DIGEST, call, &id);
-    if (wait)
-        (void)add_object(server, wait, call, fd);
+    if (wait && !rs_api_add_object(server, wait, fd, &error))
+        rs_api_reply_failure(server, call, &error);
 }
 
 void rs_api_reply_object(rs_api_server *server, const rs_api_call *call, const rs_object *object) {
@@ -695,16 +706,28 @@ static void start_send(rs_api_server *server, rs_api_client *client, const rs_ap
     server->handlers.on_send(server->handlers.context, &send);
 }
 
+static void serve_send(rs_api_server *server, rs_api_client *client, const rs_api_call *call,
+                       const rs_api_request *request);
+
 /* The file beside the request becomes the object, and is sent while its digest is being taken. What cannot be begun
  * leaves nothing. */
 static void serve_send_file(rs_api_server *server, rs_api_client *client, const rs_api_call *call,
                             const rs_api_request *request, int fd) {
     rs_object_id id = id_of(client, request->data_id);
+    rs_error error = {0};
+    if (take_over(server, &id, fd)) {
+        serve_send(server, client, call, request);
+        return;
+    }
     if ((request->flags & RS_API_SEND_EVENTS) && !rs_api_wait_new(server, client, RS_WAIT_SEND, call, &id))
         return;
     rs_api_wait *wait = rs_api_wait_new(server, NULL, RS_WAIT_DIGEST, call, &id);
-    if (!wait || !add_object(server, wait, call, fd))
+    if (!wait)
         return;
+    if (!rs_api_add_object(server, wait, fd, &error)) {
+        rs_api_reply_failure(server, call, &error);
+        return;
+    }
     start_send(server, client, call, request, wait->object, -1);
     if (wait->object->holds == 0)
         rs_api_wait_end(server, wait, true);
@@ -805,17 +828,20 @@ static bool drop_unfinished(rs_api_server *server, const rs_object_id *id) {
     return false;
 }
 
+bool rs_api_drop(rs_api_server *server, const rs_object_id *id, rs_error *error) {
+    if (server->handlers.on_delete)
+        server->handlers.on_delete(server->handlers.context, id);
+    server->store_work = true;
+    return drop_unfinished(server, id) || rs_store_delete(server->store, id, error);
+}
+
 static void serve_delete(rs_api_server *server, rs_api_client *client, const rs_api_call *call, uint64_t data_id) {
     rs_error error;
     rs_object_id id = id_of(client, data_id);
-    if (server->handlers.on_delete)
-        server->handlers.on_delete(server->handlers.context, &id);
-    if (!drop_unfinished(server, &id) && !rs_store_delete(server->store, &id, &error)) {
+    if (rs_api_drop(server, &id, &error))
+        rs_api_reply_ok(server, call);
+    else
         rs_api_reply_failure(server, call, &error);
-        return;
-    }
-    server->store_work = true;
-    rs_api_reply_ok(server, call);
 }
 
 static void serve_name(rs_api_server *server, const rs_api_call *call, const rs_object_id *id, const char *name) {
@@ -848,12 +874,14 @@ static void serve_unsubscribe(rs_api_server *server, const rs_api_call *call, ui
     rs_api_reply_error(server, call, ROSTRUM_ERR_UNKNOWN, "this process has no subscription %" PRIu64, subscription);
 }
 
-static void serve_join(rs_api_server *server, const rs_api_call *call, const rs_api_request *request, int fd) {
+static void serve_join(rs_api_server *server, const rs_api_client *client, const rs_api_call *call,
+                       const rs_api_request *request, int fd) {
     int own = fd >= 0 && server->handlers.on_join ? unix_stream(server, call, fd) : -1;
     if (fd >= 0 && server->handlers.on_join && own < 0)
         return;
     const rs_api_join join = {.call = *call,
                               .subscribe = request->flags & RS_API_JOIN_SUBSCRIBE,
+                              .process = client->process,
                               .group = request->group,
                               .protocol = request->protocol,
                               .order = request->order,
@@ -911,7 +939,7 @@ static void serve_registered(rs_api_server *server, rs_api_client *client, const
         serve_unsubscribe(server, call, request->number);
         break;
     case RS_API_JOIN:
-        serve_join(server, call, request, fd);
+        serve_join(server, client, call, request, fd);
         break;
     case RS_API_STREAM_SEND:
         serve_stream_send(server, client, call, request, fd);
@@ -941,6 +969,8 @@ static void rs_api_serve(rs_api_server *server, rs_api_client *client, const rs_
         serve_register(server, client, &call, request);
     else if (request->type == RS_API_STATUS)
         server->handlers.on_status(server->handlers.context, &call);
+    else if (request->type == RS_API_NAMES)
+        rs_api_reply_names(server, &call);
     else if (!client->registered)
         rs_api_reply_error(server, &call, ROSTRUM_ERR_NOT_REGISTERED, "register with the application's id first");
     else

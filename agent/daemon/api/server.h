@@ -52,6 +52,7 @@ typedef struct {
 typedef struct {
     rs_api_call call;
     bool subscribe;
+    const char *process;
     const char *group, *protocol, *order; /* the last two "" = as the group is */
     const char *options;                  /* of the protocol's engine: what is not named is as the group has it */
     int socket;                           /* to be the group's, the callee's to close; -1: one is to be made */
@@ -141,6 +142,9 @@ void rs_api_reply_streamed(rs_api_server *server, const rs_api_call *call, uint6
 void rs_api_reply_group(rs_api_server *server, const rs_api_call *call, const char *protocol, const char *order,
                         uint32_t message_bytes, int fd);
 
+/* What an application's delete does. False and `error`. */
+bool rs_api_drop(rs_api_server *server, const rs_object_id *id, rs_error *error);
+
 /* ---- For waits.c. */
 
 struct rs_api_client;
@@ -149,7 +153,8 @@ struct rs_api_client *rs_api_client_find(rs_api_server *server, uint64_t id);
  * slow. */
 void rs_api_transmit(rs_api_server *server, uint64_t client, int fd, bool lossy);
 void rs_api_reply_failure(rs_api_server *server, const rs_api_call *call, const rs_error *error);
-/* Answers a read of a whole object. */
+/* Answers a read of a whole object, an add. */
 void rs_api_reply_object(rs_api_server *server, const rs_api_call *call, const rs_object *object);
+void rs_api_reply_added(rs_api_server *server, const rs_api_call *call, const rs_object *object);
 
 #endif

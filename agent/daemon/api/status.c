@@ -7,10 +7,13 @@
 #include "daemon/api/waits.h"
 
 /* An application's id is the right to its objects: only root, the agent's own user and the application see it. */
+static bool may_see(const rs_api_client *asks, const uint8_t app[16]) {
+    return asks && (asks->uid == 0 || asks->uid == (unsigned int)geteuid() ||
+                    (asks->registered && memcmp(asks->app, app, sizeof asks->app) == 0));
+}
+
 static void hide_app(const rs_api_client *asks, uint8_t app[16]) {
-    bool may = asks && (asks->uid == 0 || asks->uid == (unsigned int)geteuid() ||
-                        (asks->registered && memcmp(asks->app, app, sizeof asks->app) == 0));
-    if (!may)
+    if (!may_see(asks, app))
         memset(app, 0, sizeof asks->app);
 }
 
@@ -44,6 +47,26 @@ static void put_objects(rs_api_server *server, const rs_api_call *call) {
             rs_api_transmit(server, call->client, -1, false);
         }
     } while (count);
+}
+
+void rs_api_reply_names(rs_api_server *server, const rs_api_call *call) {
+    const rs_api_client *asks = rs_api_client_find(server, call->client);
+    rs_api_object_name rows[64]; /* always fit in one message */
+    const rs_object *object = NULL;
+    uint32_t cursor = 0;
+    do {
+        uint32_t count = 0;
+        while (count < sizeof rows / sizeof *rows && (object = rs_store_next(server->store, &cursor)))
+            if (object->name && may_see(asks, object->id.app)) {
+                rows[count] = (rs_api_object_name){.data_id = object->id.data, .name = object->name};
+                memcpy(rows[count++].app, object->id.app, sizeof rows->app);
+            }
+        if (count) {
+            (void)rs_api_encode_names(&server->message, call->tag, rows, count);
+            rs_api_transmit(server, call->client, -1, false);
+        }
+    } while (object);
+    rs_api_reply_ok(server, call);
 }
 
 void rs_api_reply_status(rs_api_server *server, const rs_api_call *call, const rostrum_status *status) {

@@ -115,13 +115,17 @@ void rs_api_waits_expire(rs_api_server *server) {
             continue;
         }
         const rs_object *object = rs_store_find(server->store, &wait->id);
+        bool partial = object && object->phase == RS_OBJECT_PARTIAL, over = !object || partial;
         rs_api_reply_error(server, &wait->call, ROSTRUM_ERR_TIMEOUT,
                            "object %" PRIu64 " is not whole on %s after %u ms: %s%s", wait->id.data,
                            server->server_name, wait->wait_ms,
-                           object        ? "it is being received"
-                           : wait->cause ? "the last transfer of it failed: "
-                                         : "nobody has sent it here",
-                           !object && wait->cause ? wait->cause : "");
+                           partial && wait->cause                          ? "a part is here: "
+                           : partial                                       ? "a part is here; resume fetches the rest"
+                           : object && object->phase == RS_OBJECT_CHECKING ? "it is being checked after a restart"
+                           : object                                        ? "it is being received"
+                           : wait->cause                                   ? "the last transfer of it failed: "
+                                                                           : "nobody has sent it here",
+                           over && wait->cause ? wait->cause : "");
         rs_api_wait_end(server, wait, false);
     }
 }
@@ -166,7 +170,11 @@ static void work_digest(rs_api_server *server, rs_api_wait *wait) {
     }
     bool fast = server->config.digest_algorithm == RS_DIGEST_XXH3;
     bool failed = false;
-    if (rs_digest_tree_step_shared(wait->tree, object->map, fast ? DIGEST_CHUNKS_XXH3 : DIGEST_CHUNKS_SHA256) < 0)
+    uint64_t left = rs_digest_tree_pending(wait->tree) * RS_DIGEST_CHUNK; /* in order */
+    int64_t did = rs_digest_tree_step_shared(wait->tree, object->map, fast ? DIGEST_CHUNKS_XXH3 : DIGEST_CHUNKS_SHA256);
+    if (did > 0 && object->size >= left)
+        rs_store_was_read(object, object->size - left, (uint64_t)did * RS_DIGEST_CHUNK);
+    if (did < 0)
         failed = !rs_error_system(
             &error, errno, "object %" PRIu64 " cannot be read (was its file shortened after add?)", object->id.data);
     else if (rs_digest_tree_pending(wait->tree))
@@ -183,14 +191,36 @@ static void work_digest(rs_api_server *server, rs_api_wait *wait) {
     rs_store_keep_leaves(object, leaves, leaf_count);
     if (object->holds > 0)
         server->handlers.on_added(server->handlers.context, object);
-    rs_api_object_info info = {
-        .size = object->size, .digest_algorithm = digest.algorithm, .digest_length = digest.length};
-    memcpy(info.digest, digest.value, sizeof info.digest);
-    rs_api_encode_object(&server->message, RS_API_ADDED, wait->call.tag, &info);
-    rs_api_transmit(server, wait->call.client, -1, false);
+    rs_api_reply_added(server, &wait->call, object);
     rs_object_id id = object->id;
     rs_api_wait_end(server, wait, false);
     rs_api_object_complete(server, &id);
+}
+
+bool rs_api_add_object(rs_api_server *server, rs_api_wait *wait, int fd, rs_error *error) {
+    wait->object = rs_store_add(server->store, &wait->id, fd, 0, error);
+    wait->tree = wait->object ? rs_digest_tree_new(server->config.digest_algorithm, wait->object->size) : NULL;
+    if (wait->tree) {
+        rs_digest_tree_all_present(wait->tree);
+        return true;
+    }
+    if (wait->object)
+        rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "the agent has no memory for the digest of object %" PRIu64,
+                     wait->id.data);
+    rs_api_wait_end(server, wait, true);
+    return false;
+}
+
+rs_object *rs_api_add_again(rs_api_server *server, const rs_object_id *id, int fd, rs_error *error) {
+    const rs_api_call nobody = {0};
+    rs_api_wait *wait = rs_api_wait_new(server, NULL, RS_WAIT_DIGEST, &nobody, id);
+    if (!wait || !rs_api_add_object(server, wait, fd, error)) {
+        if (!wait)
+            rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "the agent has no memory for one more request");
+        return NULL;
+    }
+    wait->object->added_again = true;
+    return wait->object;
 }
 
 void rs_api_waits_work(rs_api_server *server) {

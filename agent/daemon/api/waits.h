@@ -90,6 +90,10 @@ rs_api_wait *rs_api_wait_new(rs_api_server *server, rs_api_client *client, rs_ap
                              const rs_api_call *call, const rs_object_id *id);
 /* Unlinks and frees; a wait that works on a digest or an allocation takes its object along when `discard`. */
 void rs_api_wait_end(rs_api_server *server, rs_api_wait *wait, bool discard);
+/* Makes the file an object, whose digest `wait` takes. False and `error` if that cannot be, and the wait is over. */
+bool rs_api_add_object(rs_api_server *server, rs_api_wait *wait, int fd, rs_error *error);
+/* The agent itself adds a file, after a restart. NULL and `error`. */
+rs_object *rs_api_add_again(rs_api_server *server, const rs_object_id *id, int fd, rs_error *error);
 /* The client is gone or unregistered: its reads, creations and subscriptions end. Returns how many. */
 uint32_t rs_api_waits_forget(rs_api_server *server, uint64_t client, bool answer);
 void rs_api_waits_expire(rs_api_server *server);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "io/datagrams.h"
+#include "io/guard.h"
 
 #define IN_FIRST 4096u
 #define READ_TURN (256u << 10) /* bytes read of one connection before others have their turn */
@@ -26,6 +27,7 @@ static bool broken(char *text, const char *what, int cause) {
 }
 
 void rs_connection_free(rs_connection *connection) {
+    rs_tls_free(connection->tls);
     if (connection->fd >= 0)
         close(connection->fd);
     free(connection->in);
@@ -108,10 +110,27 @@ static bool keep_rest(rs_connection *c, const uint8_t *header, size_t header_len
     return true;
 }
 
+/* By TLS all waits first, in one piece: what could not go yet must be the same when it is tried again. */
+static bool send_by_tls(rs_connection *c, rs_time now, const uint8_t *header, size_t header_length,
+                        const rs_connection_payload *payload, char *text) {
+    size_t payload_length = payload ? payload->length : 0;
+    if (c->out_length == 0)
+        c->stalled_since = now;
+    uint8_t *at = make_room(c, header_length + payload_length);
+    if (!at)
+        return broken(text, "too many bytes wait to be sent, or memory is short", 0);
+    memcpy(at, header, header_length);
+    if (payload_length > 0 && !rs_guard_copy(at + header_length, payload->map, payload_length))
+        return broken(text, "the object's file became shorter while it was being sent", 0);
+    return c->phase == RS_CONNECTION_CONNECTING || rs_connection_flush(c, now, text);
+}
+
 bool rs_connection_send(rs_connection *c, rs_time now, const uint8_t *header, size_t header_length,
                         const rs_connection_payload *payload, char *text) {
     size_t sent = 0, total = header_length + (payload ? payload->length : 0);
     mark(c, payload && payload->length > 0);
+    if (c->tls)
+        return send_by_tls(c, now, header, header_length, payload, text);
     if (c->out_length == 0 && c->phase != RS_CONNECTION_CONNECTING) {
         struct iovec parts[2] = {{(void *)(uintptr_t)header, header_length}};
         if (payload)
@@ -134,7 +153,13 @@ bool rs_connection_send(rs_connection *c, rs_time now, const uint8_t *header, si
 
 bool rs_connection_flush(rs_connection *c, rs_time now, char *text) {
     while (c->out_length > 0) {
-        ssize_t sent = send(c->fd, c->out + c->out_start, c->out_length, MSG_NOSIGNAL);
+        ssize_t sent = c->tls ? rs_tls_write(c->tls, c->out + c->out_start, c->out_length)
+                              : send(c->fd, c->out + c->out_start, c->out_length, MSG_NOSIGNAL);
+        if (c->tls && sent < 0) {
+            if (sent == -EAGAIN)
+                return true;
+            return broken(text, rs_tls_text(c->tls)[0] ? rs_tls_text(c->tls) : "sending failed", 0);
+        }
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && would_block(errno))
@@ -189,11 +214,17 @@ static bool take_messages(rs_connection *c, rs_connection_message message, void 
 }
 
 bool rs_connection_read(rs_connection *c, rs_time now, rs_connection_message message, void *context, char *text) {
-    for (size_t total = 0; total < READ_TURN;) {
+    for (size_t total = 0; total < READ_TURN || (c->tls && rs_tls_pending(c->tls));) {
         if (c->in_length == c->in_room && (c->in_room >= RS_CONNECTION_IN_MAX || !grow_input(c)))
             return broken(text, "memory is short for what it sends", 0);
         size_t room = c->in_room - c->in_length;
-        ssize_t got = recv(c->fd, c->in + c->in_length, room, 0);
+        ssize_t got =
+            c->tls ? rs_tls_read(c->tls, c->in + c->in_length, room) : recv(c->fd, c->in + c->in_length, room, 0);
+        if (c->tls && got < 0) {
+            if (got == -EAGAIN)
+                break;
+            return broken(text, rs_tls_text(c->tls)[0] ? rs_tls_text(c->tls) : "receiving failed", 0);
+        }
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && would_block(errno))
@@ -208,7 +239,7 @@ bool rs_connection_read(rs_connection *c, rs_time now, rs_connection_message mes
         total += (size_t)got;
         if (!take_messages(c, message, context, text))
             return false;
-        if ((size_t)got < room)
+        if (!c->tls && (size_t)got < room)
             break;
     }
     if (c->in_length == 0 && c->in_room > IN_FIRST) {
@@ -217,4 +248,11 @@ bool rs_connection_read(rs_connection *c, rs_time now, rs_connection_message mes
         c->in_room = 0;
     }
     return true;
+}
+
+uint32_t rs_connection_events(const rs_connection *c) {
+    if (c->phase == RS_CONNECTION_CONNECTING)
+        return EPOLLOUT;
+    bool output = c->tls && !rs_tls_shaken(c->tls) ? rs_tls_wants_write(c->tls) : c->out_length > 0;
+    return EPOLLIN | (output ? EPOLLOUT : 0u);
 }

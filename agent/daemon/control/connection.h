@@ -5,6 +5,7 @@
 #include "core/base/types.h"
 #include "core/base/wire.h"
 #include "daemon/loop.h"
+#include "daemon/manager/tls.h"
 
 #define RS_CONNECTION_HIGH (128u << 10) /* bytes waiting to be sent at which the core is told to stop */
 #define RS_CONNECTION_LOW (32u << 10)   /* and at which it may go on */
@@ -23,6 +24,7 @@ typedef struct rs_connection {
     struct rs_connection *next, *previous;
     rs_watch watch;
     int fd;
+    rs_tls *tls; /* NULL: plain */
     rs_connection_phase phase;
     bool outgoing;
     bool choked;  /* the core was told to stop */
@@ -59,8 +61,11 @@ void rs_connection_mark_control(int fd);
  * all breaks the connection. */
 bool rs_connection_send(rs_connection *connection, rs_time now, const uint8_t *header, size_t header_length,
                         const rs_connection_payload *payload, char *text);
-/* Sends what waits. */
+/* Sends what waits. By TLS it may wait for the other end's part of the handshake: call it after each read, too. */
 bool rs_connection_flush(rs_connection *connection, rs_time now, char *text);
+
+/* What is waited for: EPOLLIN, EPOLLOUT. */
+uint32_t rs_connection_events(const rs_connection *connection);
 
 /* A whole message: `payload_length` bytes at `payload`. False breaks the connection, with the reason. */
 typedef bool (*rs_connection_message)(void *context, const uint8_t *header, size_t header_length,

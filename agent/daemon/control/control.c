@@ -11,12 +11,14 @@
 #include <unistd.h>
 
 #include "daemon/control/pool.h"
+#include "daemon/round_trip.h"
 #include "daemon/units.h"
 
 #define ACCEPTS_A_TURN 16
 #define RETRANSMIT_LEAST_US 20000
 #define RETRANSMIT_MOST_MS 1000 /* the least that Linux takes */
 #define DELAY_MOST_US 2000
+#define LONG_TRIP_US 5000 /* beyond what fabrics have: the kernel is asked once more what it has measured since */
 #define KNOCK_AFTER (20 * RS_MILLISECOND) /* the kernel waits a second for the answer to a first segment; twice, ... */
 #define KNOCKS_MOST 5u /* ... four times as long, and so on; then as long as `connect_timeout` says */
 
@@ -210,6 +212,13 @@ bool rs_control_is_up(const rs_control *control, rs_peer peer) {
 
 uint32_t rs_control_address(const rs_control *control, rs_peer peer) {
     return rs_control_is_up(control, peer) ? control->peers[peer].sending->remote_address : 0;
+}
+
+uint32_t rs_control_round_trip_us(const rs_control *control, rs_peer peer) {
+    rs_peer_entry *entry = rs_peers_entry(control->options.peers, peer);
+    if (entry->round_trip_us > LONG_TRIP_US && rs_control_is_up(control, peer)) /* it was perhaps a busy host */
+        entry->round_trip_us = rs_round_trip_us(control->peers[peer].sending->fd);
+    return entry->round_trip_us;
 }
 
 uint32_t rs_control_knows(const rs_control *control, rs_peer peer) {

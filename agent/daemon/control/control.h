@@ -38,11 +38,12 @@ typedef struct {
     uint32_t address; /* of this server on the data network */
     uint16_t port;
     uint32_t max_connections;
-    rs_time connect_timeout; /* [2 s], and as long for the HELLO */
-    rs_time want_bound;      /* a wanted peer is tried this long [6 s] */
-    rs_time idle_timeout;    /* [60 s] */
-    rs_time use_bound;       /* an unproven one that has not been in use by then is closed [10 s] */
-    rs_time dead_timeout;    /* sent bytes unacknowledged, or output not taken, this long [5 s] */
+    rs_tls_identity *identity; /* NULL: plain; else both ends show certificates. Must outlive it */
+    rs_time connect_timeout;   /* [2 s], and as long for the HELLO */
+    rs_time want_bound;        /* a wanted peer is tried this long [6 s] */
+    rs_time idle_timeout;      /* [60 s] */
+    rs_time use_bound;         /* an unproven one that has not been in use by then is closed [10 s] */
+    rs_time dead_timeout;      /* sent bytes unacknowledged, or output not taken, this long [5 s] */
 } rs_control_options;
 
 /* Listens. NULL and the reason in `error` (RS_CONNECTION_TEXT bytes). */
@@ -59,6 +60,8 @@ void rs_control_used(rs_control *control, rs_peer peer);
 bool rs_control_is_up(const rs_control *control, rs_peer peer);
 /* What its HELLO says it knows (`engines`); UINT32_MAX: it is not up. */
 uint32_t rs_control_knows(const rs_control *control, rs_peer peer);
+/* The least that was measured on its newest connection; 0: nothing was. */
+uint32_t rs_control_round_trip_us(const rs_control *control, rs_peer peer);
 /* Where its connection comes from, host order; 0: it is not up. */
 uint32_t rs_control_address(const rs_control *control, rs_peer peer);
 /* False: the peer is not up (any more); peer_down was called. */

@@ -171,6 +171,8 @@ rs_peer rs_peers_located(const rs_peers *peers, uint32_t address) {
 void rs_peers_told(rs_peers *peers, rs_peer peer, uint32_t address, uint16_t control_port, uint32_t rack) {
     rs_peer_entry *entry = &peers->entries[peer];
     rs_peer before = rs_peers_located(peers, address);
+    if (entry->address != address)
+        entry->outside_port = 0;
     if (before != peer) {
         if (before != RS_NO_PEER && peers->entries[before].name[0] == NAMELESS)
             leave_address(peers, before); /* this is who was there */

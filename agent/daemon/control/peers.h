@@ -13,10 +13,12 @@ typedef struct {
     uint32_t address; /* IPv4, host order, as the manager tells it; 0 = it has not */
     uint16_t control_port;
     bool used;
-    uint32_t rack;    /* the manager's number; 0 = not told */
-    bool dials;       /* it connects, and cannot be connected to: its addresses are translated on the way */
+    uint32_t rack;         /* the manager's number; 0 = not told */
+    uint16_t outside_port; /* its datagrams come from there, by a translation of addresses; 0 = from its port */
+    bool dials;            /* it connects, and cannot be connected to: its addresses are translated on the way */
     uint32_t claimed; /* where an agent of that name connected from while nobody had told its address; 0 = nowhere */
-    uint32_t holds;   /* transfers and connections that speak of it: its number stays its own */
+    uint32_t round_trip_us; /* the least of its newest connection; 0 = not known */
+    uint32_t holds;         /* transfers and connections that speak of it: its number stays its own */
     uint64_t last_used;
     rs_peer next_named, next_at; /* in the same bucket */
 } rs_peer_entry;

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "core/transfer/node.h"
+#include "daemon/round_trip.h"
 #include "daemon/units.h"
 
 /* A connection and its pool, for callbacks of its messages. */
@@ -69,7 +70,14 @@ rs_connection *rs_pool_add(rs_control *control, int fd, bool outgoing, rs_peer p
     c->phase_since = c->last_activity = rs_pool_now(control);
     c->stalled_since = RS_NEVER;
     c->watch = (rs_watch){.ready = connection_ready, .context = p};
-    if (!rs_loop_watch(control->options.loop, &c->watch, fd, outgoing ? EPOLLOUT : EPOLLIN)) {
+    rs_tls_identity *identity = control->options.identity;
+    char text[RS_TLS_TEXT];
+    if (identity && !rs_tls_identity_refresh(identity, text))
+        rs_log_limited(&control->endings, 10, RS_LOG_WARNING, "control", "the certificate read before is used: %s",
+                       text);
+    c->tls = identity ? rs_tls_new_peer(identity, fd, !outgoing) : NULL;
+    if ((identity && !c->tls) || !rs_loop_watch(control->options.loop, &c->watch, fd, outgoing ? EPOLLOUT : EPOLLIN)) {
+        rs_tls_free(c->tls);
         free(p);
         return NULL;
     }
@@ -226,7 +234,7 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
 bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *text) {
     rs_message hello = {.type = RS_MSG_HELLO};
     uint8_t bytes[RS_HEADER_MAX];
-    hello.hello.engines = rs_engines_here() | RS_HELLO_TREE;
+    hello.hello.engines = rs_engines_here() | RS_HELLO_TREE | RS_HELLO_NAME;
     hello.hello.boot = control->options.boot;
     hello.hello.name_length = (uint16_t)strlen(control->options.server);
     memcpy(hello.hello.name, control->options.server, hello.hello.name_length);
@@ -251,6 +259,12 @@ static bool identify(rs_control *control, rs_connection *c, const rs_message *he
     }
     if (strlen(name) != hello->hello.name_length || strcmp(name, control->options.server) == 0)
         return wrong_hello(text, "it says that its name is %s", rs_quote(name));
+    char whose[RS_TLS_TEXT];
+    if (c->tls && !rs_tls_is_agent(c->tls, name)) {
+        snprintf(text, RS_CONNECTION_TEXT, "it says that its name is %.60s, and its certificate is for %.60s",
+                 rs_quote(name), rs_tls_agent(c->tls, whose));
+        return false;
+    }
     if (c->outgoing && strcmp(name, rs_peers_name(control->options.peers, c->peer)) != 0)
         return wrong_hello(text, "another server answers there: %s", rs_quote(name));
     if (!c->outgoing) {
@@ -307,6 +321,7 @@ static bool greeted(rs_control *control, rs_connection *c, const uint8_t *bytes,
         return false;
     }
     c->phase = RS_CONNECTION_UP;
+    rs_peers_entry(control->options.peers, c->peer)->round_trip_us = rs_round_trip_us(c->fd);
     c->phase_since = rs_pool_now(control);
     rs_pool_peer *p = &control->peers[c->peer];
     if (p->connecting == c)
@@ -336,8 +351,7 @@ static bool take_message(void *context, const uint8_t *header, size_t header_len
 /* --------------------------------------------------------------------------------------------------------- events */
 
 void rs_pool_watch(rs_control *control, rs_connection *c) {
-    uint32_t events = c->phase == RS_CONNECTION_CONNECTING ? EPOLLOUT : EPOLLIN | (c->out_length > 0 ? EPOLLOUT : 0u);
-    rs_loop_watch(control->options.loop, &c->watch, c->fd, events);
+    rs_loop_watch(control->options.loop, &c->watch, c->fd, rs_connection_events(c));
 }
 
 static void unchoke(rs_control *control, rs_connection *c) {
@@ -377,6 +391,8 @@ static void connection_ready(void *context, uint32_t events) {
         reading r = {control, c};
         alive = rs_connection_read(c, rs_pool_now(control), take_message, &r, text);
     }
+    if (alive && c->tls && c->phase != RS_CONNECTION_CONNECTING) /* the handshake may have let it go */
+        alive = rs_connection_flush(c, rs_pool_now(control), text);
     if (!alive) {
         bool normal = strcmp(text, "it closed the connection") == 0;
         control->stats.broken += !normal;

@@ -7,14 +7,17 @@
 #include "core/base/wire.h"
 #include "daemon/agent.h"
 #include "daemon/data/sending.h"
+#include "daemon/secure.h"
 #include "daemon/units.h"
 #include "io/datagrams.h"
+#include "io/guard.h"
 
 #define EARLY_MOST 64u               /* views of transfers that have not begun here yet; the oldest gives way */
 #define EARLY_BOUND (60 * RS_SECOND) /* and this old ones are of no use */
 #define RECEIVE_TURN 256u
 #define UNNAMED_MOST 16u
 #define LOOK_EVERY (RS_SECOND / 1000)
+#define SEALED_ROOM (4u << 20) /* bytes of sealed datagrams that wait for the socket; more are sent first */
 
 /* A view as numbers: what a transfer of the core takes, and for whose report. `held` are all the peers in it. */
 typedef struct kept_view {
@@ -39,6 +42,13 @@ struct rs_overlay {
     rs_peer unnamed[UNNAMED_MOST];
     uint32_t next_unnamed;
     rs_time look_again; /* for another one, not before */
+    uint8_t *sealed;    /* NULL: datagrams go as they are */
+    size_t sealed_used;
+    uint8_t *opened;
+    /* Peers whose datagrams came by a translation of addresses: hints, checked. */
+    rs_peer translated[UNNAMED_MOST];
+    uint32_t next_translated;
+    rs_time look_outside; /* for another one, not before */
 };
 
 static void free_view(rs_overlay *o, kept_view *k) {
@@ -60,7 +70,15 @@ static uint32_t address_of(const rs_overlay *o, rs_peer peer) {
 /* Of an agent that nobody named to this one: as of any other here. */
 static uint16_t port_of(const rs_overlay *o, rs_peer peer) {
     const rs_peer_entry *entry = rs_peers_entry(&o->agent->peers, peer);
+    if (entry->outside_port)
+        return entry->outside_port;
     return entry->address ? entry->control_port : o->agent->options.control_port;
+}
+
+/* Its datagrams may come from another port, for they may be translated on their way. */
+static bool may_be_translated(const rs_overlay *o, rs_peer peer) {
+    const rs_peer_entry *entry = rs_peers_entry(&o->agent->peers, peer);
+    return entry->dials || entry->address == 0;
 }
 
 static bool is_at(const rs_overlay *o, rs_peer peer, uint32_t address) {
@@ -87,17 +105,51 @@ static rs_peer peer_from(rs_overlay *o, uint32_t address) {
     return RS_NO_PEER;
 }
 
+static bool hand_over(rs_overlay *o, rs_peer peer, const uint8_t *bytes, size_t length) {
+    size_t header;
+    return rs_wire_datagram(bytes, length, &header) >= 0 &&
+           o->callbacks.packet(o->callbacks.context, peer, bytes, header, bytes + header, (uint32_t)(length - header));
+}
+
+/* From a port that is no peer's, or not of the peer that was found by the address alone. It is of an agent behind a
+ * translation if it is of a transfer with that one: strangers do not know a transfer's nonce. Several agents may be
+ * behind one address; of strangers' datagrams few are looked at. */
+static void from_outside(rs_overlay *o, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length) {
+    rs_peers *peers = &o->agent->peers;
+    for (uint32_t i = 0; i < UNNAMED_MOST; i++)
+        if (is_at(o, o->translated[i], address) && peers->entries[o->translated[i]].outside_port == port &&
+            hand_over(o, o->translated[i], bytes, length))
+            return;
+    if (rs_agent_now(o->agent) < o->look_outside)
+        return;
+    o->look_outside = rs_agent_now(o->agent) + LOOK_EVERY;
+    for (rs_peer i = 0; i < peers->room; i++)
+        if (is_at(o, i, address) && may_be_translated(o, i) && hand_over(o, i, bytes, length)) {
+            peers->entries[i].outside_port = port;
+            o->translated[o->next_translated++ % UNNAMED_MOST] = i;
+            return;
+        }
+}
+
 static void taken(void *context, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length) {
     rs_overlay *o = context;
+    if (o->sealed) {
+        const rs_options *own = &o->agent->options;
+        if (rs_seal_open(o->agent->seal, (rs_seal_place){own->address, own->control_port}, 0, bytes, length, o->opened,
+                         RS_DATAGRAM_MAX, NULL) != RS_SEAL_RIGHT)
+            return;
+        bytes = o->opened;
+        length -= RS_SEAL_MORE;
+    }
     if (o->callbacks.datagram(o->callbacks.context, address, bytes, length))
         return;
     rs_peer peer = peer_from(o, address);
-    size_t header;
-    if (peer != RS_NO_PEER && port != port_of(o, peer))
-        return; /* of its server, but not its agent */
-    if (peer == RS_NO_PEER || rs_wire_datagram(bytes, length, &header) < 0)
-        return; /* a stranger's, or of a transfer long past */
-    o->callbacks.packet(o->callbacks.context, peer, bytes, header, bytes + header, (uint32_t)(length - header));
+    if (peer == RS_NO_PEER)
+        return; /* a stranger's */
+    bool its_own = port == port_of(o, peer);
+    if (its_own && (hand_over(o, peer, bytes, length) || !may_be_translated(o, peer)))
+        return;
+    from_outside(o, address, port, bytes, length);
 }
 
 static void readable(void *context, uint32_t events) {
@@ -107,12 +159,48 @@ static void readable(void *context, uint32_t events) {
         rs_datagrams_receive(o->datagrams, RECEIVE_TURN, taken, o);
 }
 
+typedef struct {
+    rs_seal *seal;
+    rs_seal_place to;
+    const uint8_t *head, *rest;
+    size_t head_length, rest_length;
+    uint8_t *out;
+    bool done;
+} sealing;
+
+static void seal_it(void *context) {
+    sealing *s = context;
+    s->done = rs_seal_close(s->seal, s->to, 0, s->head, s->head_length, s->rest, s->rest_length, s->out);
+}
+
+/* What is sealed waits until the flush, as payloads do. */
+static void put(rs_overlay *o, rs_seal_place to, const uint8_t *head, size_t head_length, const uint8_t *rest,
+                size_t rest_length) {
+    if (!o->sealed) {
+        rs_datagrams_send(o->datagrams, to.address, to.port, head, head_length, rest, rest_length);
+        return;
+    }
+    const size_t length = head_length + rest_length + RS_SEAL_MORE;
+    if (length > RS_DATAGRAM_MAX)
+        return;
+    if (SEALED_ROOM - o->sealed_used < length)
+        rs_overlay_flush(o);
+    uint8_t *at = o->sealed + o->sealed_used;
+    sealing s = {o->agent->seal, to, head, rest, head_length, rest_length, at, false};
+    if (!rs_guard_run(seal_it, &s) || !s.done)
+        return; /* the object's file was shortened; or there is no key */
+    o->sealed_used += length;
+    /* without payload it is control, which goes before others */
+    size_t first = rest_length > 0 ? RS_SEAL_HEAD : length < RS_DATAGRAM_HEADER_MAX ? length : RS_DATAGRAM_HEADER_MAX;
+    rs_datagrams_send(o->datagrams, to.address, to.port, at, first, at + first, length - first);
+}
+
 void rs_overlay_send(rs_overlay *o, const rs_packet_out *out, const uint8_t *payload) {
     uint32_t address = address_of(o, out->peer);
     if (!address)
         return;
-    rs_datagrams_send(o->datagrams, address, port_of(o, out->peer), out->header, out->header_length, payload,
-                      out->payload_length);
+    put(o, (rs_seal_place){address, port_of(o, out->peer)}, out->header, out->header_length, payload,
+        out->payload_length);
     if (out->markable)
         rs_datagrams_markable(o->datagrams);
 }
@@ -123,7 +211,7 @@ bool rs_overlay_marked(const rs_overlay *o) {
 
 void rs_overlay_send_bytes(rs_overlay *o, uint32_t address, uint16_t port, const uint8_t *head, size_t head_length,
                            const uint8_t *rest, size_t rest_length) {
-    rs_datagrams_send(o->datagrams, address, port, head, head_length, rest, rest_length);
+    put(o, (rs_seal_place){address, port}, head, head_length, rest, rest_length);
 }
 
 /* ------------------------------------------------------------------------------------------------------- directory */
@@ -170,6 +258,7 @@ rs_directory rs_overlay_directory(rs_agent *agent) {
 
 void rs_overlay_flush(rs_overlay *o) {
     rs_datagrams_flush(o->datagrams);
+    o->sealed_used = 0;
 }
 
 /* ------------------------------------------------------------------------------------------------------------ views */
@@ -358,7 +447,12 @@ rs_overlay *rs_overlay_new(rs_agent *agent, const rs_overlay_callbacks *callback
     o->readable = (rs_watch){.ready = readable, .context = o};
     bool joined = strcmp(agent->options.io, "udp") != 0;
     o->datagrams = rs_datagrams_open(agent->options.address, agent->options.control_port, joined, error, sizeof error);
-    if (!o->datagrams || !rs_loop_watch(agent->loop, &o->readable, rs_datagrams_fd(o->datagrams), EPOLLIN)) {
+    if (agent->seal) {
+        o->sealed = malloc(SEALED_ROOM);
+        o->opened = malloc(RS_DATAGRAM_MAX);
+    }
+    bool ready = !agent->seal || (o->sealed && o->opened);
+    if (!o->datagrams || !ready || !rs_loop_watch(agent->loop, &o->readable, rs_datagrams_fd(o->datagrams), EPOLLIN)) {
         rs_log(RS_LOG_ERROR, "overlay", "%s", error);
         rs_overlay_free(o);
         return NULL;
@@ -377,5 +471,7 @@ void rs_overlay_free(rs_overlay *o) {
     if (o->datagrams)
         rs_loop_unwatch(o->agent->loop, &o->readable);
     rs_datagrams_close(o->datagrams);
+    free(o->sealed);
+    free(o->opened);
     free(o);
 }

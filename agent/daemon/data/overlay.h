@@ -16,8 +16,8 @@ typedef struct {
     bool (*ready)(void *context);
     /* One from that address. True: it was for somebody else than the core. */
     bool (*datagram)(void *context, uint32_t source, const uint8_t *bytes, size_t length);
-    /* Of the core's transfers, from a peer. */
-    void (*packet)(void *context, rs_peer peer, const uint8_t *header, size_t header_length, const uint8_t *payload,
+    /* Of the core's transfers, from a peer. False: of none with that peer. */
+    bool (*packet)(void *context, rs_peer peer, const uint8_t *header, size_t header_length, const uint8_t *payload,
                    uint32_t payload_length);
 } rs_overlay_callbacks;
 

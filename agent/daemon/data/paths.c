@@ -79,6 +79,16 @@ static uint32_t names_of(const rs_send_state *s, const rs_path *path, const char
     return count;
 }
 
+/* The longest to a receiver that the path is for, of those that are known; 0: none is. */
+static uint32_t round_trip_us(const rs_agent *agent, const rs_send_state *s, const rs_path *path) {
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < s->receiver_count; i++) {
+        uint32_t one = rs_control_round_trip_us(agent->control, s->peers[i]);
+        longest = s->parts[i] & part_bit(s, path) && one > longest ? one : longest;
+    }
+    return longest;
+}
+
 static uint32_t deadline_ms(const rs_send_state *s, rs_time now) {
     if (s->deadline == RS_NEVER)
         return 0;
@@ -114,6 +124,7 @@ void rs_paths_request(rs_agent *agent, rs_send_state *s, uint64_t remaining) {
                                                .receiver_count = count,
                                                .wait_ms = s->wait_ms,
                                                .deadline_ms = deadline_ms(s, now),
+                                               .round_trip_us = round_trip_us(agent, s, path),
                                                .splits = !s->base.source &&
                                                          rs_engine_has(rs_sending_engine(s->protocol), RS_ENGINE_PARTS),
                                                .protocol = (rs_manager_protocol)(RS_MANAGER_AUTO + (int)s->protocol)};

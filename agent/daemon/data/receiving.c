@@ -1,5 +1,4 @@
-/* Objects that come in: room, group, payloads to their places, digest, and the object visible only when all of it is
- * right. */
+/* Objects that come in: room, group, payloads in place, digest; they become visible only when all of it is right. */
 #include "daemon/data/receiving.h"
 #include "daemon/api/waits.h"
 
@@ -12,7 +11,7 @@
 #include "daemon/data/sites.h"
 #include "daemon/pieces/fetch.h"
 #include "daemon/pieces/hear.h"
-#include "daemon/store/digest.h"
+#include "daemon/secure.h"
 #include "daemon/streams/receive.h"
 #include "daemon/units.h"
 
@@ -236,9 +235,9 @@ static bool prepare_object(rs_agent *agent, rs_receive_state *r, const rs_incomi
                  agent->options.server);
         return false;
     }
-    r->tree = rs_digest_tree_new(info->digest.algorithm, info->size);
+    r->tree = rs_secure_digest(agent, &info->digest) ? rs_digest_tree_new(info->digest.algorithm, info->size) : NULL;
     if (!r->tree) {
-        snprintf(cause, size, "digest algorithm %u is not known at %s", info->digest.algorithm, agent->options.server);
+        snprintf(cause, size, "digest algorithm %u is not taken at %s", info->digest.algorithm, agent->options.server);
         return false;
     }
     const rs_manifest what = manifest_of(agent, info);
@@ -646,7 +645,7 @@ bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, si
     return true;
 }
 
-void rs_receiving_datagram(void *context, rs_peer peer, const uint8_t *header, size_t header_length,
+bool rs_receiving_datagram(void *context, rs_peer peer, const uint8_t *header, size_t header_length,
                            const uint8_t *payload, uint32_t payload_length) {
     rs_agent *agent = context;
     const rs_packet_in packet = {.channel = RS_CH_PEER_DATAGRAM,
@@ -657,7 +656,7 @@ void rs_receiving_datagram(void *context, rs_peer peer, const uint8_t *header, s
                                  .payload_length = payload_length,
                                  .marked = rs_overlay_marked(agent->overlay)};
     if (agent->stream_sinks && payload_length > 0 && is_wrong(agent, &packet, payload))
-        return;
+        return false;
     rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
     if (result.verdict == RS_RX_BAD)
         count_bad(agent, "peer-datagram", rs_peers_name(&agent->peers, peer));
@@ -669,6 +668,7 @@ void rs_receiving_datagram(void *context, rs_peer peer, const uint8_t *header, s
         if (r->tree)
             rs_digest_tree_present(r->tree, result.offset, result.length);
     }
+    return result.verdict < RS_RX_UNKNOWN;
 }
 
 void rs_receiving_let_go(void *context, const rs_object_id *id) {

@@ -13,7 +13,7 @@ void rs_receiving_delivered(void *agent);
 bool rs_receiving_message(void *agent, rs_peer peer, const uint8_t *header, size_t header_length,
                           const uint8_t *payload, uint32_t payload_length);
 /* A packet from a peer by UDP: an acknowledgement or a repair (RDCM). */
-void rs_receiving_datagram(void *agent, rs_peer peer, const uint8_t *header, size_t header_length,
+bool rs_receiving_datagram(void *agent, rs_peer peer, const uint8_t *header, size_t header_length,
                            const uint8_t *payload, uint32_t payload_length);
 /* An application deletes the object: what is left of its transfer, repairs for others, ends. */
 void rs_receiving_let_go(void *agent, const rs_object_id *id);

@@ -3,6 +3,7 @@
 #include "daemon/api/waits.h"
 
 #include "daemon/api/server.h"
+#include "daemon/data/journal.h"
 #include "daemon/data/overlay.h"
 #include "daemon/data/paths.h"
 #include "daemon/data/sites.h"
@@ -12,8 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+/* Of the link, beside a send: what its receivers fetch that kept pieces of it, and what others do. */
+#define SPARE_PART 8u
+#define STRANGERS_SPARE_PART 32u
 #define REPORT_GAP (50 * RS_MILLISECOND) /* between two reports to the manager */
 #define PROGRESS_EVERY (100 * RS_MILLISECOND)
 
@@ -168,6 +173,7 @@ static void free_sending(rs_agent *agent, rs_send_state *s) {
     free(s->receivers);
     free(s->dark);
     free(s->parts);
+    free(s->options);
     free(s);
 }
 
@@ -366,10 +372,149 @@ rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, stru
     return begin(agent, send, NULL, relay, &code, text);
 }
 
+/* ------------------------------------------------------------------------------------------------------- a restart */
+
+static rs_sent_from source_of(const rs_object *object, char path[RS_STORE_PATH_SIZE], int64_t *changed_ns) {
+    struct stat info;
+    rs_error error;
+    path[0] = '\0';
+    if (object->on_disk)
+        return RS_SENT_FROM_STORE;
+    if (object->received || object->handle || fstat(object->fd, &info) < 0 ||
+        !rs_store_reader_path(object, path, &error))
+        return RS_SENT_FROM_MEMORY;
+    *changed_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+    return RS_SENT_FROM_FILE;
+}
+
+/* `use` gets it, with the receivers that are not served: all, while it goes on. */
+static void with_record(rs_agent *agent, const rs_send_state *s, bool over,
+                        void (*use)(rs_agent *agent, const rs_send_record *record)) {
+    char path[RS_STORE_PATH_SIZE];
+    const rs_object *object = s->base.object;
+    const char **receivers = calloc(s->receiver_count, sizeof *receivers);
+    rs_send_record record = {.id = s->base.id,
+                             .size = object->size,
+                             .root = {.algorithm = agent->options.digest_algorithm},
+                             .began_ns = s->began_ns,
+                             .wait_ms = s->wait_ms,
+                             .protocol = (uint8_t)s->protocol,
+                             .stragglers = (uint8_t)s->stragglers,
+                             .path = path,
+                             .name = object->name ? object->name : "",
+                             .options = s->options ? s->options : "",
+                             .receivers = receivers};
+    record.from = source_of(object, path, &record.changed_ns);
+    if (object->phase == RS_OBJECT_COMPLETE)
+        record.root = object->digest;
+    for (uint32_t i = 0; receivers && i < s->receiver_count; i++)
+        if (!over || (s->receivers[i].state != ROSTRUM_RECEIVER_DONE && s->receivers[i].state != ROSTRUM_RECEIVER_LEFT))
+            receivers[record.receiver_count++] = s->receivers[i].name;
+    if (receivers)
+        use(agent, &record);
+    free(receivers);
+}
+
+static void write_down(rs_agent *agent, const rs_send_record *record) {
+    rs_journal_write(agent->journal, record);
+}
+
+/* It is told to the journal what to go on with after a restart. */
+static void of_program(rs_send_state *s, const rs_api_send *send, int64_t began_ns) {
+    s->options = send->options && send->options[0] ? strdup(send->options) : NULL;
+    s->of_program = send->object && (s->options || !send->options || !send->options[0]);
+    s->began_ns = began_ns;
+}
+
+static bool same_receivers(const rs_send_state *s, const rs_api_send *send) {
+    uint32_t same = 0;
+    for (uint32_t i = 0; i < send->receiver_count; i++)
+        for (uint32_t k = 0; k < s->receiver_count; k++)
+            same += strcmp(send->receivers[i], s->receivers[k].name) == 0;
+    return same == send->receiver_count && same == s->receiver_count;
+}
+
+/* A program sends what goes on after a restart anyway: it is told of that one's end. */
+static bool goes_on_anyway(rs_agent *agent, const rs_api_send *send) {
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next) {
+        rs_send_state *s = rs_sending_of(t);
+        if (!s->goes_on || memcmp(&t->id, &send->id, sizeof send->id) != 0 || !same_receivers(s, send))
+            continue;
+        s->goes_on = false;
+        s->call = send->call;
+        return true;
+    }
+    (void)rs_journal_forget(agent->journal, &send->id);
+    return false;
+}
+
+static void try_again(rs_agent *agent, const rs_send_record *rest) {
+    rs_journal_over(agent->journal, rs_agent_now(agent), &rest->id, rest->receiver_count > 0 ? rest : NULL);
+}
+
+/* One that an agent's end stops goes on when it is started again. */
+static void no_longer_written(rs_agent *agent, const rs_send_state *s, bool ok) {
+    if (agent->stopping || (!s->written && !s->goes_on))
+        return;
+    if (!ok && s->goes_on && s->failure != ROSTRUM_ERR_CANCELLED && s->base.object)
+        with_record(agent, s, true, try_again);
+    else
+        rs_journal_over(agent->journal, rs_agent_now(agent), &s->base.id, NULL);
+}
+
+static bool send_again(void *context, const rs_send_record *record, rs_object *object, char *text) {
+    rs_agent *agent = context;
+    rostrum_code code;
+    const rs_api_send send = {.id = record->id,
+                              .object = object,
+                              .stream = -1,
+                              .process = "restart",
+                              .wait_ms = record->wait_ms,
+                              .stragglers = (rostrum_straggler_policy)record->stragglers,
+                              .protocol = (rostrum_protocol)record->protocol,
+                              .options = record->options,
+                              .receiver_count = record->receiver_count,
+                              .receivers = record->receivers};
+    rs_send_state *s = begin(agent, &send, NULL, NULL, &code, text);
+    if (!s)
+        return false;
+    of_program(s, &send, record->began_ns);
+    s->goes_on = s->written = true;
+    if (!object->name && record->name[0])
+        rs_store_rename(object, record->name);
+    return true;
+}
+
+static rs_object *add_again(void *context, const rs_object_id *id, int fd, rs_error *error) {
+    rs_agent *agent = context;
+    return rs_api_add_again(agent->api, id, fd, error);
+}
+
+static void drop_again(void *context, const rs_object_id *id) {
+    rs_agent *agent = context;
+    rs_error error;
+    (void)rs_api_drop(agent->api, id, &error);
+}
+
+rs_journal *rs_sending_journal(rs_agent *agent) {
+    const rs_journal_config config = {.directory = agent->options.disk_directory,
+                                      .store = agent->store,
+                                      .clock = rs_wall_clock,
+                                      .add = add_again,
+                                      .drop = drop_again,
+                                      .start = send_again,
+                                      .context = agent};
+    return rs_journal_new(&config, rs_agent_now(agent));
+}
+
+/* -------------------------------------------------------------------------------------------- programs */
+
 void rs_sending_api(void *context, const rs_api_send *send) {
     rs_agent *agent = context;
     char text[ROSTRUM_TEXT_MAX + 1];
     rostrum_code code;
+    if (send->object && goes_on_anyway(agent, send))
+        return;
     rs_send_state *s = begin(agent, send, NULL, NULL, &code, text);
     if (!s) {
         rs_api_reply_error(agent->api, &send->call, code, "%s", text);
@@ -377,6 +522,7 @@ void rs_sending_api(void *context, const rs_api_send *send) {
             close(send->stream);
         return;
     }
+    of_program(s, send, s->result.requested_ns);
     if (!send->object && !(s->base.source = rs_stream_source_new(agent, s, send->stream)))
         rs_sending_cancel(agent, &s->base, "no memory for a stream");
     rs_log(RS_LOG_INFO, "send", "%s=%s phase=requested bytes=%llu receivers=%u process=%s",
@@ -402,10 +548,12 @@ void rs_sending_cancel(rs_agent *agent, rs_transfer_entry *transfer, const char 
 
 void rs_sending_added_api(void *context, const rs_object *object) {
     rs_agent *agent = context;
-    for (const rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
+    for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (t->object == object) {
             rs_send_leaves(agent->node, t->xfer, object->leaves, object->leaf_count);
             rs_send_digest(agent->node, rs_agent_now(agent), t->xfer, &object->digest);
+            if (rs_sending_of(t)->written)
+                with_record(agent, rs_sending_of(t), false, write_down);
         }
 }
 
@@ -424,12 +572,22 @@ void rs_sending_cancel_api(void *context, const rs_api_call *call, const rs_obje
             rs_api_reply_ok(agent->api, call);
             return;
         }
-    rs_api_reply_error(agent->api, call, ROSTRUM_ERR_UNKNOWN, "object %s is not being sent from here", rs_id_text(id));
+    if (rs_journal_forget(agent->journal, id))
+        rs_api_reply_ok(agent->api, call);
+    else
+        rs_api_reply_error(agent->api, call, ROSTRUM_ERR_UNKNOWN, "object %s is not being sent from here",
+                           rs_id_text(id));
 }
 
-bool rs_sending_goes_on(const rs_agent *agent, const rs_object_id *id) {
+uint32_t rs_sending_spare_part(const rs_agent *agent, const rs_object_id *id, const char *name) {
     const rs_send_state *s = being_sent(agent, id);
-    return s && s->phase < RS_PHASE_DONE;
+    if (!s || s->phase >= RS_PHASE_DONE)
+        return 0;
+    bool flows = s->phase < RS_PHASE_PATCHING;
+    for (uint32_t i = 0; i < s->receiver_count; i++)
+        if (strcmp(s->receivers[i].name, name) == 0)
+            return flows ? SPARE_PART : 0;
+    return flows ? STRANGERS_SPARE_PART : SPARE_PART;
 }
 
 uint32_t rs_sending_runs(void *context, const rs_object_id *id, const char *name, rs_piece_message *out,
@@ -517,6 +675,7 @@ static void end(rs_agent *agent, rs_send_state *s, bool ok, const char *cause) {
     char text[ROSTRUM_TEXT_MAX + 1];
     copy_text(text, cause);
     rs_transfers_remove(&agent->transfers, &s->base);
+    no_longer_written(agent, s, ok);
     if (s->relay)
         rs_sites_relay_over(agent->sites, s->relay, s, ok, text);
     else if (s->leg)
@@ -691,6 +850,9 @@ void rs_sending_timeout(rs_agent *agent) {
             rs_report_now(agent, s);
         if (now >= s->base.progress_at) {
             s->base.progress_at = now + PROGRESS_EVERY;
+            if (s->of_program && !s->written)
+                with_record(agent, s, false, write_down);
+            s->written |= s->of_program;
             tell_progress(agent, s);
         }
     }

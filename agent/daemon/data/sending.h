@@ -51,6 +51,12 @@ struct rs_send_state {
     rostrum_code failure;    /* how it failed before any path was there */
     rs_time report_at;       /* RS_NEVER = nothing new */
     const char *final_phase; /* "done", "failed"; NULL before that */
+    /* a restart of the agent: journal.h */
+    bool of_program;  /* it is to be written down, once it takes a while: */
+    bool written;     /* it was */
+    bool goes_on;     /* it was begun by an earlier run; nobody is told of it */
+    int64_t began_ns; /* wall clock */
+    char *options;
     /* several sites: sites.c */
     rostrum_straggler_policy stragglers;
     struct rs_spread *spread; /* it goes by legs, which are sendings of their own; NULL: it is one itself */
@@ -76,11 +82,14 @@ rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, stru
 /* A sending that goes by legs is over: who asked for it is told, and it is freed. */
 void rs_sending_over(rs_agent *agent, rs_send_state *sending, bool ok, const char *cause);
 
-/* It is being sent from here just now. */
-bool rs_sending_goes_on(const rs_agent *agent, const rs_object_id *id);
+/* It is being sent from here just now: which part of the link (a half: 2) `name` may take to fetch of it. 0: it is not,
+ * or the send waits for that. */
+uint32_t rs_sending_spare_part(const rs_agent *agent, const rs_object_id *id, const char *name);
 /* Where the packets of an object that is being sent from here can be heard: rs_piece_server_config.runs. The manager
  * adds the server to the path's tree; the transfer does not know of it. */
 uint32_t rs_sending_runs(void *agent, const rs_object_id *id, const char *name, rs_piece_message *out, uint32_t most);
+/* The journal of these sends (journal.h). NULL: it cannot be read. */
+rs_journal *rs_sending_journal(rs_agent *agent);
 /* The application's calls, and what the core says. */
 void rs_sending_api(void *agent, const rs_api_send *send);
 void rs_sending_added_api(void *agent, const rs_object *object);

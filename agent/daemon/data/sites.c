@@ -305,10 +305,8 @@ static void learn_relay(rs_agent *agent, const rs_leg *leg) {
     rs_peer peer = rs_peers_find(&agent->peers, leg->relay);
     if (peer == RS_NO_PEER)
         return;
-    rs_peer_entry *entry = rs_peers_entry(&agent->peers, peer);
-    entry->address = leg->address;
-    entry->control_port = leg->port;
-    entry->dials = leg->relay_dials;
+    rs_peers_told(&agent->peers, peer, leg->address, leg->port, 0);
+    rs_peers_entry(&agent->peers, peer)->dials = leg->relay_dials;
     rs_control_address_known(agent->control, peer);
 }
 
@@ -556,6 +554,8 @@ static void report(rs_sites *sites, rs_relay *relay) {
                                        [ROSTRUM_RECEIVER_FAILED] = "failed",
                                        [ROSTRUM_RECEIVER_LEFT] = "left"};
     relay->report_at = rs_agent_now(agent) + REPORT_EVERY;
+    if (relay->count == 0)
+        return; /* it is a receiver like others: what it has it says itself */
     for (uint32_t i = 0; i < relay->count && relay->sending; i++) {
         const rostrum_receiver *from = &relay->sending->receivers[i];
         snprintf(relay->causes[i], sizeof relay->causes[i], "%s", from->cause);
@@ -609,6 +609,10 @@ static void pass_on(rs_sites *sites, rs_relay *relay) {
     bool comes = object && object->phase == RS_OBJECT_RECEIVING && rs_receiving_from(agent, object) == relay->peer;
     if (!parent && !comes)
         return;
+    if (relay->count == 0) {
+        relay->begun = relay->over = true;
+        return;
+    }
     const rs_api_send send = {.id = relay->id,
                               .object = object,
                               .stream = -1,
@@ -630,9 +634,9 @@ static rs_relay *new_relay(rs_sites *sites, const rs_manager_relay_order *order)
     if (!relay)
         return NULL;
     relay->peer = RS_NO_PEER;
-    relay->names = calloc(order->receiver_count, sizeof *relay->names);
-    relay->last = calloc(order->receiver_count, sizeof *relay->last);
-    relay->causes = calloc(order->receiver_count, sizeof *relay->causes);
+    relay->names = calloc(order->receiver_count + 1u, sizeof *relay->names);
+    relay->last = calloc(order->receiver_count + 1u, sizeof *relay->last);
+    relay->causes = calloc(order->receiver_count + 1u, sizeof *relay->causes);
     bool good = relay->names && relay->last && relay->causes;
     for (uint32_t i = 0; good && i < order->receiver_count; i++) {
         good = (relay->names[i] = strdup(order->receivers[i])) != NULL;
@@ -671,7 +675,8 @@ static void on_relay(void *context, const rs_manager_relay_order *order) {
     for (rs_relay *relay = sites->relays; relay; relay = relay->next, count++)
         if (strcmp(relay->leg_id, order->leg_id) == 0)
             return;
-    rs_relay *relay = count < RELAYS_MOST && order->receiver_count ? new_relay(sites, order) : NULL;
+    bool to_do = order->receiver_count || order->dials; /* for nobody else: it only connects to the sender */
+    rs_relay *relay = count < RELAYS_MOST && to_do ? new_relay(sites, order) : NULL;
     if (!relay) {
         rs_log(RS_LOG_WARNING, "sites", "object=%s for=%s is not passed on: %u orders, or no memory",
                rs_id_text(&order->object), rs_quote(order->origin.server), count);

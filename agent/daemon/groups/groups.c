@@ -10,6 +10,7 @@
 #include "daemon/groups/sockets.h"
 #include "daemon/groups/stream.h"
 #include "daemon/groups/views.h"
+#include "daemon/secure.h"
 #include "daemon/units.h"
 
 #define JOIN_BOUND (10 * RS_SECOND)   /* for the answer of a manager that is there */
@@ -447,12 +448,14 @@ static void log_io(void *context, rs_io_log_level level, const char *text) {
 }
 
 /* On sockets, whatever carries objects: these give whole datagrams, and others may listen at the same addresses. */
-static rs_io *open_io(const rs_options *o, uint64_t seed) {
+static rs_io *open_io(const rs_agent *agent, uint64_t seed) {
+    const rs_options *o = &agent->options;
     char error[RS_IO_ERROR_MAX];
     const rs_io_options options = rs_options_io(o, log_io);
     rs_io *io = rs_io_open(strcmp(o->io, "udp") == 0 ? "udp" : "udp-gso", &options, error);
     if (io && o->loss)
         io = rs_io_lossy(io, o->loss, seed, error);
+    io = rs_secure_io(agent, io, 0, true, error);
     if (!io)
         rs_log(RS_LOG_ERROR, "groups", "%s", error);
     return io;
@@ -483,11 +486,12 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
         rs_log(RS_LOG_ERROR, "groups", "memory is short");
         return NULL;
     }
-    g->io = open_io(&agent->options, seed);
+    g->io = open_io(agent, seed);
     uint32_t mtu = agent->options.mtu ? agent->options.mtu : rs_nic_mtu(agent->options.interface);
     g->agent = agent;
     g->join_deadline = RS_NEVER;
-    g->packet_bytes = mtu - 28 < RS_MESSAGES_PACKET_MOST ? mtu - 28 : RS_MESSAGES_PACKET_MOST;
+    const uint32_t room = mtu - 28 - rs_secure_bytes(agent);
+    g->packet_bytes = room < RS_MESSAGES_PACKET_MOST ? room : RS_MESSAGES_PACKET_MOST;
     g->message_bytes = MESSAGE_BYTES;
     g->window = rs_flow_window(g->packet_bytes);
     g->incarnation = rs_messages_incarnation(agent->boot); /* as others know it by what views tell of this server */

@@ -94,6 +94,11 @@ struct rs_local_group {
     uint64_t view, view_number;
     bool not_primary;
     rs_time waited_at; /* since when a program here is waited for; 0: none is */
+    /* trouble.h: what the manager was told last, and who was put out last */
+    bool in_trouble;
+    uint64_t trouble, put_out_lost;
+    rs_time trouble_at, put_out_at;
+    char put_out[ROSTRUM_NAME_MAX + 1];
     uint64_t published, delivered, by_repair, by_request, lost, lost_slow;
 };
 
@@ -119,7 +124,8 @@ struct rs_groups {
     uint32_t linger_count;
     rs_flow_heard *heard;
     uint64_t reports_refused, copies;
-    bool any_held;         /* a report of one of them is held back */
+    bool any_held; /* a report of one of them is held back */
+    rs_time trouble_looked_at;
     rs_time join_deadline; /* of the first stream that waits for the manager, or earlier */
     rs_time link_up_at;    /* when the manager was connected, or answered again, for the last time */
     /* packets that the socket did not take at once: copies */

@@ -26,7 +26,8 @@
 #define OUT_SPARE (1u << 10) /* kept for text about what was lost */
 #define OUT_PIECE (256u << 10)
 #define SOCKET_BYTES (512 << 10)
-#define STUCK RS_FLOW_HOLD /* a program that reads nothing so long is not waited for */
+#define SLOW_TOLD (5 * RS_SECOND) /* who has lost messages is told of so long */
+#define STUCK RS_FLOW_HOLD        /* a program that reads nothing so long is not waited for */
 
 struct rs_group_stream {
     rs_group_stream *next, *next_dirty;
@@ -43,7 +44,10 @@ struct rs_group_stream {
     size_t in_start, in_length, in_room;
     size_t out_start, out_length, out_room;
     rs_time progress_at;
-    uint64_t lost;  /* not told yet: there was no room */
+    uint64_t lost; /* not told yet: there was no room */
+    uint64_t lost_all;
+    rs_time lost_at; /* the last of them */
+    char process[ROSTRUM_NAME_MAX + 1];
     uint64_t *told; /* bit i: the program knows the name of the peer with that index */
     uint32_t told_size;
 };
@@ -163,6 +167,8 @@ void rs_stream_message(rs_group_stream *s, const rs_messages_event *event) {
     uint8_t *at = fits ? room(s, RS_GROUP_FRAME_MESSAGE + (size_t)event->length) : NULL;
     if (!at) {
         s->lost++;
+        s->lost_all++;
+        s->lost_at = rs_agent_now(s->groups->agent);
         s->group->lost_slow++;
         return;
     }
@@ -210,6 +216,15 @@ static bool is_full(const rs_group_stream *s) {
 
 static bool has_lost(const rs_group_stream *s) {
     return s->lost > 0;
+}
+
+bool rs_stream_is_slow(const rs_group_stream *s, rs_time now, rs_manager_slow *out) {
+    bool loses = s->lost_all > 0 && now - s->lost_at < SLOW_TOLD;
+    bool waited_for = s->group->delivery.slow == RS_SLOW_WAIT && s->group->waited_at > 0 && is_full(s);
+    if (s->waits || !s->receives || (!loses && !waited_for))
+        return false;
+    *out = (rs_manager_slow){s->process, waited_for ? "waited-for" : "loses", s->lost_all};
+    return true;
 }
 
 bool rs_stream_is_catching_up(const rs_group_stream *s, rs_time now) {
@@ -397,6 +412,7 @@ rs_group_stream *rs_stream_new(rs_groups *g, rs_local_group *group, const rs_api
     s->fd = -1;
     s->given = join->socket;
     s->watch = (rs_watch){.ready = ready, .context = s};
+    snprintf(s->process, sizeof s->process, "%s", join->process && join->process[0] ? join->process : "program");
     snprintf(s->protocol, sizeof s->protocol, "%s", join->protocol);
     snprintf(s->order, sizeof s->order, "%s", join->order);
     snprintf(s->option_text, sizeof s->option_text, "%s", join->options);
@@ -493,19 +509,19 @@ static bool hears(const rs_group_stream *s) {
 
 /* A program's unread messages are so many that the group waits for it. */
 static bool waits_for_program(rs_groups *g, rs_local_group *group) {
-    bool full = false;
+    const rs_group_stream *full = NULL;
     for (const rs_group_stream *s = group->streams; s && !full && group->delivery.slow == RS_SLOW_WAIT;
          s = rs_stream_next(s))
-        full = hears(s) && is_full(s);
+        full = hears(s) && is_full(s) ? s : NULL;
     rs_time now = rs_agent_now(g->agent);
     if (full && group->waited_at == 0)
         group->waited_at = now;
     if (full && now - group->waited_at >= WAIT_TOLD)
         rs_log_limited(&g->complaints, 1, RS_LOG_WARNING, "groups",
-                       "group=%s waits for a program here that does not read; slow=drop or slow=disconnect would not",
-                       group->name);
+                       "group=%s waits for process=%s, which does not read; slow=drop or slow=disconnect would not",
+                       group->name, full->process);
     group->waited_at = full ? group->waited_at : 0;
-    return full;
+    return full != NULL;
 }
 
 static void keep_view(rs_local_group *group, const rs_order_event *event) {
@@ -548,8 +564,11 @@ static void tell(rs_groups *g, rs_local_group *group, const rs_order_event *even
         next = rs_stream_next(s);
         if (!hears(s) || give(s, group, event))
             continue;
-        rs_log_limited(&g->complaints, 5, RS_LOG_WARNING, "groups", "group=%s a program that is too slow is put out",
-                       group->name);
+        rs_log_limited(&g->complaints, 5, RS_LOG_WARNING, "groups", "group=%s process=%s is too slow and put out",
+                       group->name, s->process);
+        snprintf(group->put_out, sizeof group->put_out, "%s", s->process);
+        group->put_out_at = rs_agent_now(g->agent);
+        group->put_out_lost = s->lost_all;
         rs_stream_refuse(s, ROSTRUM_ERR_LIMIT, "this subscriber was too slow, and the group does not wait for such");
     }
     group->held--;

@@ -3,6 +3,7 @@
 #define RS_DAEMON_GROUPS_STREAM_H
 
 #include "daemon/groups/state.h"
+#include "daemon/manager/client.h"
 
 /* NULL: no memory. It waits until rs_stream_open or rs_stream_refuse. */
 rs_group_stream *rs_stream_new(rs_groups *groups, rs_local_group *group, const rs_api_join *join, rs_time deadline);
@@ -25,6 +26,8 @@ bool rs_streams_take_ordered(rs_groups *groups);
 void rs_streams_flush(rs_groups *groups);
 /* Publishes of those that waited for room, as many as go. */
 void rs_streams_resume(rs_groups *groups);
+/* Whether the program holds its group up, or loses messages of it, and how; texts are valid as long as the stream. */
+bool rs_stream_is_slow(const rs_group_stream *stream, rs_time now, rs_manager_slow *out);
 /* A subscriber of the group has much unread, and is reading. */
 bool rs_stream_is_catching_up(const rs_group_stream *stream, rs_time now);
 

@@ -10,6 +10,7 @@
 #include "daemon/manager/codec.h"
 #include "daemon/manager/frames.h"
 #include "daemon/manager/pending.h"
+#include "daemon/round_trip.h"
 #include "thrift_schema.h"
 
 enum { READS_PER_TURN = 16, UNANSWERED_MAX = 3 };
@@ -252,8 +253,8 @@ static void flush(rs_manager_client *link, rs_time now) {
 static void say_hello(rs_manager_client *link, rs_time now) {
     set_state(link, RS_MANAGER_GREETING, now);
     rs_manager_frame hello;
-    rs_status status =
-        rs_manager_encode_hello(&link->options, link->callbacks.live_path, link->callbacks.context, &hello);
+    rs_status status = rs_manager_encode_hello(&link->options, rs_round_trip_us(link->frames.fd),
+                                               link->callbacks.live_path, link->callbacks.context, &hello);
     if (status != RS_OK) {
         break_link(link, "hello could not be encoded: %s",
                    status == RS_ERR_LIMIT ? "it would be too long" : "out of memory");
@@ -499,6 +500,9 @@ static void handle(void *context, const rs_manager_message *message) {
     } else if (message->call == RS_THRIFT_AGENT_SERVE) {
         if (c->on_serve)
             c->on_serve(c->context, &message->serve);
+    } else if (message->call == RS_THRIFT_AGENT_KEYS) {
+        if (c->on_keys && link->identity) /* by TLS alone */
+            c->on_keys(c->context, message->keys, message->key_count);
     } else if (message->call == RS_THRIFT_AGENT_ALIVE) {
         link->alive_due -= link->alive_due > 0;
         if (link->checking && link->alive_due == 0) {
@@ -836,6 +840,12 @@ rs_status rs_manager_group(rs_manager_client *link, rs_time now, rs_manager_grou
                            const rs_manager_group_options *options, const rs_manager_group_view *held) {
     rs_manager_frame frame;
     rs_status status = rs_manager_encode_group(call, group, options, held, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
+rs_status rs_manager_tell_group_trouble(rs_manager_client *link, rs_time now, const rs_manager_group_trouble *trouble) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_group_trouble(trouble, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 

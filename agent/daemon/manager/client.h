@@ -40,6 +40,7 @@ typedef enum {
 #define RS_MANAGER_STANDBYS_MAX 3u
 #define RS_MANAGER_PROTOCOLS_MAX 4u
 #define RS_MANAGER_ENGINES_MAX 16u /* of groups */
+#define RS_MANAGER_KEYS_MAX 4u
 
 #define RS_MANAGER_READ 1u
 #define RS_MANAGER_WRITE 2u
@@ -98,6 +99,14 @@ typedef struct {
     const rs_manager_server *servers;
     uint32_t server_count;
 } rs_manager_view;
+
+/* With what datagrams are sealed (struct SealKey of controller/rostrum.thrift). */
+typedef struct {
+    uint16_t epoch;
+    uint8_t key[32];
+    uint32_t transmitter; /* the first of this agent's numbers */
+    rs_time in;           /* it is sealed with from then on */
+} rs_manager_key;
 
 /* What the manager wants looked at (struct ProbeOrder of controller/rostrum.thrift); all of it was checked. */
 typedef enum {
@@ -288,6 +297,7 @@ typedef struct {
     void (*on_tell_objects)(void *context); /* on each connection to a manager that wants rs_manager_holds */
     void (*on_holders)(void *context, const rs_manager_holders *answer);
     void (*on_serve)(void *context, const rs_manager_serve *order);
+    void (*on_keys)(void *context, const rs_manager_key *keys, uint32_t count); /* only over TLS; wiped afterwards */
     /* The manager refuses this agent; the link closes and tries again later. */
     void (*on_goodbye)(void *context, const char *reason);
     /* All that the manager had said of this agent's paths when rs_manager_confirm was called has been told. */
@@ -314,6 +324,7 @@ typedef struct {
     bool wants_light;
     bool knows_sites, relay;                            /* on_site and its like are there; it is there to be a relay */
     bool tells_objects, serves;                         /* rs_manager_holds is called, on_serve is there */
+    bool seals;                                         /* on_keys is there, and nothing goes without them */
     uint16_t piece_port;                                /* of those told; 0: nobody can fetch them */
     const struct rs_group_engine *const *group_engines; /* those it has; must stay */
     uint32_t group_engine_count;
@@ -340,7 +351,8 @@ typedef struct {
     uint32_t wait_ms;     /* 0 = the manager's default */
     uint32_t deadline_ms; /* 0 = none */
     rs_manager_protocol protocol;
-    bool splits; /* a path to some of the receivers will do: the others are asked for by themselves */
+    uint32_t round_trip_us; /* the longest that is known to a receiver; 0 = none is */
+    bool splits;            /* a path to some of the receivers will do: the others are asked for by themselves */
 } rs_manager_request_params;
 
 typedef struct {
@@ -432,6 +444,19 @@ rs_status rs_manager_failure(rs_manager_client *link, rs_time now, const char *r
  * version and address are told otherwise). Sent if the link is up, else RS_ERR_STATE: tell again when it is. */
 rs_status rs_manager_group(rs_manager_client *link, rs_time now, rs_manager_group_call call, const char *group,
                            const rs_manager_group_options *options, const rs_manager_group_view *held);
+/* Who holds a group with guarantees up: programs here, and members that are silent. */
+#define RS_MANAGER_TROUBLE_MOST 16u
+typedef struct {
+    const char *program, *state; /* "waited-for", "loses", "put-out" */
+    uint64_t lost;
+} rs_manager_slow;
+typedef struct {
+    const char *group;
+    const rs_manager_slow *slow;
+    const char *const *silent;
+    uint32_t slow_count, silent_count;
+} rs_manager_group_trouble;
+rs_status rs_manager_tell_group_trouble(rs_manager_client *link, rs_time now, const rs_manager_group_trouble *trouble);
 /* To receivers in several sites: answered by on_legs. Sent if the link is up, else RS_ERR_STATE: ask again then. */
 rs_status rs_manager_split(rs_manager_client *link, rs_time now, const char *request_id, const rs_object_id *object,
                            const char *const *receivers, uint32_t receiver_count, const char *const *avoid,

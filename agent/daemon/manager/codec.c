@@ -102,8 +102,8 @@ static uint32_t engine_options(const rs_group_engine *engine, rs_thrift_engine_o
     return engine->option_count;
 }
 
-rs_status rs_manager_encode_hello(const rs_manager_options *options, rs_manager_live_path_fn *live_path, void *context,
-                                  rs_manager_frame *out) {
+rs_status rs_manager_encode_hello(const rs_manager_options *options, uint32_t round_trip_us,
+                                  rs_manager_live_path_fn *live_path, void *context, rs_manager_frame *out) {
     if (!is_named(options->server) || options->group_engine_count > RS_MANAGER_ENGINES_MAX)
         return RS_ERR_INVALID;
     rs_thrift_live_path *paths = calloc(LIVE_PATHS_MAX, sizeof *paths);
@@ -144,8 +144,12 @@ rs_status rs_manager_encode_hello(const rs_manager_options *options, rs_manager_
                                                        .relay = options->relay,
                                                        .has_piece_port = options->tells_objects,
                                                        .piece_port = options->piece_port,
+                                                       .has_seals = options->seals,
+                                                       .seals = options->seals,
                                                        .has_serves = options->serves,
                                                        .serves = options->serves,
+                                                       .has_round_trip_us = round_trip_us != 0,
+                                                       .round_trip_us = (int32_t)round_trip_us,
                                                        .has_knows_probes = true,
                                                        .knows_probes = true}};
         status = encode(RS_THRIFT_MANAGER_HELLO, &args, out);
@@ -176,6 +180,8 @@ rs_status rs_manager_encode_request(const char *sender, const rs_manager_request
                     .deadline_ms = (int32_t)request->deadline_ms,
                     .has_protocol = true,
                     .protocol = request->protocol ? (int32_t)request->protocol : RS_THRIFT_PROTOCOL_AUTO,
+                    .has_round_trip_us = request->round_trip_us != 0,
+                    .round_trip_us = (int32_t)request->round_trip_us,
                     .has_splits = request->splits,
                     .splits = request->splits}};
     return encode(RS_THRIFT_MANAGER_REQUEST, &args, out);
@@ -395,6 +401,20 @@ rs_status rs_manager_encode_group(rs_manager_group_call call, const char *group,
     const rs_thrift_manager_join_group args = {use}; /* use_group's are the same */
     return encode(call == RS_MANAGER_GROUP_JOIN ? RS_THRIFT_MANAGER_JOIN_GROUP : RS_THRIFT_MANAGER_USE_GROUP, &args,
                   out);
+}
+
+rs_status rs_manager_encode_group_trouble(const rs_manager_group_trouble *trouble, rs_manager_frame *out) {
+    rs_thrift_slow_program slow[RS_MANAGER_TROUBLE_MOST];
+    if (!is_named(trouble->group) || trouble->slow_count > RS_MANAGER_TROUBLE_MOST ||
+        trouble->silent_count > RS_MANAGER_TROUBLE_MOST)
+        return RS_ERR_INVALID;
+    for (uint32_t i = 0; i < trouble->slow_count; i++)
+        slow[i] = (rs_thrift_slow_program){trouble->slow[i].program, trouble->slow[i].state,
+                                           (int64_t)(trouble->slow[i].lost & INT64_MAX)};
+    const rs_thrift_manager_group_trouble args = {.trouble = {.group = trouble->group,
+                                                              .slow = {slow, trouble->slow_count},
+                                                              .silent = {trouble->silent, trouble->silent_count}}};
+    return encode(RS_THRIFT_MANAGER_GROUP_TROUBLE, &args, out);
 }
 
 /* ---- from the manager ---- */
@@ -783,6 +803,24 @@ static void deliver_serve(const rs_thrift_serve_order *from, rs_manager_deliver_
     deliver(context, &message);
 }
 
+static void deliver_keys(const rs_thrift_agent_keys *args, rs_manager_deliver_fn *deliver, void *context) {
+    rs_manager_key keys[RS_MANAGER_KEYS_MAX];
+    rs_manager_message message = {.call = RS_THRIFT_AGENT_KEYS, .id = "", .reason = "", .keys = keys};
+    for (uint32_t i = 0; i < args->keys.count && i < RS_MANAGER_KEYS_MAX; i++) {
+        const rs_thrift_seal_key *from = (const rs_thrift_seal_key *)args->keys.items + i;
+        if (from->epoch < 1 || from->epoch > UINT16_MAX || from->key.length != sizeof keys[0].key ||
+            from->transmitter < 0 || from->transmitter > UINT32_MAX || from->transmitter % 256 != 0 || from->in_ms < 0)
+            continue;
+        rs_manager_key *to = &keys[message.key_count++];
+        to->epoch = (uint16_t)from->epoch;
+        memcpy(to->key, from->key.bytes, sizeof to->key);
+        to->transmitter = (uint32_t)from->transmitter;
+        to->in = from->in_ms * (rs_time)1000000;
+    }
+    deliver(context, &message);
+    explicit_bzero(keys, sizeof keys);
+}
+
 static void deliver_call(uint32_t call, const void *args, rs_manager_deliver_fn *deliver, void *context) {
     rs_manager_message message = {.call = call, .id = "", .reason = ""};
     switch (call) {
@@ -836,6 +874,9 @@ static void deliver_call(uint32_t call, const void *args, rs_manager_deliver_fn 
         return;
     case RS_THRIFT_AGENT_SERVE:
         deliver_serve(&((const rs_thrift_agent_serve *)args)->order, deliver, context);
+        return;
+    case RS_THRIFT_AGENT_KEYS:
+        deliver_keys(args, deliver, context);
         return;
     case RS_THRIFT_AGENT_GROUP_REGIONS:
         deliver_regions(args, deliver, context);

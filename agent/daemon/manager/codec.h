@@ -16,9 +16,9 @@ typedef bool rs_manager_live_path_fn(void *context, uint32_t index, rs_manager_l
 
 /* Each returns RS_OK, RS_ERR_INVALID (a text is missing, too long or not UTF-8, or a number does not fit Thrift's
  * signed types), RS_ERR_LIMIT (the frame would be too long) or RS_ERR_MEMORY; `out` is set with RS_OK only. */
-/* Tells as many live paths as fit the frame. */
-rs_status rs_manager_encode_hello(const rs_manager_options *options, rs_manager_live_path_fn *live_path, void *context,
-                                  rs_manager_frame *out);
+/* Tells as many live paths as fit the frame; `round_trip_us` 0: not known. */
+rs_status rs_manager_encode_hello(const rs_manager_options *options, uint32_t round_trip_us,
+                                  rs_manager_live_path_fn *live_path, void *context, rs_manager_frame *out);
 rs_status rs_manager_encode_request(const char *sender, const rs_manager_request_params *request,
                                     rs_manager_frame *out);
 rs_status rs_manager_encode_release(const char *request_id, const char *response_id, rs_manager_frame *out);
@@ -35,6 +35,7 @@ rs_status rs_manager_encode_failure(const char *response_id, uint64_t version, r
 rs_status rs_manager_encode_group(rs_manager_group_call call, const char *group,
                                   const rs_manager_group_options *options, const rs_manager_group_view *held,
                                   rs_manager_frame *out);
+rs_status rs_manager_encode_group_trouble(const rs_manager_group_trouble *trouble, rs_manager_frame *out);
 rs_status rs_manager_encode_split(const char *request_id, const rs_object_id *object, const char *const *receivers,
                                   uint32_t receiver_count, const char *const *avoid, uint32_t avoid_count,
                                   rs_manager_frame *out);
@@ -59,6 +60,8 @@ typedef struct {
     rs_manager_relay_report relayed;
     rs_manager_holders holders;
     rs_manager_serve serve;
+    const rs_manager_key *keys;
+    uint32_t key_count;
     const rs_manager_group_peer *group_peers; /* group_view */
     uint32_t group_peer_count;
     const rs_manager_group_region *group_regions;

@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#define AGENT "rostrum:agent:"
+
 enum { FILES = 3, WRITE_MAX = 1 << 14 };
 
 typedef struct {
@@ -33,6 +35,7 @@ struct rs_tls {
     int fd;
     int socket_error; /* errno of the last send or recv that failed */
     bool shaken, failed, wants_write;
+    bool peer; /* of an agent, not of the manager */
     char address[INET_ADDRSTRLEN];
     char text[RS_TLS_TEXT];
 };
@@ -122,10 +125,22 @@ static int no_password(char *out, int size, int writing, void *context) {
 
 static int on_verify(int fine, X509_STORE_CTX *store);
 
+/* The CA's file has a list of those that are revoked. */
+static bool revokes(const char *path) {
+    char line[128];
+    bool found = false;
+    FILE *file = fopen(path, "re");
+    while (file && !found && fgets(line, sizeof line, file))
+        found = strncmp(line, "-----BEGIN X509 CRL-----", 24) == 0;
+    if (file)
+        fclose(file);
+    return found;
+}
+
 static SSL_CTX *read_files(const rs_tls_files *files, char text[RS_TLS_TEXT]) {
-    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    SSL_CTX *context = SSL_CTX_new(TLS_method());
     ERR_clear_error();
-    if (!context || !SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION)) {
+    if (!context || !SSL_CTX_set_min_proto_version(context, files->strict ? TLS1_3_VERSION : TLS1_2_VERSION)) {
         say(text, "TLS cannot be set up: memory is short");
     } else {
         SSL_CTX_set_default_passwd_cb(context, no_password);
@@ -140,7 +155,10 @@ static SSL_CTX *read_files(const rs_tls_files *files, char text[RS_TLS_TEXT]) {
         else if (SSL_CTX_load_verify_file(context, files->authority) != 1)
             say(text, "%s holds no certificate of a CA (PEM)", files->authority);
         else {
-            SSL_CTX_set_verify(context, SSL_VERIFY_PEER, on_verify);
+            SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, on_verify);
+            if (files->strict && revokes(files->authority))
+                X509_STORE_set_flags(SSL_CTX_get_cert_store(context), X509_V_FLAG_CRL_CHECK);
+            SSL_CTX_set_num_tickets(context, 0); /* connections last */
             SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
             SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
             SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
@@ -224,6 +242,9 @@ static int on_verify(int fine, X509_STORE_CTX *store) {
     case X509_V_ERR_CERT_SIGNATURE_FAILURE:
         say(tls->text, "its certificate is not signed by the CA in %s", tls->identity->files.authority);
         break;
+    case X509_V_ERR_CERT_REVOKED:
+        say(tls->text, "its certificate was revoked");
+        break;
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
         say(tls->text, "its certificate is not for %s (it needs subjectAltName=IP:%s)", tls->address, tls->address);
         break;
@@ -262,10 +283,13 @@ static void explain(rs_tls *tls, unsigned long error) {
         say(tls->text, "it refuses the certificate %s: %s", tls->identity->files.certificate, refused);
     else if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_PACKET_LENGTH_TOO_LONG ||
              reason == SSL_R_HTTP_REQUEST)
-        say(tls->text, "it does not speak TLS; start rostrum-manager with --thrift-tls, or rostrumd without "
-                       "--manager-tls");
+        say(tls->text, "it does not speak TLS; start %s",
+            tls->peer ? "its rostrumd with --security required"
+                      : "rostrum-manager with --thrift-tls, or rostrumd without --manager-tls");
+    else if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
+        say(tls->text, "it shows no certificate");
     else if (reason == SSL_R_UNSUPPORTED_PROTOCOL || reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION)
-        say(tls->text, "it speaks no TLS from 1.2 on");
+        say(tls->text, "it speaks no TLS from %s on", tls->identity->files.strict ? "1.3" : "1.2");
     else if (error && reason != SSL_R_UNEXPECTED_EOF_WHILE_READING)
         say(tls->text, "TLS failed: %s", ERR_reason_error_string(error) ? ERR_reason_error_string(error) : "?");
     else if (!tls->shaken && tls->socket_error == 0)
@@ -274,17 +298,15 @@ static void explain(rs_tls *tls, unsigned long error) {
 
 /* ---- a connection ---- */
 
-rs_tls *rs_tls_new(rs_tls_identity *identity, int fd, uint32_t address) {
+static rs_tls *on_socket(rs_tls_identity *identity, int fd) {
     rs_tls *tls = calloc(1, sizeof *tls);
-    struct in_addr wire = {htonl(address)};
     if (!tls)
         return NULL;
     tls->identity = identity;
     tls->fd = fd;
-    inet_ntop(AF_INET, &wire, tls->address, sizeof tls->address);
     tls->ssl = SSL_new(identity->context);
     BIO *bio = BIO_new(identity->socket);
-    if (!tls->ssl || !bio || !X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls->ssl), tls->address)) {
+    if (!tls->ssl || !bio) {
         BIO_free(bio);
         SSL_free(tls->ssl);
         free(tls);
@@ -294,8 +316,64 @@ rs_tls *rs_tls_new(rs_tls_identity *identity, int fd, uint32_t address) {
     BIO_set_init(bio, 1);
     SSL_set_bio(tls->ssl, bio, bio);
     SSL_set_app_data(tls->ssl, tls);
-    SSL_set_connect_state(tls->ssl);
     return tls;
+}
+
+rs_tls *rs_tls_new(rs_tls_identity *identity, int fd, uint32_t address) {
+    rs_tls *tls = on_socket(identity, fd);
+    struct in_addr wire = {htonl(address)};
+    if (!tls)
+        return NULL;
+    inet_ntop(AF_INET, &wire, tls->address, sizeof tls->address);
+    SSL_set_connect_state(tls->ssl);
+    if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls->ssl), tls->address))
+        return tls;
+    rs_tls_free(tls);
+    return NULL;
+}
+
+rs_tls *rs_tls_new_peer(rs_tls_identity *identity, int fd, bool accepts) {
+    rs_tls *tls = on_socket(identity, fd);
+    if (!tls)
+        return NULL;
+    tls->peer = true;
+    if (accepts)
+        SSL_set_accept_state(tls->ssl);
+    else
+        SSL_set_connect_state(tls->ssl);
+    return tls;
+}
+
+/* Whether one of the certificate's URIs is that of `server`'s agent; the first one's name goes to `out`, if given. */
+static bool look_for_agent(const rs_tls *tls, const char *server, char *out) {
+    X509 *certificate = SSL_get0_peer_certificate(tls->ssl);
+    GENERAL_NAMES *names = certificate ? X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL) : NULL;
+    bool found = false, first = true;
+    for (int i = 0; names && i < sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+        if (name->type != GEN_URI)
+            continue;
+        const char *uri = (const char *)ASN1_STRING_get0_data(name->d.uniformResourceIdentifier);
+        size_t length = (size_t)ASN1_STRING_length(name->d.uniformResourceIdentifier), head = strlen(AGENT);
+        if (length <= head || memcmp(uri, AGENT, head) != 0)
+            continue;
+        found |= server && length - head == strlen(server) && memcmp(uri + head, server, length - head) == 0;
+        if (first && out)
+            snprintf(out, RS_TLS_TEXT, "%.*s", (int)(length - head), uri + head);
+        first = false;
+    }
+    GENERAL_NAMES_free(names);
+    return found;
+}
+
+bool rs_tls_is_agent(const rs_tls *tls, const char *server) {
+    return tls->shaken && SSL_get_verify_result(tls->ssl) == X509_V_OK && look_for_agent(tls, server, NULL);
+}
+
+const char *rs_tls_agent(const rs_tls *tls, char out[RS_TLS_TEXT]) {
+    snprintf(out, RS_TLS_TEXT, "no agent");
+    (void)look_for_agent(tls, NULL, out);
+    return out;
 }
 
 void rs_tls_free(rs_tls *tls) {
@@ -354,12 +432,14 @@ int rs_tls_handshake(rs_tls *tls) {
 ssize_t rs_tls_read(rs_tls *tls, void *out, size_t size) {
     begin(tls);
     int n = SSL_read(tls->ssl, out, size > WRITE_MAX ? WRITE_MAX : (int)size);
+    tls->shaken |= SSL_is_init_finished(tls->ssl);
     return n > 0 ? n : outcome(tls, n);
 }
 
 ssize_t rs_tls_write(rs_tls *tls, const void *bytes, size_t length) {
     begin(tls);
     int n = SSL_write(tls->ssl, bytes, length > WRITE_MAX ? WRITE_MAX : (int)length);
+    tls->shaken |= SSL_is_init_finished(tls->ssl);
     if (n > 0)
         return n;
     int why = outcome(tls, n);
@@ -368,6 +448,14 @@ ssize_t rs_tls_write(rs_tls *tls, const void *bytes, size_t length) {
 
 bool rs_tls_wants_write(const rs_tls *tls) {
     return tls->wants_write;
+}
+
+bool rs_tls_shaken(const rs_tls *tls) {
+    return tls->shaken;
+}
+
+bool rs_tls_pending(const rs_tls *tls) {
+    return SSL_pending(tls->ssl) > 0;
 }
 
 bool rs_tls_partial(const rs_tls *tls) {

@@ -1,5 +1,6 @@
-/* TLS of the connection to the manager: both ends show certificates, the manager's names its address. Non-blocking, on
- * a descriptor that stays the caller's. Of what goes wrong there are words for people, on this end's files too. */
+/* TLS of the connections to the manager and to other agents: both ends show certificates. The manager's names its
+ * address, an agent's its server. Non-blocking, on a descriptor that stays the caller's. Of what goes wrong there are
+ * words for people, on this end's files too. */
 #ifndef RS_DAEMON_MANAGER_TLS_H
 #define RS_DAEMON_MANAGER_TLS_H
 
@@ -12,6 +13,7 @@
 /* Paths of PEM files; the certificate's may hold a chain. The texts must stay. */
 typedef struct {
     const char *certificate, *key, *authority;
+    bool strict; /* TLS 1.3 alone; whom a list in the CA's file revokes is refused */
 } rs_tls_files;
 
 typedef struct rs_tls_identity rs_tls_identity; /* the files, as last read */
@@ -27,6 +29,13 @@ void rs_tls_identity_free(rs_tls_identity *identity);
 /* On the connected `fd`, to a manager at `address` (IPv4, host order); NULL if memory is short. `identity` must outlive
  * it. */
 rs_tls *rs_tls_new(rs_tls_identity *identity, int fd, uint32_t address);
+/* The same to another agent, which opened the connection if `accepts`. Without a handshake of its own: the first reads
+ * and writes do it. Who it is, rs_tls_is_agent says. */
+rs_tls *rs_tls_new_peer(rs_tls_identity *identity, int fd, bool accepts);
+/* Once something was read: its certificate is one of the agent of that server (URI:rostrum:agent:NAME). */
+bool rs_tls_is_agent(const rs_tls *tls, const char *server);
+/* Of whose agent it is, for people. */
+const char *rs_tls_agent(const rs_tls *tls, char out[RS_TLS_TEXT]);
 void rs_tls_free(rs_tls *tls); /* says goodbye if it can be said without waiting */
 
 /* 0 = done, -EAGAIN = call again when the descriptor is ready (rs_tls_wants_write), other negatives = failed. */
@@ -37,6 +46,8 @@ ssize_t rs_tls_read(rs_tls *tls, void *out, size_t size);
 ssize_t rs_tls_write(rs_tls *tls, const void *bytes, size_t length);
 /* The handshake, or the last read, goes on when the descriptor takes output. */
 bool rs_tls_wants_write(const rs_tls *tls);
+bool rs_tls_shaken(const rs_tls *tls);      /* the handshake is done */
+bool rs_tls_pending(const rs_tls *tls);     /* there is more to read, of which the descriptor does not tell */
 bool rs_tls_partial(const rs_tls *tls);     /* inside a record */
 const char *rs_tls_text(const rs_tls *tls); /* why it failed; "" if only the socket did */
 

@@ -149,6 +149,24 @@ static void control(const rs_agent *agent, page *p) {
     counter(p, "data_packets_intercepted_total", rs_data_intercepted(agent->data), "Lost on purpose (--loss).");
 }
 
+/* With `--security required` alone. */
+static void sealed(const rs_agent *agent, page *p) {
+    static const char *const causes[RS_SEAL_VERDICTS] = {NULL,    "plain",  "short",   "epoch",
+                                                         "wrong", "replay", "too-many"};
+    rs_seal_stats s;
+    if (!agent->seal)
+        return;
+    rs_seal_stats_get(agent->seal, &s);
+    counter(p, "packets_sealed_total", s.sealed, "Datagrams sealed.");
+    counter(p, "packets_unsealable_total", s.unsealable, "Datagrams not sent, because there was no key.");
+    counter(p, "packets_opened_total", s.opened[RS_SEAL_RIGHT], "Sealed datagrams whose tag was right.");
+    family(p, "packets_refused_total", "counter", "Datagrams that nobody has looked at, by cause.");
+    for (unsigned i = RS_SEAL_RIGHT + 1; i < RS_SEAL_VERDICTS; i++)
+        by(p, "packets_refused_total", "cause", causes[i], s.opened[i]);
+    gauge(p, "seal_epoch", rs_seal_epoch(agent->seal), "Epoch of the key in use; 0 = there is none.");
+    gauge(p, "seal_transmitters", s.streams, "Transmitters heard, times addresses.");
+}
+
 static void store(const rs_agent *agent, page *p) {
     uint32_t cursor = 0;
     uint64_t objects = 0;
@@ -331,6 +349,7 @@ char *rs_metrics_page(void *context, size_t *length) {
     transfers(agent, &p);
     streams(agent, &p);
     groups(agent, &p);
+    sealed(agent, &p);
     *length = p.used;
     return p.bytes;
 }

@@ -24,10 +24,7 @@
 #define STALL_BOUND (5 * RS_SECOND)     /* a holder that was asked for pieces and gives nothing */
 #define PROGRESS_BOUND (20 * RS_SECOND) /* a fetch to which nobody gives anything */
 #define TRIES_MOST 20u                  /* of one holder that may have it yet */
-#define RESUME_FIRST (500 * RS_MILLISECOND)
-#define RESUME_MOST (60 * RS_SECOND) /* between two tries to go on with a partial object */
-#define RESUME_BOUND (24 * 3600 * RS_SECOND)
-#define FAILED_LATELY (60 * RS_SECOND) /* so long what is sent is not fetched instead */
+#define FAILED_LATELY (60 * RS_SECOND)  /* so long what is sent is not fetched instead */
 #define READ_TURN (1u << 20)
 #define ASK_AGAIN RS_SECOND        /* the manager, while nobody gives it */
 #define TOLD_BOUND (2 * RS_SECOND) /* what is new at an agent, the manager knows by then */
@@ -97,6 +94,10 @@ static void holder_ready(void *context, uint32_t events);
 
 static void dial(holder *h) {
     fetch *f = h->of;
+    if (f->all->agent->seal) {
+        lose(h, false, "with --security required nothing is fetched from other agents");
+        return;
+    }
     struct sockaddr_in remote = {.sin_family = AF_INET, .sin_port = htons(h->port)}, local = {.sin_family = AF_INET};
     remote.sin_addr.s_addr = htonl(h->address);
     local.sin_addr.s_addr = htonl(f->all->agent->options.address);
@@ -138,20 +139,20 @@ static void add_holder(fetch *f, const char *name, uint32_t address, uint16_t po
 
 /* ------------------------------------------------------------------------------------------------------- asking */
 
-/* It has the whole of its rate for those it sends to, as long as others give pieces. */
+/* It has the whole of its rate for those it sends to, as long as others give pieces, or may within the first second. */
 static bool is_spared(const holder *h) {
     const fetch *f = h->of;
     bool others = false;
     for (uint32_t i = 0; i < f->holder_count; i++)
-        others |= !f->holders[i]->sends && f->holders[i]->state == HOLDER_READY;
-    return h->sends && others && rs_fetch_now(f) - f->progress_at < RS_SECOND;
+        others |= !f->holders[i]->sends && f->holders[i]->state != HOLDER_GONE;
+    return h->sends && others && rs_fetch_now(f) - f->others_at < RS_SECOND;
 }
 
 static void ask_more(holder *h) {
     fetch *f = h->of;
     if (is_spared(h))
         return;
-    while (f->plan && h->state == HOLDER_READY && h->bits && h->asked_count < WINDOW) {
+    while (f->plan && h->state == HOLDER_READY && h->bits && h->asked_count < (h->sends ? 1 : WINDOW)) {
         uint32_t piece;
         if (!rs_piece_plan_next(f->plan, h->bits, &piece))
             return;
@@ -359,6 +360,7 @@ static void piece_done(holder *h) {
     rs_piece_plan_here(f->plan, piece);
     f->fetched += h->piece_length;
     h->given += h->piece_length;
+    f->others_at = h->sends ? f->others_at : rs_fetch_now(f);
     agent->fetched_bytes += h->piece_length;
     if (f->object->pieces->known == f->pieces)
         rs_fetch_all_here(f);
@@ -547,8 +549,8 @@ static void fetch_ends(fetch *f, bool ok, const char *cause) {
         r->failed_at = rs_fetch_now(f);
     if (ok)
         rs_api_object_complete(agent->api, &id);
-    else if (!f->background)
-        rs_api_fetch_failed(agent->api, &id, cause);
+    else
+        (f->background ? rs_api_object_failed : rs_api_fetch_failed)(agent->api, &id, cause);
 }
 
 void rs_fetch_sweep(rs_fetches *all) {
@@ -572,21 +574,27 @@ void rs_fetch_sweep(rs_fetches *all) {
     }
 }
 
-static fetch *fetch_new(rs_fetches *all, const rs_object_id *id, bool background) {
-    fetch *f = all->count < RS_FETCHES_MOST ? calloc(1, sizeof *f) : NULL;
-    if (!f)
-        return NULL;
-    *f = (fetch){.all = all, .id = *id, .background = background, .next = all->first};
-    f->began = f->progress_at = rs_agent_now(all->agent);
-    all->first = f;
-    all->count++;
-    /* What is here of it says what it is. */
-    const rs_object *partial = rs_store_find(all->agent->store, id);
+/* What is here of it says what it is. */
+static void note_what(fetch *f) {
+    const rs_object *partial = rs_store_find(f->all->agent->store, &f->id);
     const rs_manifest *manifest = partial ? rs_store_manifest(partial) : NULL;
     if (manifest && manifest->root.length > 0) {
         f->root = manifest->root;
         f->size = manifest->size;
     }
+}
+
+static void check_sleeper(fetch *f);
+
+static fetch *fetch_new(rs_fetches *all, const rs_object_id *id, bool background) {
+    fetch *f = all->count < RS_FETCHES_MOST ? calloc(1, sizeof *f) : NULL;
+    if (!f)
+        return NULL;
+    *f = (fetch){.all = all, .id = *id, .background = background, .next = all->first};
+    f->began = f->progress_at = f->others_at = rs_agent_now(all->agent);
+    all->first = f;
+    all->count++;
+    note_what(f);
     return f;
 }
 
@@ -637,18 +645,16 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
     uint16_t port;
     const rs_object *here = rs_store_find(agent->store, id);
     fetch *f = find(all, id);
-    if (here && here->phase == RS_OBJECT_CHECKING)
-        return rs_error_set(error, ROSTRUM_ERR_BUSY,
-                            "pieces of object %llu are being checked after a restart; try again in a while",
-                            (unsigned long long)id->data);
-    if (here && !f && here->phase != RS_OBJECT_PARTIAL)
-        return rs_error_set(error, ROSTRUM_ERR_EXISTS, "object %llu is coming or being added here already: read waits",
-                            (unsigned long long)id->data);
+    if (agent->seal && count > 0)
+        return rs_error_set(error, ROSTRUM_ERR_UNAVAILABLE,
+                            "agents with --security required give no objects to those who fetch them: have it sent");
     for (uint32_t i = 0; i < count; i++)
         if (!rs_fetch_parse_holder(agent, holders[i], name, &address, &port, error))
             return false;
-    const rs_manifest *manifest = here ? rs_store_manifest(here) : NULL;
-    if (count == 0 && !f && (!manifest || !manifest->from_address) && !rs_holdings_wanted(agent->holdings) &&
+    /* It may come without: then there is nothing to do; its sender may be gone, which shows after a while. */
+    bool comes = here && !f && here->phase != RS_OBJECT_PARTIAL;
+    const rs_manifest *origin = here ? rs_store_origin(here) : NULL;
+    if (count == 0 && !f && !comes && !origin && !rs_holdings_wanted(agent->holdings) &&
         (!agent->lan || !rs_lan_peer(agent->lan, 0, &near)))
         return rs_error_set(error, ROSTRUM_ERR_INVALID,
                             "nobody is named that has object %llu, and no %s to ask: say from whom",
@@ -657,11 +663,12 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
         return rs_error_set(error, ROSTRUM_ERR_LIMIT, "this agent fetches %u objects already, or has no memory",
                             all->count);
     f->background = false;
+    f->sleeps |= comes;
     for (uint32_t i = 0; i < count; i++)
         if (rs_fetch_parse_holder(agent, holders[i], name, &address, &port, error))
             add_holder(f, name, address, port, false, 0);
-    if (manifest && manifest->from_address)
-        add_holder(f, manifest->from, manifest->from_address, (uint16_t)(manifest->from_port + 1), false, 0);
+    if (origin)
+        add_holder(f, origin->from, origin->from_address, (uint16_t)(origin->from_port + 1), false, 0);
     /* Without a manager nobody knows who has it: those of the LAN say so themselves. */
     for (uint32_t i = 0; count == 0 && agent->lan && rs_lan_peer(agent->lan, i, &near); i++)
         if (near.heard < RS_LAN_FRESH)
@@ -683,7 +690,10 @@ rs_goes_on rs_fetch_go_on(rs_fetches *fetches, const rs_object *here, const rs_m
     }
     if (!here)
         return RS_GOES_FROM_START;
-    if (f && (f->sleeps || (!f->background && here->pieces && here->pieces->known * 8 < here->pieces->count)))
+    if (f && f->sleeps && here->phase == RS_OBJECT_PARTIAL)
+        check_sleeper(f);
+    bool little = f && !f->background && here->pieces && here->pieces->known * 8 < here->pieces->count;
+    if (f && here->phase != RS_OBJECT_CHECKING && (f->sleeps || little))
         return RS_GOES_FROM_START; /* little is lost, and a send serves several */
     if (here->size != what->size || here->phase == RS_OBJECT_COMPLETE || fetches->agent->stopping)
         return RS_GOES_FROM_START;
@@ -753,15 +763,18 @@ void rs_fetch_give_way(rs_fetches *fetches, const rs_object_id *id, const rs_dig
     rs_log(RS_LOG_INFO, "fetch", "object=%s waits: it is being sent here", rs_id_text(&f->id));
 }
 
-/* Whether the send that it waits for made the object whole, goes on, or is over. */
+/* Whether what it waits for, a send or the check after a restart, made the object whole, goes on, or is over. */
 static void check_sleeper(fetch *f) {
     const rs_object *object = rs_store_find(f->all->agent->store, &f->id);
+    bool partial = object && object->phase == RS_OBJECT_PARTIAL;
     if (object && object->phase == RS_OBJECT_COMPLETE) {
         fetch_ends(f, true, "");
-    } else if (object && object->phase == RS_OBJECT_RECEIVING) {
+    } else if (object && !partial) {
         f->progress_at = rs_fetch_now(f);
-    } else if (rs_fetch_now(f) - f->progress_at > NEVER_BEGAN) {
+    } else if (partial || rs_fetch_now(f) - f->progress_at > NEVER_BEGAN) {
         f->sleeps = false;
+        f->others_at = rs_fetch_now(f);
+        note_what(f);
         f->progress_at = rs_fetch_now(f);
         f->ask_at = rs_fetch_now(f);
         for (uint32_t i = 0; i < f->holder_count; i++)
@@ -803,12 +816,7 @@ static resume *resume_of(rs_fetches *all, const rs_object_id *id) {
     if (!r)
         return NULL;
     rs_time now = rs_agent_now(all->agent);
-    *r = (resume){.next = all->resumes,
-                  .id = *id,
-                  .first = now,
-                  .at = now + RESUME_FIRST,
-                  .gap = RESUME_FIRST,
-                  .failed_at = RS_NEVER};
+    *r = (resume){.next = all->resumes, .id = *id, .retry = rs_retry_begin(now), .failed_at = RS_NEVER};
     all->resumes = r;
     return r;
 }
@@ -826,12 +834,13 @@ static void resume_partial(rs_fetches *all) {
         if (!r)
             continue;
         r->seen = true;
-        if (object->phase != RS_OBJECT_PARTIAL || now < r->at || now - r->first > RESUME_BOUND || !from->from_address ||
+        if (object->phase != RS_OBJECT_PARTIAL || !rs_retry_due(&r->retry, now) || !from->from_address ||
             find(all, &object->id) || agent->stopping)
             continue;
         fetch *f = fetch_new(all, &object->id, true);
-        r->gap = r->gap < RESUME_MOST / 2 ? 2 * r->gap : RESUME_MOST;
-        r->at = now + r->gap;
+        rs_retry_tried(&r->retry, now);
+        if (f) /* when it does not come from there: others may have all of it */
+            f->asks = rs_holdings_wanted(agent->holdings);
         if (f)
             add_holder(f, from->from, from->from_address, (uint16_t)(from->from_port + 1), false, 0);
     }
@@ -873,7 +882,7 @@ static void check_fetch(fetch *f) {
     for (uint32_t i = 0; i < f->holder_count; i++) {
         const holder *h = f->holders[i];
         alive |= h->state != HOLDER_GONE && !(h->state == HOLDER_WAITING && f->background && h->tries >= 3);
-        int more = snprintf(text + used, sizeof text - used, " %.40s: %.80s;", h->name, h->cause);
+        int more = snprintf(text + used, sizeof text - used, " %.40s: %.120s;", h->name, h->cause);
         used = more > 0 && used + (size_t)more < sizeof text ? used + (size_t)more : used;
     }
     text[used - (text[used - 1] == ';')] = '\0';

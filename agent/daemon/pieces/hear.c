@@ -109,7 +109,7 @@ void rs_hear_piece(fetch *f, uint32_t piece) {
     }
     rs_piece_plan_here(f->plan, piece);
     f->heard += rs_pieces_length(f->object->pieces, piece);
-    f->progress_at = rs_fetch_now(f);
+    f->progress_at = f->others_at = rs_fetch_now(f);
     if (f->object->pieces->known == f->pieces)
         rs_fetch_all_here(f);
 }

@@ -19,6 +19,7 @@
 #define WANTS_MOST 16u          /* pieces that one client may have asked for at a time */
 #define OUT_BYTES (256u << 10)  /* messages that wait for one client */
 #define TURN_BYTES (256u << 10) /* written to one client before the others are looked at */
+#define SPARE_BYTES (64u << 10) /* the same, of what goes besides a transfer: others' packets wait no longer */
 #define BURST (2 * RS_MILLISECOND)
 #define IDLE (60 * RS_SECOND)    /* a client that says and takes nothing */
 #define LEAVES_BYTES (16u << 10) /* of digests in a message */
@@ -44,7 +45,7 @@ typedef struct client {
     uint32_t wants[WANTS_MOST];
     uint32_t want_first, want_count;
     uint64_t at, end;     /* bytes of the piece that is being written, */
-    bool spares;          /* of an object that was under way here when that began */
+    int64_t spare_bps;    /* of an object that was under way here when that began: its bound; 0: it was not */
     uint32_t leaves_from; /* digests that are to be said: from there; UINT32_MAX: none */
     bool streams;         /* a stream was asked for, this one, of which so many fragments are to be given yet: */
     rs_object_id stream;
@@ -218,7 +219,8 @@ static void asked(client *c, const rs_piece_message *m) {
         coming = config->digest_of(config->context, object);
     if (!object || object->phase == RS_OBJECT_DIGESTING || object->phase == RS_OBJECT_CHECKING ||
         (!complete && coming.length == 0 && (!object->pieces || !object->pieces->confirmed))) {
-        refuse(c, !object, object ? "not enough of it is here yet" : "it is not here");
+        const char *why = object || !config->why_not ? NULL : config->why_not(config->context, &m->id);
+        refuse(c, !object, object ? "not enough of it is here yet" : why ? why : "it is not here");
         return;
     }
     c->object = object;
@@ -256,8 +258,7 @@ static void spend_of(const rs_piece_server *server, rs_time *due, int64_t rate_b
 static void spend(const client *c, uint64_t bytes) {
     rs_piece_server *server = c->server;
     spend_of(server, &server->due, server->config.rate_bps, bytes);
-    if (c->spares)
-        spend_of(server, &server->spare_due, server->config.spare_bps, bytes);
+    spend_of(server, &server->spare_due, c->spare_bps, bytes);
 }
 
 static void say_stream(client *c) {
@@ -344,7 +345,7 @@ static void begin_piece(client *c) {
         return;
     }
     const rs_piece_server_config *config = &c->server->config;
-    c->spares = config->spare_bps > 0 && config->under_way && config->under_way(config->context, &c->object->id);
+    c->spare_bps = config->spare_bps ? config->spare_bps(config->context, &c->object->id, c->name) : 0;
     c->at = (uint64_t)piece * RS_DIGEST_CHUNK;
     c->end = c->object->size - c->at < RS_DIGEST_CHUNK ? c->object->size : c->at + RS_DIGEST_CHUNK;
     const rs_piece_message m = {.type = RS_PIECE_PIECE, .first = piece, .length = (uint32_t)(c->end - c->at)};
@@ -361,13 +362,13 @@ static bool has_output(const client *c) {
 /* Its bytes wait for a rate. */
 static bool is_held(const client *c) {
     const rs_piece_server *server = c->server;
-    rs_time due = c->spares && server->spare_due > server->due ? server->spare_due : server->due;
+    rs_time due = c->spare_bps > 0 && server->spare_due > server->due ? server->spare_due : server->due;
     return due > now_of(server);
 }
 
 static void hold(const client *c) {
     rs_piece_server *server = c->server;
-    rs_time due = c->spares && server->spare_due > server->due ? server->spare_due : server->due;
+    rs_time due = c->spare_bps > 0 && server->spare_due > server->due ? server->spare_due : server->due;
     server->held_until = due < server->held_until ? due : server->held_until;
 }
 
@@ -408,7 +409,8 @@ static void write_out(client *c) {
                 hold(c);
                 return;
             }
-            uint64_t left = c->end - c->at, most = left < budget ? left : budget;
+            uint64_t left = c->end - c->at, room = c->spare_bps > 0 ? SPARE_BYTES : budget;
+            uint64_t most = left < room ? left : room;
             off_t offset = (off_t)c->at; /* without a copy; 0: somebody shortened the file */
             ssize_t sent = sendfile(c->watch.fd, c->object->fd, &offset, (size_t)most);
             if (!wrote(c, sent))
@@ -418,11 +420,11 @@ static void write_out(client *c) {
                 return;
             }
             c->at += (uint64_t)sent;
-            budget -= (uint32_t)sent;
+            budget -= (uint32_t)sent < budget ? (uint32_t)sent : budget;
             server->stats.bytes += (uint64_t)sent;
             c->heard_at = now_of(server);
             spend(c, (uint64_t)sent);
-            if (server->config.rate_bps > 0 || c->spares)
+            if (server->config.rate_bps > 0 || c->spare_bps > 0)
                 goes_last(c);
         } else if (c->leaves_from != UINT32_MAX) {
             say_leaves(c);

@@ -19,11 +19,13 @@ typedef struct {
     uint32_t address; /* IPv4, host order */
     uint16_t port;
     int64_t rate_bps; /* 0: no bound */
-    /* What those get together of objects that are under way here, sent or received: that goes first. 0: no bound */
-    int64_t spare_bps;
-    bool (*under_way)(void *context, const rs_object_id *id);
+    /* What those like `name` get together of an object that is under way here, sent or received: that goes first. 0: no
+     * bound. */
+    int64_t (*spare_bps)(void *context, const rs_object_id *id, const char *name);
     /* Of an object that comes in, what its sender says it is; length 0: not known. */
     rs_digest (*digest_of)(void *context, const rs_object *object);
+    /* Of an object that is not here: why, if more is known of it. NULL: nothing is. */
+    const char *(*why_not)(void *context, const rs_object_id *id);
     /* `name` fetches an object. If it is being sent from here just now, this says where it is heard: RUNS (address 0:
      * nowhere), then a PEER for each receiver; `most` at most. Returns how many messages these are; 0: it is not. */
     uint32_t (*runs)(void *context, const rs_object_id *id, const char *name, rs_piece_message *out, uint32_t most);

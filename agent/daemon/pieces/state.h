@@ -4,6 +4,7 @@
 
 #include "daemon/pieces/fetch.h"
 #include "daemon/pieces/plan.h"
+#include "daemon/pieces/retry.h"
 #include "daemon/pieces/wire.h"
 
 #define WINDOW 3u       /* pieces asked of one holder at a time */
@@ -55,6 +56,7 @@ struct fetch {
     holder *leaves_of;   /* who is asked for them */
     rs_piece_plan *plan; /* NULL: leaves are not all here */
     rs_time began, progress_at;
+    rs_time others_at;             /* one that does not send it gave a piece last then, or it began */
     uint64_t fetched, kept, heard; /* bytes */
     /* A transfer to others that is heard here; `fragments` 0: none. */
     struct {
@@ -75,7 +77,7 @@ struct fetch {
 typedef struct resume {
     struct resume *next;
     rs_object_id id;
-    rs_time first, at, gap;
+    rs_retry retry;
     uint32_t failed_from; /* who sent it when it was last gone on with for that */
     rs_time failed_at;    /* a fetch of it failed last then; RS_NEVER: none did */
     bool seen;

@@ -13,6 +13,7 @@
 #include "daemon/store/digest.h"
 
 #define NAME_SIZE (RS_STORE_NAME_SIZE + 8)
+#define TABLE_BYTES ((uintptr_t)2 << 20) /* that a page table serves */
 
 static const char PART[] = ".part", PIECES[] = ".pieces";
 
@@ -61,7 +62,8 @@ static void write_at(int fd, const uint8_t *bytes, size_t length, uint64_t offse
 void rs_disk_write_header(int manifest_fd, const rs_manifest *manifest) {
     uint8_t bytes[RS_MANIFEST_HEADER];
     rs_manifest_put(manifest, bytes);
-    write_at(manifest_fd, bytes, sizeof bytes, 0);
+    if (manifest_fd >= 0)
+        write_at(manifest_fd, bytes, sizeof bytes, 0);
 }
 
 static uint64_t record_at(uint64_t piece) {
@@ -209,19 +211,44 @@ bool rs_disk_scan(const rs_store_folder *folder, const rs_disk_scan_callbacks *c
 
 /* --------------------------------------------------------------------------------------------------------- memory */
 
-void rs_disk_write_back(int fd, uint64_t offset, uint64_t length) {
-    (void)sync_file_range(fd, (off_t)offset, (off_t)length, SYNC_FILE_RANGE_WRITE);
+static uint64_t piece_length(const rs_disk_mapping *mapping, uint64_t piece) {
+    uint64_t begin = piece * RS_DIGEST_CHUNK;
+    return mapping->size - begin < RS_DIGEST_CHUNK ? mapping->size - begin : RS_DIGEST_CHUNK;
 }
 
-void rs_disk_let_go(int fd, uint8_t *map, uint64_t offset, uint64_t length) {
-    if (map)
-        (void)madvise(map + offset, (size_t)length, MADV_DONTNEED);
-    (void)posix_fadvise(fd, (off_t)offset, (off_t)length, POSIX_FADV_DONTNEED);
+void rs_disk_piece_written(rs_disk_written *written, const rs_disk_mapping *mapping, uint64_t piece) {
+    uint64_t *slot = &written->pieces[written->count % RS_DISK_PIECES_KEPT];
+    if (written->count >= RS_DISK_PIECES_KEPT)
+        rs_disk_let_go(mapping, *slot * RS_DIGEST_CHUNK, piece_length(mapping, *slot));
+    *slot = piece;
+    written->count++;
+    (void)sync_file_range(mapping->fd, (off_t)(piece * RS_DIGEST_CHUNK), (off_t)piece_length(mapping, piece),
+                          SYNC_FILE_RANGE_WRITE);
 }
 
-void rs_disk_read_ahead(uint8_t *map, uint64_t size, uint64_t offset, uint64_t length) {
-    if (!map || offset >= size)
+void rs_disk_let_go(const rs_disk_mapping *mapping, uint64_t offset, uint64_t length) {
+    rs_disk_drop_tables(mapping, offset, length);
+    (void)posix_fadvise(mapping->fd, (off_t)offset, (off_t)length, POSIX_FADV_DONTNEED);
+}
+
+/* Mapped anew where it was: a table serves 2 MiB, and goes when no older mapping is left there. */
+void rs_disk_drop_tables(const rs_disk_mapping *mapping, uint64_t offset, uint64_t length) {
+    uintptr_t begin = (uintptr_t)mapping->map, end = begin + mapping->size;
+    if (!mapping->map || offset >= mapping->size)
         return;
-    uint64_t most = size - offset;
-    (void)madvise(map + offset, (size_t)(length < most ? length : most), MADV_WILLNEED);
+    uintptr_t from = (begin + offset) & ~(TABLE_BYTES - 1);
+    uintptr_t upto = (begin + offset + length + TABLE_BYTES - 1) & ~(TABLE_BYTES - 1);
+    from = from < begin ? begin : from;
+    upto = upto > end ? end : upto;
+    int protection = PROT_READ | (mapping->writable ? PROT_WRITE : 0);
+    if (mmap((void *)from, upto - from, protection, MAP_SHARED | MAP_FIXED, mapping->fd, (off_t)(from - begin)) ==
+        MAP_FAILED)
+        (void)madvise((void *)from, upto - from, MADV_DONTNEED);
+}
+
+void rs_disk_read_ahead(const rs_disk_mapping *mapping, uint64_t offset, uint64_t length) {
+    if (!mapping->map || offset >= mapping->size)
+        return;
+    uint64_t most = mapping->size - offset;
+    (void)madvise(mapping->map + offset, (size_t)(length < most ? length : most), MADV_WILLNEED);
 }

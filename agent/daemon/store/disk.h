@@ -13,8 +13,8 @@ typedef struct {
 
 /* Makes the files of an object that is to come; what an older one left goes. */
 bool rs_disk_begin(const rs_store_folder *folder, const rs_manifest *manifest, rs_disk_files *out, rs_error *error);
-/* The manifest's header as it is now; a piece that came. What the disk does not take is fetched again after a restart,
- * and nothing worse. */
+/* The header as it is now (fd -1: nothing is written); a piece that came. What the disk does not take is fetched again
+ * after a restart, and nothing worse. */
 void rs_disk_write_header(int manifest_fd, const rs_manifest *manifest);
 void rs_disk_write_piece(int manifest_fd, const rs_manifest *manifest, uint64_t piece, const uint8_t *leaf);
 void rs_disk_erase_piece(int manifest_fd, uint64_t piece);
@@ -35,11 +35,31 @@ typedef struct {
 /* What an earlier run left. False: the folder cannot be read. */
 bool rs_disk_scan(const rs_store_folder *folder, const rs_disk_scan_callbacks *callbacks, rs_error *error);
 
-/* Bytes of the file that are as they will be go to the disk soon; these need not stay in memory any more. Neither
- * waits for the disk. */
-void rs_disk_write_back(int fd, uint64_t offset, uint64_t length);
-void rs_disk_let_go(int fd, uint8_t *map, uint64_t offset, uint64_t length);
+/* A file and its mapping, all of it. */
+typedef struct {
+    int fd;
+    uint8_t *map; /* NULL: none */
+    uint64_t size;
+    bool writable;
+} rs_disk_mapping;
+
+#define RS_DISK_PIECES_KEPT 8u /* of an object that is written, in memory */
+
+/* The latest pieces that were written, in a ring. */
+typedef struct {
+    uint64_t pieces[RS_DISK_PIECES_KEPT];
+    uint32_t count; /* all there were */
+} rs_disk_written;
+
+/* A written piece begins its way to the disk; the one before the last few has arrived there, or will be asked to go
+ * another time: the kernel takes what memory it needs. Does not wait for the disk. */
+void rs_disk_piece_written(rs_disk_written *written, const rs_disk_mapping *mapping, uint64_t piece);
+/* These bytes need not stay in memory any more. */
+void rs_disk_let_go(const rs_disk_mapping *mapping, uint64_t offset, uint64_t length);
+/* Nor the page tables of these: 8 bytes for each page that was ever touched, 1/512 of the object, which the kernel
+ * takes back with a mapping only. The bytes stay where they are. */
+void rs_disk_drop_tables(const rs_disk_mapping *mapping, uint64_t offset, uint64_t length);
 /* Bytes that will be read soon. */
-void rs_disk_read_ahead(uint8_t *map, uint64_t size, uint64_t offset, uint64_t length);
+void rs_disk_read_ahead(const rs_disk_mapping *mapping, uint64_t offset, uint64_t length);
 
 #endif

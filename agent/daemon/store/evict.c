@@ -16,6 +16,16 @@ static bool may_go(const rs_object *object, bool disk) {
            (object->phase == RS_OBJECT_COMPLETE || object->phase == RS_OBJECT_PARTIAL);
 }
 
+const char *rs_evict_to_do(const rs_store *store, bool disk, bool makes, uint64_t lacks) {
+    uint64_t room = 0;
+    uint32_t cursor = 0;
+    for (const rs_object *object; (object = rs_store_next(store, &cursor));)
+        room += may_go(object, disk) ? object->size : 0;
+    return !makes          ? "delete objects nobody needs"
+           : room >= lacks ? "room is being made: try again soon"
+                           : "the rest is pinned, in use or added";
+}
+
 static rs_object *read_longest_ago(rs_store *store, bool disk, int64_t after, const rs_object *but) {
     rs_object *oldest = NULL;
     uint32_t cursor = 0;

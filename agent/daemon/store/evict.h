@@ -30,5 +30,7 @@ void rs_evict_free(rs_evict *evict);
 /* To be called every some 100 ms. True: something went, and its memory is to be freed (rs_store_work). */
 bool rs_evict_look(rs_evict *evict, rs_time now);
 rs_evict_stats rs_evict_stats_get(const rs_evict *evict);
+/* What helps who lacks so many bytes, as text; `makes`: room is made here. */
+const char *rs_evict_to_do(const rs_store *store, bool disk, bool makes, uint64_t lacks);
 
 #endif

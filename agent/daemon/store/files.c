@@ -209,6 +209,11 @@ bool rs_store_file_check(int fd, uint64_t *size, dev_t *device, ino_t *inode, bo
     return true;
 }
 
+bool rs_store_file_same(int fd, int other) {
+    struct stat one, two;
+    return fstat(fd, &one) == 0 && fstat(other, &two) == 0 && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
 bool rs_store_file_sealed(int fd) {
     int seals = fcntl(fd, F_GET_SEALS);
     return seals >= 0 && (seals & F_SEAL_SHRINK) && (seals & F_SEAL_WRITE);

@@ -47,6 +47,8 @@ bool rs_store_file_map(int fd, uint64_t size, bool writable, uint8_t **out, rs_e
 int rs_store_file_reopen(int fd, int flags);
 /* Is it a regular file that can be read? `text` of the error say what it is and what to do. */
 bool rs_store_file_check(int fd, uint64_t *size, dev_t *device, ino_t *inode, bool *in_memory, rs_error *error);
+/* Do both descriptors name one file? */
+bool rs_store_file_same(int fd, int other);
 /* A memfd that nobody can shorten or change any more? */
 bool rs_store_file_sealed(int fd);
 

@@ -12,7 +12,7 @@
 #define PINNED 2u
 
 enum { AT_ALGORITHM = 8, AT_FLAGS, AT_LENGTH, AT_FROM_LENGTH, AT_PORT, AT_ADDRESS = 16, AT_SIZE = 24 };
-enum { AT_APP = 32, AT_DATA = 48, AT_ROOT = 56, AT_FROM = 88, AT_CHECK = RS_MANIFEST_HEADER - CHECK };
+enum { AT_APP = 32, AT_DATA = 48, AT_ROOT = 56, AT_FROM = 88, AT_NAME = 152, AT_CHECK = RS_MANIFEST_HEADER - CHECK };
 
 static void put64(uint8_t *out, uint64_t value) {
     for (unsigned i = 0; i < 8; i++)
@@ -35,7 +35,7 @@ uint64_t rs_manifest_pieces(const rs_manifest *manifest) {
 }
 
 void rs_manifest_put(const rs_manifest *manifest, uint8_t out[RS_MANIFEST_HEADER]) {
-    size_t from = strnlen(manifest->from, RS_MANIFEST_FROM - 1);
+    size_t from = strnlen(manifest->from, RS_MANIFEST_FROM - 1), name = strnlen(manifest->name, RS_MANIFEST_NAME - 1);
     memset(out, 0, RS_MANIFEST_HEADER);
     memcpy(out, MAGIC, 8);
     out[AT_ALGORITHM] = manifest->algorithm;
@@ -50,6 +50,7 @@ void rs_manifest_put(const rs_manifest *manifest, uint8_t out[RS_MANIFEST_HEADER
     put64(out + AT_DATA, manifest->id.data);
     memcpy(out + AT_ROOT, manifest->root.value, sizeof manifest->root.value);
     memcpy(out + AT_FROM, manifest->from, from);
+    memcpy(out + AT_NAME, manifest->name, name);
     rs_xxh3_best()->whole(out, AT_CHECK, out + AT_CHECK);
 }
 
@@ -80,11 +81,19 @@ bool rs_manifest_take(const uint8_t *bytes, size_t length, rs_manifest *out, con
     out->from_address = (uint32_t)address;
     out->from_port = (uint16_t)(bytes[AT_PORT] | bytes[AT_PORT + 1] << 8);
     memcpy(out->from, bytes + AT_FROM, bytes[AT_FROM_LENGTH]);
+    memcpy(out->name, bytes + AT_NAME, RS_MANIFEST_NAME - 1);
     memcpy(out->id.app, bytes + AT_APP, sizeof out->id.app);
     out->id.data = take64(bytes + AT_DATA);
     out->root = (rs_digest){.algorithm = out->algorithm, .length = known};
     memcpy(out->root.value, bytes + AT_ROOT, known);
     return true;
+}
+
+void rs_manifest_rename(rs_manifest *manifest, const char *name) {
+    size_t length = name ? strlen(name) : 0;
+    memset(manifest->name, 0, sizeof manifest->name);
+    if (length < sizeof manifest->name && length > 0)
+        memcpy(manifest->name, name, length);
 }
 
 /* A record is good for one piece of one object only. */

@@ -13,6 +13,7 @@
 #define RS_MANIFEST_HEADER 256u
 #define RS_MANIFEST_RECORD 48u
 #define RS_MANIFEST_FROM 64u
+#define RS_MANIFEST_NAME 88u
 
 typedef struct {
     rs_object_id id;
@@ -24,11 +25,15 @@ typedef struct {
     uint32_t from_address;       /* Who sent it: IPv4, host order; 0: not known. */
     uint16_t from_port;          /* The port of its control channel. */
     char from[RS_MANIFEST_FROM]; /* Its name; "": not known. */
+    char name[RS_MANIFEST_NAME]; /* By which programs know the object; "": it has none, or a longer one. */
 } rs_manifest;
 
 void rs_manifest_put(const rs_manifest *manifest, uint8_t out[RS_MANIFEST_HEADER]);
 /* False: these bytes are no header of ours, and `why` says it as text. */
 bool rs_manifest_take(const uint8_t *bytes, size_t length, rs_manifest *out, const char **why);
+
+/* NULL: it has none. */
+void rs_manifest_rename(rs_manifest *manifest, const char *name);
 
 /* How many pieces it has, and the bytes of one's digest. */
 uint64_t rs_manifest_pieces(const rs_manifest *manifest);

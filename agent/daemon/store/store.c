@@ -2,6 +2,7 @@
 
 #include "daemon/store/digest.h"
 #include "daemon/store/disk.h"
+#include "daemon/store/evict.h"
 #include "daemon/store/files.h"
 #include "daemon/store/reserve.h"
 
@@ -18,7 +19,6 @@
 
 #define MAX_OBJECTS_DEFAULT 4096u
 #define FIRST_ALLOCATION RS_STORE_SLICE
-#define PIECES_KEPT 8u                  /* of an object on disk that is written, in memory */
 #define READ_WINDOW ((uint64_t)8 << 20) /* of one that is read, ahead of the reader */
 
 /* Where objects lie: memory, or disk. */
@@ -34,13 +34,12 @@ struct rs_object_private {
     place *place;
     rs_manifest manifest; /* on disk */
     int manifest_fd;
-    uint64_t checked;              /* CHECKING: pieces below were looked at */
-    uint64_t written[PIECES_KEPT]; /* the latest pieces, in a ring */
-    uint32_t written_count;        /* all there were */
-    uint64_t ahead;                /* read ahead until there */
-    int64_t read_at;               /* rs_store_read_at */
-    uint64_t charged;              /* bytes on the quota */
-    uint64_t slices;               /* RECEIVING: of RS_STORE_SLICE, the last may be short */
+    uint64_t checked; /* CHECKING: pieces below were looked at */
+    rs_disk_written written;
+    uint64_t ahead;   /* read ahead until there */
+    int64_t read_at;  /* rs_store_read_at */
+    uint64_t charged; /* bytes on the quota */
+    uint64_t slices;  /* RECEIVING: of RS_STORE_SLICE, the last may be short */
     uint64_t slices_done;
     uint64_t cursor;     /* where to look for the next slice to do */
     uint8_t *slice_bits; /* NULL when all is allocated */
@@ -218,12 +217,6 @@ static uint64_t in_pages(const rs_store *store, uint64_t size) {
     return (size + store->page - 1) / store->page * store->page;
 }
 
-/* For who wanted room. */
-static const char *to_do(const rs_store *store) {
-    return store->evict_notice ? "room is being made (--evict): try again in some seconds"
-                               : "delete objects nobody needs";
-}
-
 int64_t rs_store_clock(void) {
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
@@ -249,6 +242,10 @@ uint64_t rs_store_take_lacking(rs_store *store, bool disk) {
     return bytes;
 }
 
+static const char *to_do(const rs_store *store, const place *p, uint64_t bytes, uint64_t lacks, uint64_t total) {
+    return bytes > total ? "it is too large" : rs_evict_to_do(store, p->disk, store->evict_notice > 0, lacks);
+}
+
 /* Charges an object of `size` bytes to `p`, when its quota has room; with `room`, also when tmpfs or disk has. */
 static bool charge(rs_store *store, place *p, uint64_t size, bool room, uint64_t *charged, rs_error *error) {
     if (size > INT64_MAX / 2)
@@ -258,9 +255,8 @@ static bool charge(rs_store *store, place *p, uint64_t size, bool room, uint64_t
         uint64_t over = p->used + bytes - p->quota;
         p->lacking = over > p->lacking && bytes <= p->quota ? over : p->lacking;
         return rs_error_set(error, ROSTRUM_ERR_NO_ROOM,
-                            "%" PRIu64 " bytes do not fit: %" PRIu64 " of the object store's quota of %" PRIu64
-                            " bytes%s are in use; %s",
-                            size, p->used, p->quota, p->disk ? " on disk" : "", to_do(store));
+                            "%" PRIu64 " bytes do not fit: %" PRIu64 " of %" PRIu64 " (quota%s) are in use; %s", size,
+                            p->used, p->quota, p->disk ? " on disk" : "", to_do(store, p, bytes, over, p->quota));
     }
     for (uint64_t available = 0, total = 0; room;) {
         if (!rs_store_folder_space(&p->folder, &available, &total, error))
@@ -273,7 +269,8 @@ static bool charge(rs_store *store, place *p, uint64_t size, bool room, uint64_t
             return rs_error_set(error, ROSTRUM_ERR_NO_ROOM,
                                 "%" PRIu64 " bytes do not fit: %" PRIu64 " of %" PRIu64
                                 " bytes are free in the %s at %s; %s",
-                                size, free_now, total, p->disk ? "disk" : "tmpfs", p->folder.path, to_do(store));
+                                size, free_now, total, p->disk ? "disk" : "tmpfs", p->folder.path,
+                                to_do(store, p, bytes, bytes - free_now, total));
         }
         bury_oldest(store);
     }
@@ -626,6 +623,7 @@ static rs_object *take_up(rs_object *object, const rs_manifest *what, rs_error *
     if (what->from[0])
         internal->manifest = *what;
     internal->manifest.root = root;
+    rs_manifest_rename(&internal->manifest, object->name);
     internal->manifest.complete = false;
     internal->manifest.pinned = object->pinned;
     rs_disk_write_header(internal->manifest_fd, &internal->manifest);
@@ -663,16 +661,8 @@ rs_object *rs_store_receive_pieces(rs_store *store, const rs_manifest *what, rs_
     return object;
 }
 
-/* A written piece begins its way to the disk; the one before the last few has arrived there, or will be asked to go
- * another time: the kernel takes what memory it needs. */
-static void piece_written(rs_object *object, uint64_t piece) {
-    struct rs_object_private *internal = object->internal;
-    uint64_t *slot = &internal->written[internal->written_count % PIECES_KEPT];
-    if (internal->written_count >= PIECES_KEPT)
-        rs_disk_let_go(object->fd, object->map, *slot * RS_DIGEST_CHUNK, rs_pieces_length(object->pieces, *slot));
-    *slot = piece;
-    internal->written_count++;
-    rs_disk_write_back(object->fd, piece * RS_DIGEST_CHUNK, rs_pieces_length(object->pieces, piece));
+static rs_disk_mapping mapping_of(const rs_object *object) {
+    return (rs_disk_mapping){object->fd, object->map, object->size, object->phase == RS_OBJECT_RECEIVING};
 }
 
 bool rs_store_piece_came(rs_object *object, uint64_t piece, const uint8_t *leaf) {
@@ -680,8 +670,9 @@ bool rs_store_piece_came(rs_object *object, uint64_t piece, const uint8_t *leaf)
     if (!object->pieces || !rs_pieces_put(object->pieces, piece, leaf))
         return false;
     if (object->on_disk) {
+        const rs_disk_mapping mapping = mapping_of(object);
         rs_disk_write_piece(internal->manifest_fd, &internal->manifest, piece, leaf);
-        piece_written(object, piece);
+        rs_disk_piece_written(&internal->written, &mapping, piece);
     }
     rs_pieces_tell_came(object->pieces, object, piece);
     return true;
@@ -723,6 +714,11 @@ const rs_manifest *rs_store_manifest(const rs_object *object) {
     return object->on_disk ? &object->internal->manifest : NULL;
 }
 
+const rs_manifest *rs_store_origin(const rs_object *object) {
+    const rs_manifest *manifest = &object->internal->manifest;
+    return manifest->from_address && manifest->from_port ? manifest : NULL;
+}
+
 void rs_store_read_ahead(rs_object *object, uint64_t offset) {
     struct rs_object_private *internal = object->internal;
     if (internal->place && !internal->place->disk)
@@ -730,8 +726,17 @@ void rs_store_read_ahead(rs_object *object, uint64_t offset) {
     bool near = offset + READ_WINDOW / 2 < internal->ahead && offset + 2 * READ_WINDOW > internal->ahead;
     if (near)
         return;
-    rs_disk_read_ahead(object->map, object->size, offset, READ_WINDOW);
+    const rs_disk_mapping mapping = mapping_of(object);
+    rs_disk_read_ahead(&mapping, offset, READ_WINDOW);
     internal->ahead = offset + READ_WINDOW;
+    if (offset >= 2 * READ_WINDOW)
+        rs_disk_drop_tables(&mapping, offset - 2 * READ_WINDOW, READ_WINDOW);
+}
+
+void rs_store_was_read(const rs_object *object, uint64_t offset, uint64_t length) {
+    const rs_disk_mapping mapping = mapping_of(object);
+    if (!object->internal->place || object->internal->place->disk)
+        rs_disk_drop_tables(&mapping, offset, length);
 }
 
 /* ------------------------------------------------------------------------------------------------------ at a start */
@@ -768,6 +773,7 @@ static bool found_on_disk(void *context, const rs_manifest *manifest, const rs_d
         (void)mprotect(object->map, (size_t)object->size, PROT_READ);
     object->fd = files->fd;
     object->internal->manifest_fd = files->manifest_fd;
+    object->name = manifest->name[0] ? strdup(manifest->name) : NULL;
     struct stat info;
     if (fstat(object->fd, &info) == 0)
         object->internal->read_at = (int64_t)info.st_atim.tv_sec * 1000000000 + info.st_atim.tv_nsec;
@@ -823,7 +829,8 @@ static void check_piece(rs_object *object, uint64_t piece) {
         (void)rs_pieces_put(object->pieces, piece, found);
     else
         rs_disk_erase_piece(internal->manifest_fd, piece);
-    rs_disk_let_go(object->fd, object->map, offset, rs_pieces_length(object->pieces, piece));
+    const rs_disk_mapping mapping = mapping_of(object);
+    rs_disk_let_go(&mapping, offset, rs_pieces_length(object->pieces, piece));
 }
 
 bool rs_store_check_step(rs_store *store, uint32_t max_pieces, rs_object **done) {
@@ -879,19 +886,23 @@ void rs_store_rename(rs_object *object, const char *name) {
     object->told &= object->name && copy && strcmp(object->name, copy) == 0;
     free(object->name);
     object->name = copy;
+    rs_manifest_rename(&object->internal->manifest, copy);
+    rs_disk_write_header(object->internal->manifest_fd, &object->internal->manifest);
 }
 
 void rs_store_pin(rs_object *object, bool on) {
     object->pinned = on;
-    if (object->on_disk) {
-        object->internal->manifest.pinned = on;
-        rs_disk_write_header(object->internal->manifest_fd, &object->internal->manifest);
-    }
+    object->internal->manifest.pinned = on;
+    rs_disk_write_header(object->internal->manifest_fd, &object->internal->manifest);
 }
 
 void rs_store_discard(rs_store *store, rs_object *object) {
     if (object->phase != RS_OBJECT_COMPLETE)
         object_free(store, object, false);
+}
+
+bool rs_store_is_file(const rs_object *object, int fd) {
+    return rs_store_file_same(object->fd, fd);
 }
 
 void rs_store_hold(rs_object *object) {

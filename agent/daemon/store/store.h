@@ -36,7 +36,7 @@ typedef enum {
     RS_OBJECT_PARTIAL   /* on disk: some pieces are here, and no transfer brings others at present */
 } rs_object_phase;
 
-/* Read-only for everyone but store.c, except `owner`, `told` and what is evict.c's. */
+/* Read-only for everyone but store.c, except `owner`, `told`, `added_again` and what is evict.c's. */
 typedef struct rs_object {
     rs_object_id id;
     uint64_t size;
@@ -58,6 +58,7 @@ typedef struct rs_object {
     int64_t told_going_at; /* evict.c: since when, as rs_store_read_at */
     char *name;            /* by which a program knows it; NULL: by its number */
     bool told;             /* somebody was told that it is here, and hears of its end (rs_store_config.gone) */
+    bool added_again;      /* after a restart, by the agent: a program that adds the same file takes it over */
     struct rs_object_private *internal;
 } rs_object;
 
@@ -123,6 +124,8 @@ rs_object *rs_store_find_created(const rs_store *store, uint64_t handle);
  * store's own; the caller keeps `fd`). The result is DIGESTING. Errors: EXISTS, INVALID (not tmpfs, not regular,
  * changed its size...), NO_ROOM, LIMIT, IO. */
 rs_object *rs_store_add(rs_store *store, const rs_object_id *id, int fd, uint64_t owner, rs_error *error);
+/* Does it lie in that file? */
+bool rs_store_is_file(const rs_object *object, int fd);
 /* Takes over the digests of the object's chunks, which were allocated by malloc. */
 void rs_store_keep_leaves(rs_object *object, uint8_t *leaves, uint64_t count);
 /* DIGESTING -> COMPLETE. */
@@ -146,10 +149,14 @@ bool rs_store_root_known(rs_object *object, const rs_digest *root);
 /* RECEIVING -> PARTIAL, and the transfer's hold is released: what came of it stays, on disk. False: there is nothing to
  * keep, or it is in memory; discard it. */
 bool rs_store_keep(rs_object *object);
-/* Where a partial object came from, by its manifest. NULL: not on disk. */
+/* What a partial object is, by its manifest. NULL: not on disk. */
 const rs_manifest *rs_store_manifest(const rs_object *object);
+/* Who sent or gave it, or does just now: `from` of the result. NULL: not known. */
+const rs_manifest *rs_store_origin(const rs_object *object);
 /* Bytes from `offset` on are about to be read in order: of one on disk, what follows is fetched ahead. */
 void rs_store_read_ahead(rs_object *object, uint64_t offset);
+/* Bytes were read in order by who reads them once: what the kernel needs for a mapping of them is given back. */
+void rs_store_was_read(const rs_object *object, uint64_t offset, uint64_t length);
 /* Allocates up to `max_bytes` more. Returns the bytes still to do, or -1 and `error` (the tmpfs is full: give the
  * transfer up). */
 int64_t rs_store_allocate_step(rs_store *store, rs_object *object, uint64_t max_bytes, rs_error *error);

@@ -279,6 +279,10 @@ static void say(peer *p, const rs_piece_message *m) {
 
 static void dial(peer *p) {
     late *l = p->of;
+    if (l->agent->seal) {
+        lose(p, false, "with --security required what was before is fetched from nobody");
+        return;
+    }
     struct sockaddr_in remote = {.sin_family = AF_INET, .sin_port = htons(p->port)}, local = {.sin_family = AF_INET};
     remote.sin_addr.s_addr = htonl(p->address);
     local.sin_addr.s_addr = htonl(l->agent->options.address);

@@ -20,6 +20,7 @@ from rostrum.controller.core.groups.rules import LINGER_NS, expire_rules, rules_
 from rostrum.controller.core.groups.sharing import NoRoom
 from rostrum.controller.core.groups.state import Flush, Group
 from rostrum.controller.core.groups.trees import bits
+from rostrum.controller.core.groups.trouble import REMEMBERED_NS, Trouble
 from rostrum.controller.core.groups.values import (
     Engine,
     GroupFacts,
@@ -96,6 +97,39 @@ def left(core: Core, event: ev.GroupLeft, now: int) -> None:
     if not group.everybody >> server & 1:
         _out(core, group, server, now)
     mark(core, group, now)
+
+
+def troubled(core: Core, event: ev.GroupTroubled, now: int) -> None:
+    """Slow programs are shown; a member that others hear nothing of, or that alone says so, is put out (trouble.py)."""
+    m = core.members
+    group, server = m.groups.get(event.group), m.places.number.get(event.server)
+    if group is None or server is None or not group.members >> server & 1:
+        return
+    trouble = m.trouble.setdefault(group.name, Trouble())
+    silent = frozenset(m.places.number[one] for one in event.silent if one in m.places.number)
+    if any(one.state == "put-out" for one in event.slow):
+        m.wake_at(now + REMEMBERED_NS)
+    if trouble.take(server, event.slow, silent, now):
+        for one in event.slow:
+            core.warn("slow program", group=group.name, server=event.server, program=one.program, state=one.state)
+        core.emit(act.GroupsChanged((group.name,)))
+    found = trouble.put_out(_by_address(core, group), now) if silent else None
+    if found is not None:
+        name, reason = m.places.names[found[0]], f"{m.places.names[found[0]]} is put out of {group.name}: {found[1]}"
+        core.warn("put out of a group", group=group.name, server=name, cause=found[1])
+        trouble.told.clear()  # what is seen from now on counts
+        _drop(core, found[0], {group.name}, now)
+        core.emit(act.RefuseGroup(name, group.name, reason))
+
+
+def _by_address(core: Core, group: Group) -> tuple[int, ...]:
+    """Members: the first one coordinates (agent/core/order). Whose agent is away goes by its lease: if that is the
+    coordinator, or half of them, nobody is judged.
+    """
+    names, members = core.members.places.names, list(bits(group.members))
+    members.sort(key=lambda one: core.topology.servers[names[one]].address)
+    here = tuple(one for one in members if names[one] in core.agents and core.agents[names[one]].connected)
+    return here if here[:1] == tuple(members[:1]) and 2 * len(here) > len(members) else ()
 
 
 def made(core: Core, event: ev.GroupMade, now: int) -> None:
@@ -193,6 +227,8 @@ def expire(core: Core, now: int) -> None:
         if until <= now:
             del m.unconfirmed[server]
             _drop(core, server, names, now)
+    for trouble in m.trouble.values():
+        trouble.expire(now)
     while m.lately and next(iter(m.lately.values())) <= now:
         name, server = next(iter(m.lately))
         del m.lately[name, server]
@@ -323,6 +359,8 @@ def _out(core: Core, group: Group, server: int, now: int) -> None:
         del m.of_server[server]
     # `reborn` stays: a view under way may have it, and it may be back before that is told.
     group.fresh &= ~(1 << server)
+    if group.name in m.trouble:
+        m.trouble[group.name].told.pop(server, None)
     group.lately |= 1 << server
     m.lately.pop((group.name, server), None)  # the newest is last
     m.lately[group.name, server] = now + LATELY_NS
@@ -351,7 +389,7 @@ def _forget(core: Core, group: Group) -> None:
     m.sharing.remove(group.id)
     regional.forget_group(core, group)
     m.ids.discard(group.id)
-    for table in (m.groups, m.empty, m.held, m.dirty):
+    for table in (m.groups, m.empty, m.held, m.dirty, m.trouble):
         table.pop(group.name, None)
     core.persistence.mark("group", group.name)
     core.emit(act.GroupsChanged((group.name,)))

@@ -13,6 +13,7 @@ from rostrum.controller.core.groups.addresses import Groups
 from rostrum.controller.core.groups.regions import Regions
 from rostrum.controller.core.groups.sharing import Sharing
 from rostrum.controller.core.groups.trees import Places, bits
+from rostrum.controller.core.groups.trouble import Trouble
 from rostrum.controller.core.groups.values import Engine, GroupFacts, GroupOptions, GroupPeer, GroupRegion, GroupView
 from rostrum.controller.core.values import Settings
 from rostrum.topologies.model import Topology
@@ -223,6 +224,7 @@ class Membership:
         self.groups: dict[str, Group] = {}
         self.engines: dict[str, Engine] = {}  # protocols that agents told of, as the last one has them
         self.of_server: dict[int, dict[str, None]] = {}  # names of the groups a server is in
+        self.trouble: dict[str, Trouble] = {}  # of groups with guarantees that somebody held up
         self.dirty: dict[str, None] = {}
         self.flush_at: int | None = None
         self.flush: Flush | None = None

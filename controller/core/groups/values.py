@@ -172,6 +172,15 @@ class GroupUse:
 
 
 @dataclass(frozen=True)
+class SlowProgram:
+    """As in rostrum.thrift: `state` is "waited-for", "loses" or "put-out"."""
+
+    program: str
+    state: str
+    lost: int
+
+
+@dataclass(frozen=True)
 class GroupPeer:
     """A server that views name by `id`. `boot_id`: of its agent, differs at each start."""
 

@@ -272,6 +272,8 @@ def _request_record(request: PathRequest) -> dict[str, Json]:
         record["tenant"] = request.tenant
     if request.splits:
         record["splits"] = True
+    if request.round_trip_us:
+        record["round_trip_us"] = request.round_trip_us
     for name in ("wait_ms", "deadline_ms", "lease_ms"):
         if (value := getattr(request, name)) is not None:
             record[name] = value
@@ -295,6 +297,7 @@ def _request(record: Any) -> PathRequest:
         protocol=Protocol(record.get("protocol", Protocol.AUTO.value)),
         tenant=record.get("tenant", TENANT),
         splits=record.get("splits", False),
+        round_trip_us=record.get("round_trip_us", 0),
     )
 
 

@@ -26,6 +26,7 @@ from rostrum.controller.core.values import (
 )
 
 CHANGES_MAX = 16  # remembered for each path
+FAR_US = 10_000  # a round trip: no fabric has it, queues of its switches included; wan's rate does not fall with it
 STRANGE_NAMED = 4  # servers that cannot have RDCM; more of them are counted
 
 
@@ -74,7 +75,13 @@ def choose(core: Core, request: PathRequest, kind: PathKind, hops: Sequence[Hop]
         return Protocol.RDCM, "rdcm: asked for"
     if request.protocol is Protocol.WAN:
         return Protocol.WAN, "wan: asked for"
-    if request.origin == REST or len(request.receivers) < 2 or not whole:
+    if request.origin == REST or not whole:
+        return Protocol.REPUBLIC, ""
+    if far := _far(core, request):
+        if not (strange := without(core, request, "wan")):
+            return Protocol.WAN, f"wan: {far}"
+        return Protocol.REPUBLIC, f"{far}; not wan: {_named(strange)} cannot"
+    if len(request.receivers) < 2:
         return Protocol.REPUBLIC, ""
     if len(hops) == 1:
         return Protocol.REPUBLIC, "not rdcm: one switch is no tree"
@@ -82,9 +89,31 @@ def choose(core: Core, request: PathRequest, kind: PathKind, hops: Sequence[Hop]
         # Just after its own start the manager knows of hardly an agent: that is no word on what they can.
         away = [name for name in strange if name not in core.agents or not core.agents[name].connected]
         which, why = (away, "not connected yet") if away else (strange, "cannot")
-        some = listed(which) if len(which) <= STRANGE_NAMED else f"{len(which)} of the servers"
-        return Protocol.REPUBLIC, f"not rdcm: {some} {why}"
+        return Protocol.REPUBLIC, f"not rdcm: {_named(which)} {why}"
     return Protocol.RDCM, f"rdcm: {len(request.receivers)} receivers on a packet tree"
+
+
+def _named(servers: Sequence[str]) -> str:
+    return listed(servers) if len(servers) <= STRANGE_NAMED else f"{len(servers)} of the servers"
+
+
+def _far(core: Core, request: PathRequest) -> str:
+    """Why its receivers are too far for protocols of one fabric: by what the sender has measured, or because sender and
+    receiver are so differently far from the manager. Empty: they are not, or nobody knows it.
+    """
+    if request.round_trip_us >= FAR_US:
+        return f"a receiver is {_ms(request.round_trip_us)} away"
+    sender = core.agents.get(request.sender)
+    for name in request.receivers if sender and sender.round_trip_us else ():
+        agent = core.agents.get(name)
+        least = abs(agent.round_trip_us - sender.round_trip_us) if agent and agent.round_trip_us and sender else 0
+        if least >= FAR_US:
+            return f"{name} is at least {_ms(least)} away"
+    return ""
+
+
+def _ms(microseconds: int) -> str:
+    return f"{round(microseconds / 1000)} ms"
 
 
 def without(core: Core, request: PathRequest, protocol: str) -> list[str]:

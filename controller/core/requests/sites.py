@@ -16,10 +16,13 @@ NOWHERE = "0.0.0.0"  # an address that is not known, because of a translation of
 
 @dataclass(frozen=True)
 class Present:
-    """An agent that is connected and knows sites. `relay`: it was started to be one."""
+    """An agent that is connected and knows sites. `relay`: it was started to be one. `address`: where its connection
+    comes from.
+    """
 
     control_port: int
     relay: bool = False
+    address: str = ""
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,10 @@ def _relay(site: Site, names: Sequence[str], avoid: Collection[str], present: Ma
 def _address(topology: Topology, site: Site, server: str, present: Mapping[str, Present]) -> ServerAddress:
     """Where it is reached from other sites."""
     port = present[server].control_port if server in present else topology.control_port
-    outside = site.outside.get(server)
+    outside, inside = site.outside.get(server), str(topology.servers[server].address)
     if outside is not None:
         return ServerAddress(server, str(outside.address), outside.port or port)
-    return ServerAddress(server, str(topology.servers[server].address), port)
+    if site.nat:  # the manager sees it translated, unless it is within the site itself
+        seen = present[server].address if server in present else ""
+        return ServerAddress(server, NOWHERE if seen in ("", inside) else seen, port)
+    return ServerAddress(server, inside, port)

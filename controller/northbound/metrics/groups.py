@@ -22,6 +22,16 @@ def collect(core: Core) -> Iterator[Metric]:
     for name in core.topology.switches:
         rules.add_metric((name,), m.sharing.entries(name))
     yield rules
+    slow = GaugeMetricFamily(
+        "rostrum_group_slow_program",
+        "Programs that do not take the messages of a group with guarantees in time: messages lost to each so far.",
+        labels=("group", "server", "program", "state"),
+    )
+    for group_name, trouble in m.trouble.items():
+        for server, rows in trouble.slow().items():
+            for one in rows:
+                slow.add_metric((group_name, m.places.names[server], one.program, one.state), one.lost)
+    yield slow
     for name, text, key in (
         ("rostrum_group_joins", "Joins and uses of groups that were taken.", "group_joins"),
         ("rostrum_group_leaves", "Leaves.", "group_leaves"),

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from rostrum.controller.core import actions as act
 from rostrum.controller.core.requests.paths import Path, Transfer
 from rostrum.controller.core.state import Core
+from rostrum.controller.northbound.rest.groups import slow_programs
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -174,7 +175,11 @@ def _groups(core: Core, names: tuple[str, ...]) -> dict[str, object]:
     rows = []
     for name in names[:GROUPS_MAX]:
         group = core.members.groups.get(name)
-        row = {"version": group.version, "members": group.members.bit_count()} if group else {}
+        row: dict[str, object] = {}
+        if group:
+            row = {"version": group.version, "members": group.members.bit_count()}
+            slow = [one.model_dump() for one in slow_programs(core, name)]
+            row |= {"slow_programs": slow} if slow else {}
         rows.append({"name": name, "there": group is not None, **row})
     return {"groups": rows, "count": len(names), "at_ns": time.time_ns()}
 

@@ -79,11 +79,21 @@ class RegionShown(BaseModel):
     groups: int = Field(description="Groups that have it")
 
 
+class SlowShown(BaseModel):
+    """A program that does not take the messages of a group with guarantees in time."""
+
+    server: str
+    program: str
+    state: str = Field(description="waited-for (all wait for it), loses (messages), or put-out")
+    lost: int = Field(description="Messages that it has lost so")
+
+
 class GroupShown(GroupRow):
     members: list[str]
     senders: list[str] = Field(description="Servers that publish without having joined")
     root: str | None = Field(description="Switch where the tree has its root")
     switches: list[str] = Field(description="Those with a rule for its address")
+    slow_programs: list[SlowShown] = Field([], description="Those of now, and such as were put out a moment ago")
     regions: list[RegionShown] = Field([], description="Of protocols that have them; the address is theirs")
 
 
@@ -259,8 +269,18 @@ def _shown(core: Core, group: Group) -> GroupShown:
         senders=m.places.named(group.senders),
         root=shared.root if shared else None,
         switches=sorted(shared.ports) if shared else [],
+        slow_programs=slow_programs(core, group.name),
         regions=[_region(m, number) for number in m.regions.of.get(group.name, ()) if number in m.regions.views],
     )
+
+
+def slow_programs(core: Core, name: str) -> list[SlowShown]:
+    trouble, names = core.members.trouble.get(name), core.members.places.names
+    return [
+        SlowShown(server=names[server], program=one.program, state=one.state, lost=one.lost)
+        for server, rows in (trouble.slow() if trouble else {}).items()
+        for one in rows
+    ]
 
 
 def _region(m: Membership, number: int) -> RegionShown:

@@ -16,12 +16,14 @@ from rostrum.controller.core.groups.values import (
     GroupRegion,
     GroupUse,
     GroupView,
+    SlowProgram,
 )
 from rostrum.controller.northbound.thrift.codec import BadMessage, idl
-from rostrum.controller.northbound.thrift.values import need
+from rostrum.controller.northbound.thrift.values import need, texts
 
 PROTOCOLS_MAX = 16  # an agent may have
 OPTIONS_MAX = 16  # of each
+TROUBLE_MAX = 64  # slow programs, or silent servers, of a group as one member tells
 
 
 def protocols(info: Any, field: str) -> tuple[str, ...]:
@@ -80,6 +82,21 @@ def use(args: Any) -> GroupUse:
         version=one.version if isinstance(one.version, int) else 0,
         address=address,
     )
+
+
+def trouble(args: Any) -> tuple[str, tuple[SlowProgram, ...], tuple[str, ...]]:
+    """Group, slow programs, silent servers. Raises BadMessage."""
+    one = need(args, "trouble", idl.GroupTrouble)
+    told = need(one, "slow", list)
+    if len(told) > TROUBLE_MAX or len(texts(one, "silent")) > TROUBLE_MAX:
+        raise BadMessage(f"GroupTrouble has more than {TROUBLE_MAX} rows")
+    slow = []
+    for row in told:
+        program, state = need(row, "program", str), need(row, "state", str)
+        if len(program) > 255 or state not in ("waited-for", "loses", "put-out"):
+            raise BadMessage(f"{program[:40]!r}, {state[:40]!r} is no slow program")
+        slow.append(SlowProgram(program, state, max(0, need(row, "lost", int))))
+    return need(one, "group", str), tuple(slow), texts(one, "silent")
 
 
 def _options(one: Any) -> GroupOptions:

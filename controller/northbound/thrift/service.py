@@ -24,10 +24,12 @@ from rostrum.controller.core.requests.validation import ID_MAX, servers_by_addre
 from rostrum.controller.core.values import TENANT, OverlayView, PathRequest, PathResponse
 from rostrum.controller.keyvalue import Sparing, line
 from rostrum.controller.northbound.metrics.stats import Latency
+from rostrum.controller.northbound.rest.access import AccessError
 from rostrum.controller.northbound.thrift import groups, values
 from rostrum.controller.northbound.thrift import tls as thrift_tls
 from rostrum.controller.northbound.thrift.codec import FRAME_MAX, BadMessage, decode, encode, idl
 from rostrum.controller.northbound.thrift.gate import AgentGate
+from rostrum.controller.northbound.thrift.keys import Keys
 from rostrum.controller.northbound.thrift.objects import ObjectsDoor
 from rostrum.controller.northbound.thrift.probes import Probes
 from rostrum.controller.northbound.thrift.sites import Sites
@@ -46,6 +48,14 @@ STRANGERS_LINES = (20, 10.0)  # goodbyes logged in so many seconds to those who 
 SWEEP_S = 0.5
 ARRIVALS_MAX = 10_000
 REASON_MAX = 1000  # characters; agents take 4096 bytes
+NOT_SEALING = (
+    "the topology file says `security: required`, and this agent does not seal its packets: start rostrumd with "
+    "--security required"
+)
+SEALS_ALONE = (
+    "seals its packets (--security required), and nobody else here does: say `security: required` in the manager's "
+    "topology file, or start it without"
+)
 
 
 class ThriftService:
@@ -60,6 +70,13 @@ class ThriftService:
         tls: thrift_tls.Files | None = None,
     ) -> None:
         """`tls`: agents come by TLS only. Raises access.AccessError."""
+        required = runtime.manager.core.topology.secure
+        if required and tls is None:
+            raise AccessError(
+                "the topology file says `security: required`, so agents come by TLS alone: start rostrum-manager with "
+                "--thrift-tls CERTIFICATE KEY CA (rostrum pki issue manager makes them)"
+            )
+        self.keys = Keys(CLOCK.s) if required else None
         self.runtime = runtime
         self.name = name
         self.boot_id = boot_id
@@ -73,7 +90,7 @@ class ThriftService:
         self.refused = 0
         self.connections_max = max(CONNECTIONS_MAX, 2 * len(runtime.manager.core.topology.servers))
         self.strangers = Sparing(*STRANGERS_LINES)
-        self.tls = thrift_tls.TlsDoor(tls, self.strangers) if tls else None
+        self.tls = thrift_tls.TlsDoor(tls, self.strangers, self._trust_changed if required else None) if tls else None
         self.servers_at = servers_by_address(runtime.manager.core.topology)
         self._arrived: dict[tuple[str, str], int] = {}
         self._servers: list[asyncio.Server] = []
@@ -185,7 +202,7 @@ class ThriftService:
     def _present(self) -> dict[str, Present]:
         agents = self.runtime.manager.core.agents
         return {
-            name: Present(agents[name].control_port, one.relay)
+            name: Present(agents[name].control_port, one.relay, one.address)
             for name, one in self.agents.items()
             if one.knows_sites and name in agents
         }
@@ -209,6 +226,9 @@ class ThriftService:
         if wrong:
             raise BadMessage(wrong[0])
         thrift_tls.admit(server, connection.certified)
+        connection.seals = info.seals is True
+        if connection.seals != (self.keys is not None):
+            raise BadMessage(NOT_SEALING if self.keys else f"the agent of {server} {SEALS_ALONE}")
         tenant = self.gate.admit(server, info.token)
         if connection.certified is None and self.gate.open:
             self._not_from_another(server, connection)
@@ -234,6 +254,8 @@ class ThriftService:
         self.agents[server] = connection
         self.objects.objects.agent_up(server, bool(port_of_pieces), info.serves is True)
         connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
+        if self.keys:
+            connection.call("keys", {"keys": self.keys.for_agent()})
         if connection.piece_port is not None:
             connection.call("tell_objects", {})
         if connection.knows_sites and topology.sites:
@@ -247,6 +269,7 @@ class ThriftService:
                 wants_light=info.wants_light is True,
                 protocols=groups.protocols(info, "protocols"),
                 group_engines=groups.engines(info),
+                round_trip_us=max(info.round_trip_us or 0, 0),
             )
         )
 
@@ -260,6 +283,22 @@ class ThriftService:
                 f"by its hello it is the agent of {server}, and it comes from {connection.address}, which is "
                 f"{min(owners)}'s address in the topology; start rostrumd with the --server of its own machine"
             )
+
+    def rekey(self) -> None:
+        if self.keys:
+            self.keys.rekey()
+            for connection in self.agents.values():
+                connection.call("keys", {"keys": self.keys.for_agent()})
+            log.info(line("keys changed", agents=len(self.agents)))
+
+    def _trust_changed(self) -> None:
+        """The CA's file is another: whoever is revoked, or was signed by one that is gone, must not stay, nor read what
+        the others seal from now on. They come again at once, and show their certificates anew.
+        """
+        for connection in list(self.connections):
+            connection.drop("certificates are looked at again")
+        if self.keys:
+            self.keys.rekey()
 
     def gone(self, connection: AgentConnection, cause: str) -> None:
         self.connections.discard(connection)
@@ -281,6 +320,10 @@ class ThriftService:
         while True:
             await asyncio.sleep(SWEEP_S)
             now = CLOCK.s()
+            if self.tls:
+                self.tls.reload()
+            if self.keys and self.keys.due():
+                self.rekey()
             for connection in list(self.connections):
                 silent = now - connection.heard
                 if not connection.boot_known and now - connection.connected > HELLO_BOUND_S:
@@ -310,6 +353,7 @@ class AgentConnection(asyncio.Protocol):
         self.software = ""
         self.knows_probes = False
         self.knows_sites = self.relay = False
+        self.seals = False
         self.piece_port: int | None = None  # None: it does not tell what it holds
         self.certified: Identity | None = None  # as its certificate says; None: no TLS
         self.boot_id = 0
@@ -484,6 +528,9 @@ class AgentConnection(asyncio.Protocol):
     def on_unuse_group(self, args: Any, arrived: int) -> None:
         self.service.runtime.post(ev.GroupLeft(self.server, values.need(args, "group", str), sends_only=True))
 
+    def on_group_trouble(self, args: Any, arrived: int) -> None:
+        self.service.runtime.post(ev.GroupTroubled(self.server, *groups.trouble(args)))
+
     def on_probe_report(self, args: Any, arrived: int) -> None:
         self.service.probes.reported(self.server, args)
 
@@ -526,4 +573,5 @@ _CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {
     "leave_group": AgentConnection.on_leave_group,
     "use_group": AgentConnection.on_use_group,
     "unuse_group": AgentConnection.on_unuse_group,
+    "group_trouble": AgentConnection.on_group_trouble,
 }

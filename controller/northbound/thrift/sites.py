@@ -66,7 +66,7 @@ class Sites:
         assert leg.relay is not None
         relay = leg.relay.server
         others = [name for name in leg.receivers if name != relay]
-        if not others:
+        if not others and not leg.relay_dials:
             return  # it is an ordinary receiver
         order = idl.RelayOrder(
             leg_id,

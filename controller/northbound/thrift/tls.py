@@ -11,6 +11,7 @@ import contextlib
 import logging
 import ssl
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -29,6 +30,7 @@ HANDSHAKES_MAX = 256  # at a time; others are to come again, as agents do by the
 STALL_S = 1.0  # with a handshake while others find no room: silence must not keep them out
 LINGER_S = 1.0  # for what the other side still sends, so that it hears why it is refused
 READ_MAX = 1 << 16
+REVOKES = b"-----BEGIN X509 CRL-----"
 HANDSHAKE_RECORD = 0x16  # TLS: the first byte of a connection; plain Thrift begins with 0
 _CLIENT_HELLO = range(HANDSHAKE_RECORD << 24 | 0x030000, HANDSHAKE_RECORD << 24 | 0x040000)  # read as a length
 
@@ -56,14 +58,15 @@ class Upper(Protocol):
 class TlsDoor:
     """What the port shows and asks for. The files are read again when they change. Raises access.AccessError."""
 
-    def __init__(self, files: Files, lines: Sparing) -> None:
-        self.files = files
+    def __init__(self, files: Files, lines: Sparing, on_trust: Callable[[], None] | None = None) -> None:
+        """`on_trust`: security is required, TLS is 1.3, and it is called when the CA's file is another."""
+        self.files, self._strict, self._on_trust = files, on_trust is not None, on_trust
         self.shaking: dict[TlsConnection, float] = {}  # in the order of their beginning, which it holds
         self.open: set[TlsConnection] = set()
         self.refused = 0
         self._lines = lines
         self._seen = self._stamps()
-        self._context = read(files)
+        self._context = read(files, self._strict)
         self._ends_s = _end_of(self._context, files[0])
 
     def wrap(self, upper: Upper) -> TlsConnection:
@@ -75,13 +78,16 @@ class TlsDoor:
         now = self._stamps()
         if now == self._seen:
             return
-        self._seen = now
+        before, self._seen = self._seen, now
         try:
-            self._context = read(self.files)
+            self._context = read(self.files, self._strict)
             self._ends_s = _end_of(self._context, self.files[0])
             log.info(line("certificate read", file=self.files[0]))
         except AccessError as error:
             log.error(line("certificate not read, the old one stays", cause=error))
+            return
+        if self._on_trust and before[2] != now[2]:
+            self._on_trust()
 
     def begin(self, new: TlsConnection) -> bool:
         """Whether there is room for its handshake, if need be in the place of one that does not go on."""
@@ -117,15 +123,19 @@ class TlsDoor:
         return [access.stamp(file) for file in self.files]
 
 
-def read(files: Files) -> ssl.SSLContext:
-    """For agents that connect to us. Raises AccessError that names what is wrong with the files."""
+def read(files: Files, strict: bool = False) -> ssl.SSLContext:
+    """For agents that connect to us; what the CA's file revokes is refused (`rostrum pki revoke`). Raises AccessError
+    that names what is wrong with the files.
+    """
     certificate, key, authority = files
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.minimum_version = ssl.TLSVersion.TLSv1_3 if strict else ssl.TLSVersion.TLSv1_2
     made.options |= ssl.OP_NO_RENEGOTIATION
     try:
         certificates.take(made, certificate, key)
         made.load_verify_locations(authority)
+        if REVOKES in authority.read_bytes():
+            made.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
     except (OSError, ssl.SSLError) as error:
         raise AccessError(f"--thrift-tls {certificate} {key} {authority}: {error}") from error
     made.verify_mode = ssl.CERT_REQUIRED

@@ -95,6 +95,7 @@ def request(args: Any, origin: str, tenant: str = TENANT) -> PathRequest:
         protocol=protocol,
         wanted=wanted(protocol),
         tenant=tenant,
+        round_trip_us=max(one.round_trip_us or 0, 0),
         splits=bool(one.splits),
     )
 

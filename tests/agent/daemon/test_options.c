@@ -13,6 +13,7 @@
 #include "daemon/data/nic.h"
 #include "daemon/log.h"
 #include "daemon/options.h"
+#include "daemon/store/digest.h"
 #include "daemon/units.h"
 
 #define ARGUMENTS 64
@@ -162,6 +163,31 @@ static void options__manager_tls_takes_three_files(void **state) {
     assert_non_null(strstr(complained, "\"one-more\" is not understood"));
 }
 
+static void options__required_security_takes_nothing_less(void **state) {
+    (void)state;
+#define TLS "--manager-tls a.pem a.key ca.pem "
+    rs_options o;
+    assert_int_equal(parse(NEEDED, &o), RS_OPTIONS_RUN);
+    assert_false(o.security);
+    assert_int_equal(o.digest_algorithm, RS_DIGEST_XXH3);
+    assert_int_equal(parse(NEEDED TLS "--security required", &o), RS_OPTIONS_RUN);
+    assert_true(o.security);
+    assert_int_equal(o.digest_algorithm, RS_DIGEST_SHA256);
+    assert_int_equal(parse(NEEDED TLS "--security off", &o), RS_OPTIONS_RUN);
+    assert_false(o.security);
+    static const struct {
+        const char *line, *word;
+    } wrongs[] = {{NEEDED TLS "--security some", "required"},
+                  {NEEDED "--security required", "--manager-tls"},
+                  {NEEDED TLS "--security required --standalone true", "--standalone"},
+                  {NEEDED TLS "--security required --digest xxh3", "sha256"}};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(parse(wrongs[i].line, &o), RS_OPTIONS_WRONG);
+        assert_non_null(strstr(complained, wrongs[i].word));
+    }
+#undef TLS
+}
+
 static void units__bytes_rates_and_times(void **state) {
     (void)state;
     uint64_t bytes;
@@ -309,6 +335,7 @@ int main(void) {
         cmocka_unit_test(options__help_and_version),
         cmocka_unit_test(options__wrong_ones_are_explained),
         cmocka_unit_test(options__manager_tls_takes_three_files),
+        cmocka_unit_test(options__required_security_takes_nothing_less),
         cmocka_unit_test(units__bytes_rates_and_times),
         cmocka_unit_test(units__fragments_fit_the_mtu),
         cmocka_unit_test(options__who_may_use_the_socket),

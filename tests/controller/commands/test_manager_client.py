@@ -158,7 +158,7 @@ def test_lab__that_is_the_only_one_is_asked(monkeypatch: pytest.MonkeyPatch, tmp
     (tmp_path / "mine" / "manager.sock").touch()
     assert Managers(None, "lab").where == str(tmp_path / "mine" / "manager.sock")
     (tmp_path / "other" / "manager.sock").touch()
-    assert Managers(None, "lab").where == str(tmp_path / "lab" / "manager.sock")  # which of them, nobody said
+    assert Managers(None, "lab").where == str(tmp_path / "none.sock")  # which of them, nobody said
     assert Managers(None, "other").where == str(tmp_path / "other" / "manager.sock")
 
 
@@ -198,7 +198,7 @@ def test_machine__its_own_manager_is_found_where_no_lab_runs(tmp_path: Path, mon
     system = tmp_path / "run" / "manager.sock"
     monkeypatch.setattr(manager_client, "labs_folder", lambda: tmp_path / "labs")
     monkeypatch.setattr(manager_client, "SYSTEM_SOCKET", system)
-    assert Managers(None, "lab").places == [str(tmp_path / "labs" / "lab" / "manager.sock")]
+    assert Managers(None, "lab").places == [str(system)]
     system.parent.mkdir()
     system.touch()
     assert Managers(None, "lab").places == [str(system)]

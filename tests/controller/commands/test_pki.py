@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rostrum.client.cli import main
 from rostrum.controller.certificates import Identity, identity
+from rostrum.controller.northbound.thrift import tls
 
 Run = Callable[..., Result]
 
@@ -106,3 +107,38 @@ def test_nonsense__is_refused_and_leaves_nothing(run: Run, folder: Path, words: 
 def test_folder_without_a_ca__is_told(tmp_path: Path) -> None:
     refused = CliRunner().invoke(main, ["pki", "issue", "agent", "h1", "--dir", str(tmp_path)])
     assert refused.exit_code == 1 and f"rostrum pki init {tmp_path}" in refused.output
+
+
+def test_revoked__are_refused_by_who_reads_the_list_and_others_are_not(run: Run, folder: Path) -> None:
+    assert run("issue", "manager", "m1", "--address", "10.255.0.1").exit_code == 0
+    for name in ("h1", "h2", "h3"):
+        assert run("issue", "agent", name).exit_code == 0
+    for name in ("h1", "h3"):
+        kept = (folder / f"{name}.pem").read_bytes()
+        assert run("revoke", name).exit_code == 0
+        (folder / f"{name}.pem").write_bytes(kept)  # a thief has one
+    assert (folder / "ca.pem").read_text().count("BEGIN X509 CRL") == 1
+    for name in ("h1", "h2", "h3"):
+        context = tls.read((folder / "m1.pem", folder / "m1.key", folder / "ca.pem"), strict=True)
+        if name == "h2":
+            handshake(context, folder, name)
+        else:
+            with pytest.raises(ssl.SSLCertVerificationError, match="revoked"):
+                handshake(context, folder, name)
+    assert "is not there" in run("revoke", "h9").output
+    assert run("issue", "agent", "h1", "--replace").exit_code == 0  # a new one is another
+    handshake(tls.read((folder / "m1.pem", folder / "m1.key", folder / "ca.pem"), strict=True), folder, "h1")
+
+
+def handshake(context: ssl.SSLContext, folder: Path, client: str) -> None:
+    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ours.load_cert_chain(folder / f"{client}.pem", folder / f"{client}.key")
+    ours.load_verify_locations(folder / "ca.pem")
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    one = ours.wrap_bio(back, there, server_hostname="10.255.0.1")
+    other = context.wrap_bio(there, back, server_side=True)
+    for _ in range(4):
+        for end in (one, other):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    assert identity(other.getpeercert()).is_for("agent", client)

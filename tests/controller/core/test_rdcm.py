@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from rostrum.controller.core import actions as act
@@ -537,6 +538,28 @@ def test_protocol__within_a_rack_there_is_no_tree_to_mend() -> None:
         line.do(ev.AgentUp(server, 2, 7071, protocols=("rdcm", "wan")))
     again = line.ask(*servers, origin=servers[0], protocol=Protocol.WAN)
     assert (again.protocol, again.kind) == (Protocol.WAN, PathKind.PACKET) and "wan: asked for" in again.reason
+
+
+def test_protocol__wan_where_receivers_are_far() -> None:
+    """By what the sender has measured, or by how differently far they are from the manager."""
+    line = Timeline(load("fat-tree-4"))
+    a, b, c = "h0-0-0", "h1-0-0", "h2-0-0"
+    for server, round_trip_us in ((a, 1_000), (b, 9_000), (c, 31_000)):
+        line.do(ev.AgentUp(server, 1, 7071, protocols=("rdcm", "wan"), round_trip_us=round_trip_us))
+
+    def protocol(sender: str, *receivers: str, **request: Any) -> tuple[Protocol, str]:
+        path = line.ask(sender, *receivers, origin=sender, **request)
+        return path.protocol, path.reason
+
+    assert protocol(a, b)[0] is Protocol.REPUBLIC
+    assert protocol(a, b, c)[0] is Protocol.WAN and f"wan: {c} is at least 30 ms away" in protocol(a, b, c)[1]
+    assert protocol(a, b, c, protocol=Protocol.RDCM)[0] is Protocol.RDCM
+    assert protocol(a, b, round_trip_us=9_999)[0] is Protocol.REPUBLIC
+    far = protocol(a, b, round_trip_us=42_000)
+    assert far[0] is Protocol.WAN and "wan: a receiver is 42 ms away" in far[1]
+    line.do(ev.AgentUp(b, 2, 7071, protocols=("rdcm",)))
+    old = protocol(a, b, round_trip_us=42_000)
+    assert old[0] is Protocol.REPUBLIC and "a receiver is 42 ms away; not wan: h1-0-0 cannot" in old[1]
 
 
 @pytest.mark.parametrize("journal", [True, False])

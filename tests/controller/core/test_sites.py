@@ -76,6 +76,15 @@ def test_a_site_that_translates_addresses_is_where_connections_begin() -> None:
     assert both.ever and "neither reaches the other" in both.reason
 
 
+def test_a_relay_behind_a_translation__is_where_the_manager_sees_it() -> None:
+    topology = three_sites.topology("east: nat: true")
+    inside = str(topology.servers["east-1"].address)
+    for seen, told in (("192.0.2.7", "192.0.2.7"), (inside, "0.0.0.0"), ("", "0.0.0.0")):
+        present = {**ALL, "east-1": Present(7001, address=seen)}
+        (leg,) = split(topology, "home-1", ["east-1"], (), present).legs
+        assert leg.relay_dials and leg.relay and leg.relay.address == told
+
+
 def test_no_path_leads_to_another_site() -> None:
     topology = three_sites.topology()
     Manager(topology)  # that its sites are not joined is nothing to it

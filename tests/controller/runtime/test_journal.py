@@ -220,6 +220,7 @@ def test_open__what_cannot_be(tmp_path: Path) -> None:
     assert journal.show(file)["about"]["topology"] == "t"  # looking is allowed
     with pytest.raises(StoreError, match="in use"):
         journal.reset(file)
+    made.write([Change("path", "p-1", {})])
     made.close()
     with pytest.raises(StoreError, match="journal of topology t, this manager's is u"):
         Journal(file, "u")
@@ -287,3 +288,15 @@ def kill(app: App) -> None:
     app.runtime.close()
     app.journal._give_up()
     app.journal = None
+
+
+def test_open__one_in_which_nothing_is_yet_takes_another_topology(tmp_path: Path) -> None:
+    """A manager that was started with the topology file of the package, whose addresses are not there, ended; with the
+    right file it was refused from then on."""
+    Journal(tmp_path / "journal", "sample").close()
+    other = Journal(tmp_path / "journal", "ours")
+    assert not other.complete and not any(other.records.values())
+    other.write([Change("paths", "p-1", {"id": "p-1"})])
+    other.close()
+    with pytest.raises(StoreError, match="journal of topology ours, this manager's is sample"):
+        Journal(tmp_path / "journal", "sample")

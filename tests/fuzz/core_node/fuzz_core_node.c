@@ -191,7 +191,7 @@ static void forge(world *w, uint32_t to) {
     rs_message m;
     uint8_t header[RS_HEADER_MAX];
     memset(&m, 0, sizeof m);
-    m.type = (rs_message_type)(1 + take(w, 1) % RS_MSG_REPORT_TO);
+    m.type = (rs_message_type)(1 + take(w, 1) % RS_MSG_NAME);
     m.nonce = nonce(w);
     m.session = (uint32_t)(take(w, 1) % 5);
     if (m.session == 4)
@@ -240,6 +240,9 @@ static void forge(world *w, uint32_t to) {
         m.report_to.count = (uint8_t)(take(w, 1) % 4);
         for (uint32_t i = 0; i < m.report_to.count; i++)
             m.report_to.children[i] = (rs_wire_place){1 + (uint32_t)(take(w, 1) % 4), 1};
+    } else if (m.type == RS_MSG_NAME) {
+        m.name.object = object(w);
+        m.name.length = (uint16_t)(a % (RS_NAME_MAX + 2));
     } else if (m.type == RS_MSG_REPORT_TO) {
         m.report_to.on = false;
     } else if (m.type == RS_MSG_OPEN_ACK || m.type == RS_MSG_DATA_RCVD) {

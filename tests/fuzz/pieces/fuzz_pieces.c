@@ -1,5 +1,5 @@
-/* Bytes about pieces from outside: manifests on disk, and messages of servers that fetch and give. Whatever is taken
- * keeps its bounds, and is the same when it is written and taken again. */
+/* Bytes about pieces from outside: manifests and records of sends on disk, messages of servers that fetch and give.
+ * Whatever is taken keeps its bounds, and is the same when it is written and taken again. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 #include "daemon/pieces/wire.h"
 #include "daemon/store/digest.h"
 #include "daemon/store/manifest.h"
+#include "daemon/store/record.h"
 #include "daemon/store/xxh3.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -32,6 +33,19 @@ static void manifest(const uint8_t *data, size_t size) {
         if (rs_manifest_take_piece(&found, 0, record, leaf))
             must(memcmp(leaf, record, sizeof leaf) == 0);
     }
+}
+
+static void record(const uint8_t *data, size_t size) {
+    const char *why;
+    uint8_t *bytes;
+    rs_send_record *found = rs_send_record_take(data, size, &why);
+    if (!found)
+        return;
+    must(found->receiver_count > 0 && found->receivers[found->receiver_count - 1][0] != '\0');
+    size_t length = rs_send_record_put(found, &bytes);
+    must(length == size && memcmp(bytes + 112, data + 112, size - 128) == 0);
+    free(bytes);
+    free(found);
 }
 
 /* Whole messages, as they stand one behind the other in a stream. */
@@ -62,6 +76,18 @@ static void messages(const uint8_t *data, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     messages(data, size);
     manifest(data, size);
+    record(data, size);
+    if (size >= 128) {
+        uint8_t *copy = malloc(size);
+        must(copy != NULL);
+        memcpy(copy, data, size);
+        memcpy(copy, "RSSEND01", 8);
+        for (unsigned i = 0; i < 4; i++)
+            copy[8 + i] = (uint8_t)(size >> 8 * i);
+        rs_xxh3_best()->whole(copy, size - 16, copy + size - 16);
+        record(copy, size);
+        free(copy);
+    }
     if (size >= RS_MANIFEST_HEADER) { /* the check mended, so that what is behind it is reached */
         uint8_t *copy = malloc(size);
         must(copy != NULL);

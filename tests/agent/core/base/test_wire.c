@@ -60,6 +60,20 @@ static void ptch_req__byte_for_byte(void **state) {
     assert_memory_equal(out, bytes, sizeof bytes);
 }
 
+static void sample_open(rs_message *m) {
+    m->open.object = object;
+    m->open.size = 10000;
+    m->open.fragment_size = 999;
+    m->open.first = 2;
+    m->open.end = 11;
+    m->open.feedback_us = 5000;
+    m->open.group_address = 0xefff0001;
+    m->open.data_port = 7070;
+    m->open.path_kind = RS_PATH_CIRCUIT;
+    m->open.light_confirm = 3;
+    m->open.digest = (rs_digest){.algorithm = 2, .length = 32, .value = {9, 8, 7}};
+}
+
 static rs_message sample(rs_message_type type) {
     rs_message m;
     memset(&m, 0, sizeof m);
@@ -74,17 +88,7 @@ static rs_message sample(rs_message_type type) {
         memset(m.hello.name, 'h', 255);
         break;
     case RS_MSG_OPEN:
-        m.open.object = object;
-        m.open.size = 10000;
-        m.open.fragment_size = 999;
-        m.open.first = 2;
-        m.open.end = 11;
-        m.open.feedback_us = 5000;
-        m.open.group_address = 0xefff0001;
-        m.open.data_port = 7070;
-        m.open.path_kind = RS_PATH_CIRCUIT;
-        m.open.light_confirm = 3;
-        m.open.digest = (rs_digest){.algorithm = 2, .length = 32, .value = {9, 8, 7}};
+        sample_open(&m);
         break;
     case RS_MSG_OPEN_ACK:
         m.open_ack.status = RS_ACK_REFUSED;
@@ -118,6 +122,11 @@ static rs_message sample(rs_message_type type) {
         m.leaves.width = 16;
         memset(m.leaves.bytes, 0xd1, sizeof m.leaves.bytes);
         break;
+    case RS_MSG_NAME:
+        m.name.object.data = 7;
+        m.name.length = RS_NAME_MAX;
+        memset(m.name.text, 'n', RS_NAME_MAX);
+        break;
     case RS_MSG_REPORT_TO:
         m.report_to.on = true;
         m.report_to.height = 3;
@@ -143,7 +152,7 @@ static rs_message sample(rs_message_type type) {
 
 static void every_message__there_and_back(void **state) {
     (void)state;
-    for (int type = RS_MSG_HELLO; type <= RS_MSG_REPORT_TO; type++) {
+    for (int type = RS_MSG_HELLO; type <= RS_MSG_NAME; type++) {
         rs_message m = sample((rs_message_type)type), back;
         uint32_t payload = type == RS_MSG_PTCH_DATA ? 8896 : 0, cut_payload;
         uint8_t out[RS_HEADER_MAX], again[RS_HEADER_MAX];
@@ -217,7 +226,7 @@ static void frame__strangers_are_turned_away(void **state) {
         {0xff, 0xff, 0xff, 0xff, RS_MSG_PTCH_DATA, RS_WIRE_VERSION},
         {15, 0, 0, 0, RS_MSG_DATA_FNSD, RS_WIRE_VERSION}, /* too short */
         {40, 0, 0, 0, 0, RS_WIRE_VERSION},                /* no such types */
-        {40, 0, 0, 0, RS_MSG_REPORT_TO + 1, RS_WIRE_VERSION},
+        {40, 0, 0, 0, RS_MSG_NAME + 1, RS_WIRE_VERSION},
         {0xfd, 1, 0, 0, RS_MSG_PING, RS_WIRE_VERSION}, /* too long */
         {24, 0, 0, 0, RS_MSG_PING, 1},                 /* another version */
     };
@@ -231,7 +240,7 @@ static void hello__of_another_version_is_read(void **state) {
     uint8_t out[RS_HEADER_MAX];
     size_t cut;
     uint32_t payload;
-    for (int type = RS_MSG_HELLO; type <= RS_MSG_REPORT_TO; type++) {
+    for (int type = RS_MSG_HELLO; type <= RS_MSG_NAME; type++) {
         rs_message m = sample((rs_message_type)type), back;
         bool any_version = type == RS_MSG_HELLO || type == RS_MSG_ABORT;
         size_t length = rs_wire_encode(&m, 0, out, sizeof out - 3);

@@ -222,7 +222,9 @@ static void transfers_with_other_needs__share_one_bound(void **state) {
 static void the_first_rate__falls_with_the_tree(void **state) {
     const rs_time rtt = 100000000;
     int64_t one = rs_wan_first_rate(rtt, 1, 0, 0);
-    assert_in_range(one, 20900000, 21000000); /* 256 KiB in a round trip */
+    assert_in_range(one, 39999999, 40000001);
+    assert_in_range(rs_wan_first_rate(rtt / 10, 1, 0, 0), 209000000, 210000000); /* 256 KiB in a round trip */
+    assert_in_range(rs_wan_first_rate(rtt * 4, 1, 0, 0), 20900000, 21000000);    /* 1 MiB in a round trip */
     assert_in_range(rs_wan_first_rate(rtt, 10, 0, 0), (int64_t)((double)one / 6.4), (int64_t)((double)one / 6.2));
     /* A tree that is known counts as it is: nine links of its own behind one that all share, paths of two. */
     assert_in_range(rs_wan_first_rate(rtt, 9, 10, 2), one / 5 - 1, one / 5 + 1);

@@ -19,7 +19,10 @@
 #include "core/transfer/node.h"
 #include "daemon/control/control.h"
 #include "daemon/log.h"
+#include "daemon/manager/link_certificates.h"
 #include "io/datagrams.h"
+#include "io/guard.h"
+#include <openssl/pem.h>
 
 #define WAIT (5 * RS_SECOND)
 #define FRAGMENT 8896u
@@ -37,6 +40,8 @@ typedef struct {
     uint64_t patches_in_order;
     bool reject;
     char cause[200];
+    rs_tls_identity *identity;
+    char shown[3][128]; /* files */
 } end;
 
 typedef struct {
@@ -45,6 +50,7 @@ typedef struct {
     end h1, h2;
     uint8_t *object;
     int object_fd;
+    char folder[64]; /* of certificates; "" = no TLS */
 } world;
 
 static void on_up(void *context, rs_peer peer) {
@@ -83,6 +89,18 @@ static bool on_message(void *context, rs_peer peer, const uint8_t *header, size_
     return !e->reject;
 }
 
+/* The end shows that certificate from now on. */
+static void show(const world *w, end *e, const char *certificate) {
+    char text[RS_TLS_TEXT];
+    snprintf(e->shown[0], sizeof e->shown[0], "%s/%s.pem", w->folder, certificate);
+    snprintf(e->shown[1], sizeof e->shown[1], "%s/%s.key", w->folder, certificate);
+    snprintf(e->shown[2], sizeof e->shown[2], "%s/ca.pem", w->folder);
+    const rs_tls_files files = {e->shown[0], e->shown[1], e->shown[2], true};
+    e->identity = rs_tls_identity_new(&files, text);
+    if (!e->identity)
+        fail_msg("%s", text);
+}
+
 static void open_end(world *w, end *e, const char *name, uint32_t address, uint64_t boot, rs_control_options options) {
     char error[RS_CONNECTION_TEXT];
     const rs_control_callbacks callbacks = {
@@ -96,6 +114,9 @@ static void open_end(world *w, end *e, const char *name, uint32_t address, uint6
     options.port = w->port;
     if (!options.max_connections)
         options.max_connections = 8;
+    if (w->folder[0] && !e->identity)
+        show(w, e, name);
+    options.identity = e->identity;
     e->control = rs_control_new(&options, &callbacks, error);
     if (!e->control)
         fail_msg("%s", error);
@@ -103,6 +124,7 @@ static void open_end(world *w, end *e, const char *name, uint32_t address, uint6
 
 static void close_end(end *e) {
     rs_control_free(e->control);
+    rs_tls_identity_free(e->identity);
     rs_peers_free(&e->peers);
     memset(e, 0, sizeof *e);
 }
@@ -114,7 +136,7 @@ static rs_peer know(end *e, const char *name, uint32_t address, uint16_t port) {
     return peer;
 }
 
-static void turn(world *w) {
+static void turn_both(world *w) {
     rs_time deadline = rs_loop_now(w->loop) + RS_SECOND;
     const end *ends[] = {&w->h1, &w->h2};
     for (int i = 0; i < 2; i++)
@@ -132,7 +154,7 @@ static void turn(world *w) {
         while (!(condition)) {                              \
             if (rs_loop_now((w)->loop) > until_)            \
                 fail_msg("waited in vain for " #condition); \
-            turn(w);                                        \
+            turn_both(w);                                   \
         }                                                   \
     } while (0)
 
@@ -212,7 +234,7 @@ static void control__patches_wait_when_the_peer_is_slow(void **state) {
     unsigned choked_before = 0;
     for (uint64_t sn = 0; sn < PATCHES; sn++) {
         while (w->h1.unwritable > w->h1.writable)
-            turn(w); /* only now does h2 read */
+            turn_both(w); /* only now does h2 read */
         assert_true(send_patch(w, &w->h1, h2, sn));
         choked_before = w->h1.unwritable;
     }
@@ -323,7 +345,7 @@ static void control__address_may_come_later(void **state) {
     open_both(w);
     rs_peer h2 = know(&w->h1, "h2", 0, 0);
     rs_control_want(w->h1.control, h2);
-    turn(w);
+    turn_both(w);
     know(&w->h1, "h2", w->h2.address, w->port);
     rs_control_address_known(w->h1.control, h2);
     wait_until(w, w->h1.ups == 1);
@@ -382,10 +404,12 @@ static void control__shortened_file_breaks_the_connection(void **state) {
     rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
     rs_control_want(w->h1.control, h2);
     wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    assert_true(rs_guard_start()); /* as the data channel does in an agent */
     assert_int_equal(ftruncate(w->object_fd, 0), 0);
     assert_false(send_patch(w, &w->h1, h2, 3));
     assert_int_equal(w->h1.downs, 1);
     assert_non_null(strstr(w->h1.cause, "shorter"));
+    rs_guard_stop();
     assert_int_equal(ftruncate(w->object_fd, FRAGMENT * FRAGMENTS), 0);
 }
 
@@ -481,7 +505,7 @@ static void control__another_version_is_refused_with_a_reason(void **state) {
     fcntl(fd, F_SETFL, O_NONBLOCK);
     bool told = false;
     for (ssize_t got = -1; got != 0 && have < sizeof heard;) { /* until it hangs up */
-        turn(w);
+        turn_both(w);
         got = recv(fd, heard + have, sizeof heard - have, 0);
         have += got > 0 ? (size_t)got : 0;
     }
@@ -668,6 +692,117 @@ static void peers__a_name_that_a_stranger_had_is_its_owners_again(void **state) 
     rs_peers_free(&peers);
 }
 
+/* ------------------------------------------------------------------------------------------------ certificates */
+
+static credentials authority;
+
+static void issue(const world *w, const char *name, const char *alternative, const credentials *issuer) {
+    credentials c = credentials_make(&(certificate_wish){.name = name, .alternative = alternative}, issuer);
+    credentials_write(w->folder, name, &c, NULL);
+    credentials_free(&c);
+}
+
+static int set_up_tls(void **state) {
+    static const char *const names[] = {"h1", "h2", "h3"};
+    assert_int_equal(set_up(state), 0);
+    world *w = *state;
+    snprintf(w->folder, sizeof w->folder, "/tmp/test_control.XXXXXX");
+    assert_non_null(mkdtemp(w->folder));
+    authority = credentials_make(&(certificate_wish){.name = "ca"}, NULL);
+    credentials_write(w->folder, "ca", &authority, NULL);
+    for (unsigned i = 0; i < 3; i++) {
+        char alternative[64];
+        snprintf(alternative, sizeof alternative, "URI:rostrum:agent:%s,DNS:%s", names[i], names[i]);
+        issue(w, names[i], alternative, &authority);
+    }
+    issue(w, "alice", "URI:rostrum:operator:h1,DNS:h1", &authority);
+    credentials other = credentials_make(&(certificate_wish){.name = "other"}, NULL);
+    issue(w, "stranger", "URI:rostrum:agent:h1", &other);
+    credentials_free(&other);
+    return 0;
+}
+
+static int tear_down_tls(void **state) {
+    static const char *const files[] = {"ca", "h1", "h2", "h3", "alice", "stranger"};
+    world *w = *state;
+    char path[80];
+    for (unsigned i = 0; i < 12; i++) {
+        snprintf(path, sizeof path, "%s/%s.%s", w->folder, files[i / 2], i % 2 ? "key" : "pem");
+        assert_int_equal(remove(path), 0);
+    }
+    assert_int_equal(rmdir(w->folder), 0);
+    credentials_free(&authority);
+    return tear_down(state);
+}
+
+/* Who shows what is not its own, or nothing, is refused, by whomever the connection was opened. */
+static void tls__speaks_for_whom_the_certificate_names(void **state) {
+    world *w = *state;
+    static const char *const shown[] = {"h3", "alice", "stranger", ""};
+    static const char *const words[] = {"certificate is for", "certificate is for", "not signed by the CA", "TLS"};
+    for (unsigned i = 0; i < 8; i++) {
+        unsigned which = i / 2;
+        if (shown[which][0])
+            show(w, &w->h1, shown[which]);
+        char folder[sizeof w->folder];
+        memcpy(folder, w->folder, sizeof folder);
+        w->folder[0] = shown[which][0] ? w->folder[0] : '\0';
+        open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){0});
+        memcpy(w->folder, folder, sizeof folder);
+        open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+        end *opens = i % 2 ? &w->h1 : &w->h2, *other = i % 2 ? &w->h2 : &w->h1;
+        rs_peer peer = know(opens, i % 2 ? "h2" : "h1", other->address, w->port);
+        rs_control_want(opens->control, peer);
+        wait_until(w, opens->downs > 0);
+        assert_int_equal(w->h2.ups, 0);
+        if (opens == &w->h2 && !strstr(opens->cause, words[which]))
+            fail_msg("%s: %s", shown[which], opens->cause);
+        close_end(&w->h1);
+        close_end(&w->h2);
+    }
+}
+
+/* The CA's file says who is revoked; it is read again for the next connection. */
+static void tls__who_is_revoked_is_refused_from_then_on(void **state) {
+    world *w = *state;
+    open_both(w);
+    rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    close_end(&w->h1);
+    char path[80];
+    snprintf(path, sizeof path, "%s/h1.pem", w->folder);
+    FILE *file = fopen(path, "r");
+    X509 *certificate = PEM_read_X509(file, NULL, NULL, NULL);
+    fclose(file);
+    X509_CRL *list = X509_CRL_new();
+    X509_REVOKED *one = X509_REVOKED_new();
+    ASN1_TIME *at = X509_gmtime_adj(NULL, -60), *until = X509_gmtime_adj(NULL, 3600);
+    assert_true(X509_CRL_set_version(list, 1) &&
+                X509_CRL_set_issuer_name(list, X509_get_subject_name(authority.certificate)) &&
+                X509_CRL_set1_lastUpdate(list, at) && X509_CRL_set1_nextUpdate(list, until) &&
+                X509_REVOKED_set_serialNumber(one, X509_get_serialNumber(certificate)) &&
+                X509_REVOKED_set_revocationDate(one, at) && X509_CRL_add0_revoked(list, one) &&
+                X509_CRL_sign(list, authority.key, EVP_sha256()) > 0);
+    snprintf(path, sizeof path, "%s/ca.pem", w->folder);
+    file = fopen(path, "a");
+    assert_int_equal(PEM_write_X509_CRL(file, list), 1);
+    fclose(file);
+    X509_CRL_free(list);
+    ASN1_TIME_free(at);
+    ASN1_TIME_free(until);
+    X509_free(certificate);
+    unsigned ups = w->h2.ups;
+    open_end(w, &w->h1, "h1", 0x7f000001, 12, (rs_control_options){0});
+    h2 = know(&w->h1, "h2", w->h2.address, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.downs > 0 && strstr(w->h1.cause, "revoked"));
+    assert_int_equal(w->h2.ups, ups);
+}
+
+#define by_tls(test) \
+    { #test " by TLS", test, set_up_tls, tear_down_tls, NULL }
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(peers__a_name_that_a_stranger_had_is_its_owners_again),
@@ -695,6 +830,18 @@ int main(void) {
         with_world(control__connections_are_capped),
         with_world(control__idle_connection_is_closed),
         with_world(control__port_in_use_is_explained),
+        by_tls(control__connects_and_carries_messages_both_ways),
+        by_tls(control__patches_wait_when_the_peer_is_slow),
+        by_tls(control__simultaneous_opens_both_serve),
+        by_tls(control__tries_again_until_the_peer_is_there),
+        by_tls(control__restarted_peer_replaces_its_connection),
+        by_tls(control__malformed_message_closes_one_connection),
+        by_tls(control__shortened_file_breaks_the_connection),
+        by_tls(control__idle_connection_is_closed),
+        by_tls(control__silent_stranger_is_closed),
+        by_tls(control__garbage_is_closed_and_others_go_on),
+        by_tls(tls__speaks_for_whom_the_certificate_names),
+        by_tls(tls__who_is_revoked_is_refused_from_then_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

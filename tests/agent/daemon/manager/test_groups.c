@@ -124,6 +124,19 @@ static void joins__go_as_the_manager_reads_them(void **state) {
     link_args_free(left);
     free(frame.bytes);
     assert_int_equal(rs_manager_encode_group(RS_MANAGER_GROUP_USE, "", NULL, NULL, &frame), RS_ERR_INVALID);
+    const rs_manager_slow slow[] = {{"python[7]", "waited-for", 0}, {"cat[9]", "put-out", 12}};
+    const char *const silent[] = {"h3"};
+    rs_manager_group_trouble trouble = {"ticks", slow, silent, 2, 1};
+    assert_int_equal(rs_manager_encode_group_trouble(&trouble, &frame), RS_OK);
+    const rs_thrift_manager_group_trouble *told = link_call_decode(frame.bytes + 4, frame.length - 4, "group_trouble");
+    assert_string_equal(told->trouble.group, "ticks");
+    assert_int_equal(told->trouble.slow.count, 2);
+    assert_int_equal(((const rs_thrift_slow_program *)told->trouble.slow.items)[1].lost, 12);
+    assert_string_equal(((const char *const *)told->trouble.silent.items)[0], "h3");
+    link_args_free(told);
+    free(frame.bytes);
+    trouble.slow_count = RS_MANAGER_TROUBLE_MOST + 1;
+    assert_int_equal(rs_manager_encode_group_trouble(&trouble, &frame), RS_ERR_INVALID);
 }
 
 int main(void) {

@@ -10,7 +10,7 @@ static char paths[3][64]; /* h1.pem, h1.key, ca.pem */
 static credentials ca, stranger, manager, agent;
 
 static rs_tls_files files(void) {
-    return (rs_tls_files){paths[0], paths[1], paths[2]};
+    return (rs_tls_files){.certificate = paths[0], .key = paths[1], .authority = paths[2]};
 }
 
 static int set_up(void **state) {

@@ -93,6 +93,51 @@ static void view__that_makes_no_sense_is_not_used(void **state) {
     assert_int_equal(s.delivered, 0);
 }
 
+typedef struct {
+    unsigned delivered;
+    uint32_t count;
+    rs_manager_key keys[RS_MANAGER_KEYS_MAX];
+} seen_keys;
+
+static void see_keys(void *context, const rs_manager_message *message) {
+    seen_keys *s = context;
+    assert_int_equal(message->call, RS_THRIFT_AGENT_KEYS);
+    s->delivered++;
+    s->count = message->key_count;
+    memcpy(s->keys, message->keys, s->count * sizeof s->keys[0]);
+}
+
+/* Of keys that cannot be ones the others are taken. */
+static void keys__come_field_by_field(void **state) {
+    (void)state;
+    const uint8_t secret[32] = {1, 2, 3};
+    const rs_thrift_seal_key sent[] = {{.epoch = 9, .key = {secret, 32}, .transmitter = 512, .in_ms = 2000},
+                                       {.epoch = 0, .key = {secret, 32}, .transmitter = 512},
+                                       {.epoch = 9, .key = {secret, 31}, .transmitter = 512},
+                                       {.epoch = 65535, .key = {secret, 32}, .transmitter = UINT32_MAX - 255}};
+    const rs_thrift_seal_key wrong[] = {{.epoch = 65536, .key = {secret, 32}, .transmitter = 512},
+                                        {.epoch = 9, .key = {secret, 32}, .transmitter = 511},
+                                        {.epoch = 9, .key = {secret, 32}, .transmitter = INT64_C(1) << 32},
+                                        {.epoch = 9, .key = {secret, 32}, .transmitter = 512, .in_ms = -1}};
+    const rs_thrift_agent_keys calls[] = {{{sent, 4}}, {{wrong, 4}}, {{NULL, 0}}};
+    for (size_t i = 0; i < 3; i++) {
+        seen_keys s = {0};
+        char text[160];
+        link_frame frame = link_frame_of(RS_THRIFT_AGENT_KEYS, &calls[i]);
+        assert_true(rs_manager_decode(frame.data + 4, frame.len - 4, see_keys, &s, text, sizeof text));
+        assert_int_equal(s.delivered, 1);
+        assert_int_equal(s.count, i == 0 ? 2 : 0);
+        if (i == 0) {
+            assert_int_equal(s.keys[0].epoch, 9);
+            assert_memory_equal(s.keys[0].key, secret, 32);
+            assert_int_equal(s.keys[0].transmitter, 512);
+            assert_int_equal(s.keys[0].in, 2000000000);
+            assert_int_equal(s.keys[1].epoch, 65535);
+        }
+        free(frame.data);
+    }
+}
+
 static void failures_and_use__go_as_the_manager_reads_them(void **state) {
     (void)state;
     rs_manager_frame frame;
@@ -121,6 +166,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(view__comes_field_by_field),
         cmocka_unit_test(view__that_makes_no_sense_is_not_used),
+        cmocka_unit_test(keys__come_field_by_field),
         cmocka_unit_test(failures_and_use__go_as_the_manager_reads_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,7 +44,12 @@ static rs_store *open_store(void) {
 }
 
 static rs_manifest what(bool with_root) {
-    rs_manifest m = {.id = id, .size = SIZE, .algorithm = RS_DIGEST_XXH3, .from = "h1", .from_address = 0x0a000101};
+    rs_manifest m = {.id = id,
+                     .size = SIZE,
+                     .algorithm = RS_DIGEST_XXH3,
+                     .from = "h1",
+                     .from_address = 0x0a000101,
+                     .name = "model.bin"};
     m.from_port = 7071;
     m.root = with_root ? root : (rs_digest){.algorithm = RS_DIGEST_XXH3};
     return m;
@@ -161,6 +166,7 @@ static void killed__pieces_that_came_are_kept(void **state) {
     assert_true(rs_pieces_have(object->pieces, 1) && rs_pieces_have(object->pieces, 5));
     assert_string_equal(rs_store_manifest(object)->from, "h1");
     assert_int_equal(rs_store_manifest(object)->from_address, 0x0a000101);
+    assert_string_equal(object->name, "model.bin");
     assert_true(rs_digest_equal(&rs_store_manifest(object)->root, &root));
     rs_manifest other = m;
     other.root = root;
@@ -199,6 +205,7 @@ static void garbage__is_no_object(void **state) {
         rs_manifest_put_piece(&m, piece, leaves[piece], good + RS_MANIFEST_HEADER + piece * RS_MANIFEST_RECORD);
     assert_true(rs_manifest_take(good, sizeof good, &found, &why));
     assert_string_equal(found.from, "h1");
+    assert_string_equal(found.name, "model.bin");
     assert_int_equal(found.from_port, 7071);
     uint8_t leaf[32];
     const uint8_t *record = good + RS_MANIFEST_HEADER;

@@ -151,6 +151,7 @@ static void room__what_does_not_fit_is_refused_with_a_reason_and_fits_after_the_
     /* what could never fit moves nobody */
     const rs_manifest huge = {.id = id_of(12), .size = 2 * QUOTA, .algorithm = RS_DIGEST_XXH3, .root = root};
     assert_null(rs_store_receive_pieces(store, &huge, &error));
+    assert_non_null(strstr(error.text, "it is too large"));
     told[0] = '\0';
     (void)rs_evict_look(evict, NOTICE + 2);
     assert_string_equal(told, "");
@@ -171,6 +172,8 @@ static void room__added_objects_never_go_and_what_is_lacking_then_is_told(void *
         close(fd);
     }
     assert_null(receive(11, &error));
+    assert_non_null(strstr(error.text, "pinned, in use or added")); /* none is being made, and was said to be */
+    assert_true(strlen(error.text) < 115);                          /* what a sender is told of it */
     assert_false(rs_evict_look(evict, 1));
     assert_string_equal(told, "");
     assert_int_equal(rs_evict_stats_get(evict).short_of, 2 * SIZE);

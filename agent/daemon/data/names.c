@@ -1,0 +1,82 @@
+#include "daemon/data/names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/wire.h"
+#include "core/base/wire.h"
+#include "daemon/control/control.h"
+#include "daemon/data/receiving.h"
+
+#define OPENED 1024u /* transfers: one that shares its place with another is told no names while that goes on */
+#define TOLD 4096u   /* pairs of transfer and receiver: forgotten, a name is told twice */
+#define AT_TYPE 4
+
+struct rs_names {
+    struct {
+        uint64_t nonce; /* 0: none */
+        rs_object_id object;
+    } opened[OPENED];
+    uint64_t told[TOLD];
+};
+
+rs_names *rs_names_new(void) {
+    return calloc(1, sizeof(rs_names));
+}
+
+void rs_names_free(rs_names *names) {
+    free(names);
+}
+
+void rs_names_goes(rs_names *names, const uint8_t *header, size_t header_length) {
+    rs_message m;
+    if (header_length <= AT_TYPE || header[AT_TYPE] != RS_MSG_OPEN || !rs_wire_decode(header, header_length, 0, &m))
+        return;
+    names->opened[m.nonce % OPENED].nonce = m.nonce;
+    names->opened[m.nonce % OPENED].object = m.open.object;
+}
+
+/* This receiver has the object, or begins to have it. */
+static void answered(rs_agent *agent, rs_peer peer, const rs_message *m) {
+    rs_names *names = agent->names;
+    const rs_object *object = names->opened[m->nonce % OPENED].nonce == m->nonce
+                                  ? rs_store_find(agent->store, &names->opened[m->nonce % OPENED].object)
+                                  : NULL;
+    size_t length = object && object->name ? strnlen(object->name, RS_NAME_MAX) : 0;
+    uint64_t pair = m->nonce ^ (peer + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t *told = &names->told[(pair >> 32) % TOLD];
+    if (length == 0 || *told == pair || !rs_control_is_up(agent->control, peer) ||
+        !(rs_control_knows(agent->control, peer) & RS_HELLO_NAME))
+        return;
+    rs_message name = {.type = RS_MSG_NAME, .nonce = m->nonce};
+    uint8_t bytes[RS_HEADER_MAX];
+    name.name.object = object->id;
+    name.name.length = (uint16_t)length;
+    memcpy(name.name.text, object->name, length);
+    size_t size = rs_wire_encode(&name, 0, bytes, sizeof bytes);
+    if (size && rs_control_send(agent->control, peer, bytes, size, NULL))
+        *told = pair;
+}
+
+/* Who knows an object's application has a right to the object, and to say its name. A name that a program here has
+ * given stays. */
+static void named(const rs_agent *agent, const rs_message *m) {
+    rs_object *object = rs_store_find(agent->store, &m->name.object);
+    if (object && object->received && !object->name && rs_api_is_name(m->name.text, m->name.length))
+        rs_store_rename(object, m->name.text);
+}
+
+bool rs_names_message(void *context, rs_peer peer, const uint8_t *header, size_t header_length, const uint8_t *payload,
+                      uint32_t payload_length) {
+    rs_agent *agent = context;
+    rs_message m;
+    uint8_t type = header_length > AT_TYPE ? header[AT_TYPE] : 0;
+    bool answers = type == RS_MSG_OPEN_ACK || type == RS_MSG_INTL_SEQ || type == RS_MSG_DATA_RCVD;
+    if ((answers || type == RS_MSG_NAME) && rs_wire_decode(header, header_length, payload_length, &m)) {
+        if (type == RS_MSG_NAME)
+            named(agent, &m);
+        else if (type != RS_MSG_OPEN_ACK || m.open_ack.status != RS_ACK_REFUSED)
+            answered(agent, peer, &m);
+    }
+    return rs_receiving_message(agent, peer, header, header_length, payload, payload_length);
+}

@@ -1,0 +1,122 @@
+#include "daemon/seal/aead.h"
+
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/kdf.h>
+#include <openssl/params.h>
+#include <stdlib.h>
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+struct rs_aead {
+    EVP_CIPHER_CTX *context;
+    bool seals;
+};
+
+rs_cipher rs_cipher_here(void) {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul") ? RS_AES_256_GCM : RS_CHACHA20_POLY1305;
+#elif defined(__aarch64__)
+    unsigned long has = getauxval(AT_HWCAP);
+    return (has & HWCAP_AES) && (has & HWCAP_PMULL) ? RS_AES_256_GCM : RS_CHACHA20_POLY1305;
+#else
+    return RS_CHACHA20_POLY1305;
+#endif
+}
+
+const char *rs_cipher_name(rs_cipher cipher) {
+    return cipher == RS_AES_256_GCM ? "AES-256-GCM" : "ChaCha20-Poly1305";
+}
+
+rs_aead *rs_aead_new(rs_cipher cipher, const uint8_t key[RS_AEAD_KEY], bool seals) {
+    const EVP_CIPHER *algorithm = cipher == RS_AES_256_GCM         ? EVP_aes_256_gcm()
+                                  : cipher == RS_CHACHA20_POLY1305 ? EVP_chacha20_poly1305()
+                                                                   : NULL;
+    rs_aead *a = algorithm ? calloc(1, sizeof *a) : NULL;
+    if (!a)
+        return NULL;
+    a->seals = seals;
+    a->context = EVP_CIPHER_CTX_new();
+    if (a->context && EVP_CipherInit_ex(a->context, algorithm, NULL, key, NULL, seals) == 1)
+        return a;
+    rs_aead_free(a);
+    ERR_clear_error();
+    return NULL;
+}
+
+bool rs_aead_rekey(rs_aead *aead, const uint8_t key[RS_AEAD_KEY]) {
+    return EVP_CipherInit_ex(aead->context, NULL, NULL, key, NULL, aead->seals) == 1;
+}
+
+void rs_aead_free(rs_aead *aead) {
+    if (!aead)
+        return;
+    EVP_CIPHER_CTX_free(aead->context); /* which wipes what it knows */
+    free(aead);
+}
+
+static bool begin(rs_aead *aead, const uint8_t nonce[RS_AEAD_NONCE], const uint8_t *beside, size_t beside_length,
+                  const rs_aead_piece *pieces, unsigned count) {
+    int done;
+    if (EVP_CipherInit_ex(aead->context, NULL, NULL, NULL, nonce, -1) != 1)
+        return false;
+    if (beside_length > 0 && EVP_CipherUpdate(aead->context, NULL, &done, beside, (int)beside_length) != 1)
+        return false;
+    for (unsigned i = 0; i < count; i++)
+        if (pieces[i].length > 0 &&
+            EVP_CipherUpdate(aead->context, pieces[i].out, &done, pieces[i].in, (int)pieces[i].length) != 1)
+            return false;
+    return true;
+}
+
+bool rs_aead_seal(rs_aead *aead, const uint8_t nonce[RS_AEAD_NONCE], const uint8_t *beside, size_t beside_length,
+                  const rs_aead_piece *pieces, unsigned count, uint8_t tag[RS_AEAD_TAG]) {
+    int done;
+    uint8_t none[16];
+    if (begin(aead, nonce, beside, beside_length, pieces, count) &&
+        EVP_CipherFinal_ex(aead->context, none, &done) == 1 &&
+        EVP_CIPHER_CTX_ctrl(aead->context, EVP_CTRL_AEAD_GET_TAG, RS_AEAD_TAG, tag) == 1)
+        return true;
+    ERR_clear_error();
+    return false;
+}
+
+bool rs_aead_open(rs_aead *aead, const uint8_t nonce[RS_AEAD_NONCE], const uint8_t *beside, size_t beside_length,
+                  const rs_aead_piece *pieces, unsigned count, const uint8_t tag[RS_AEAD_TAG]) {
+    int done;
+    uint8_t none[16];
+    if (begin(aead, nonce, beside, beside_length, pieces, count) &&
+        EVP_CIPHER_CTX_ctrl(aead->context, EVP_CTRL_AEAD_SET_TAG, RS_AEAD_TAG, (void *)(uintptr_t)tag) == 1 &&
+        EVP_CipherFinal_ex(aead->context, none, &done) == 1)
+        return true;
+    ERR_clear_error();
+    return false;
+}
+
+bool rs_hkdf(const uint8_t *secret, size_t secret_length, const uint8_t *salt, size_t salt_length, const uint8_t *info,
+             size_t info_length, uint8_t *out, size_t out_length) {
+    EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
+    EVP_KDF_CTX *context = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
+    char digest[] = "SHA256";
+    OSSL_PARAM params[] = {
+        OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
+        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (void *)(uintptr_t)secret, secret_length),
+        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, (void *)(uintptr_t)info, info_length),
+        salt_length > 0 ? OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, (void *)(uintptr_t)salt, salt_length)
+                        : OSSL_PARAM_construct_end(),
+        OSSL_PARAM_construct_end()};
+    bool done = context && EVP_KDF_derive(context, out, out_length, params) == 1;
+    EVP_KDF_CTX_free(context);
+    EVP_KDF_free(kdf);
+    if (!done)
+        ERR_clear_error();
+    return done;
+}
+
+void rs_wipe(void *secret, size_t length) {
+    OPENSSL_cleanse(secret, length);
+}

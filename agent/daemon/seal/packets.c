@@ -1,0 +1,327 @@
+#include "daemon/seal/packets.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/base/wire.h"
+#include "io/guard.h"
+
+#define FLAGS_AT 3
+#define ROOM 66048u     /* a datagram and what its seal adds; not all begin at the same cache line's number */
+#define STAGED 256u     /* datagrams in pieces that one receive call takes */
+#define HEADER_MOST 64u /* of which it is known whether the same packet comes again */
+
+/* A packet that was sealed and that the NIC did not take: it comes again, and is not sealed twice. */
+typedef struct {
+    rs_io_packet packet;
+    uint8_t header[HEADER_MOST];
+    uint64_t counter;
+} sealed;
+
+typedef struct {
+    rs_io_group group;
+    uint32_t length, source;
+    bool marked;
+} staged;
+
+typedef struct {
+    rs_io base;
+    rs_io *inner;
+    rs_seal *seal;
+    size_t clear;
+    bool whole;
+    rs_seal_place places[RS_IO_GROUPS_MAX]; /* of groups, by number */
+    /* sending: a ring of RS_IO_BATCH rooms */
+    uint8_t *rooms;
+    sealed waiting[RS_IO_BATCH];
+    unsigned first, filled;
+    /* receiving */
+    const rs_io_sink *sink;
+    uint8_t *scratch;      /* for what is not predicted */
+    uint8_t *staged_rooms; /* NULL while nothing came in pieces */
+    staged staged[STAGED];
+    unsigned staged_count;
+    const staged *delivering; /* NULL: what the inner one is giving */
+} seal_io;
+
+static void *memory(size_t bytes) {
+    void *got = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return got == MAP_FAILED ? NULL : got;
+}
+
+/* -------------------------------------------------------------------------------------------------------- sending */
+
+typedef struct {
+    seal_io *io;
+    const rs_io_packet *packets;
+    unsigned count;
+    volatile unsigned done; /* a fault may end it in the middle */
+    volatile bool keyless;
+} job;
+
+static bool same_packet(const sealed *w, const rs_io_packet *p) {
+    const rs_io_packet *q = &w->packet;
+    return q->address == p->address && q->port == p->port && q->header_length == p->header_length &&
+           q->payload_length == p->payload_length && q->payload == p->payload && q->markable == p->markable &&
+           memcmp(w->header, p->header, p->header_length) == 0;
+}
+
+static void seal_all(void *context) {
+    job *j = context;
+    seal_io *io = j->io;
+    for (unsigned i = j->done; i < j->count; i++) {
+        const rs_io_packet *p = &j->packets[i];
+        unsigned at = (io->first + i) % RS_IO_BATCH;
+        sealed *w = &io->waiting[at];
+        const uint8_t *header = p->header;
+        uint8_t flagged[HEADER_MOST];
+        w->packet = *p;
+        if (p->header_length <= HEADER_MOST)
+            memcpy(w->header, p->header, p->header_length);
+        if (io->clear > FLAGS_AT && p->header_length <= HEADER_MOST) {
+            memcpy(flagged, p->header, p->header_length);
+            flagged[FLAGS_AT] |= RS_DATA_SEALED;
+            header = flagged;
+        }
+        if (!rs_seal_close(io->seal, (rs_seal_place){p->address, p->port}, io->clear, header, p->header_length,
+                           p->payload, p->payload_length, io->rooms + (size_t)at * ROOM)) {
+            j->keyless = true;
+            return;
+        }
+        w->counter = rs_seal_counter(io->seal);
+        j->done = i + 1;
+    }
+}
+
+/* How many of the packets were sealed before, and wait. Their counters must not be older than receivers look back. */
+static unsigned known(const seal_io *io, const rs_io_packet *packets, unsigned count) {
+    unsigned found = 0;
+    while (found < count && found < io->filled) {
+        const sealed *w = &io->waiting[(io->first + found) % RS_IO_BATCH];
+        if (packets[found].header_length > HEADER_MOST || !same_packet(w, &packets[found]) ||
+            rs_seal_counter(io->seal) - w->counter > RS_SEAL_WINDOW / 4)
+            break;
+        found++;
+    }
+    return found;
+}
+
+static int seal_send(rs_io *base, const rs_io_packet *packets, unsigned count) {
+    seal_io *io = (seal_io *)base;
+    rs_io_packet out[RS_IO_BATCH];
+    count = count < RS_IO_BATCH ? count : RS_IO_BATCH;
+    job j = {.io = io, .packets = packets, .count = count, .done = known(io, packets, count)};
+    bool read = rs_guard_run(seal_all, &j);
+    const unsigned ready = j.done;
+    io->filled = ready;
+    if (ready == 0)
+        return read ? (int)count : RS_IO_UNREADABLE; /* without a key they are lost, and counted */
+    for (unsigned i = 0; i < ready; i++) {
+        const uint8_t *room = io->rooms + (size_t)((io->first + i) % RS_IO_BATCH) * ROOM;
+        uint32_t length = packets[i].header_length + packets[i].payload_length + RS_SEAL_MORE;
+        uint32_t head = length < RS_IO_HEADER_BYTES ? length : RS_IO_HEADER_BYTES;
+        out[i] = packets[i];
+        out[i].header = room;
+        out[i].header_length = (uint16_t)head;
+        out[i].payload = room + head;
+        out[i].payload_length = length - head;
+    }
+    int taken = rs_io_send(io->inner, out, ready);
+    if (taken > 0) {
+        io->first = (io->first + (unsigned)taken) % RS_IO_BATCH;
+        io->filled -= (unsigned)taken;
+    }
+    return taken == (int)ready && j.keyless ? (int)count : taken;
+}
+
+/* ------------------------------------------------------------------------------------------------------ receiving */
+
+typedef struct {
+    seal_io *io;
+    rs_seal_place at;
+    const uint8_t *bytes;
+    size_t length;
+    uint8_t *head, *rest;
+    rs_seal_verdict verdict;
+} opening;
+
+static void open_it(void *context) {
+    opening *o = context;
+    o->verdict =
+        rs_seal_open(o->io->seal, o->at, o->io->clear, o->bytes, o->length, o->head, RS_IO_HEADER_BYTES, o->rest);
+}
+
+/* One datagram in one piece, to whom it is for; nobody has seen it until its tag was right. */
+static void open_datagram(seal_io *io, rs_io_group group, const uint8_t *bytes, size_t length) {
+    const rs_io_sink *sink = io->sink;
+    uint8_t header[RS_IO_HEADER_BYTES], *place = NULL;
+    size_t plain = length > RS_SEAL_MORE ? length - RS_SEAL_MORE : 0;
+    uint32_t head = plain < RS_IO_HEADER_BYTES ? (uint32_t)plain : RS_IO_HEADER_BYTES, room = 0;
+    const uint32_t rest = (uint32_t)plain - head;
+    if (plain > RS_IO_PAYLOAD_MAX)
+        return;
+    if (sink->predict && (!sink->predict(sink->context, group, 0, &place, &room) || room < rest))
+        place = NULL;
+    opening o = {.io = io,
+                 .at = io->places[group],
+                 .bytes = bytes,
+                 .length = length,
+                 .head = sink->predict ? header : io->scratch,
+                 .rest = place ? place : io->scratch + RS_IO_HEADER_BYTES,
+                 .verdict = RS_SEAL_FORGED};
+    if (place && !rs_guard_run(open_it, &o)) { /* the object's file was shortened: what it opened to is gone */
+        place = NULL;
+        o.rest = io->scratch + RS_IO_HEADER_BYTES;
+        open_it(&o);
+    } else if (!place) {
+        open_it(&o);
+    }
+    if (o.verdict != RS_SEAL_RIGHT)
+        return;
+    if (io->clear > FLAGS_AT && head > FLAGS_AT)
+        o.head[FLAGS_AT] &= (uint8_t)~RS_DATA_SEALED;
+    uint8_t *target = sink->deliver(sink->context, group, o.head, head, rest);
+    if (target && target != o.rest && rest > 0)
+        (void)rs_guard_copy(target, o.rest, rest); /* a shortened file: its digest will tell */
+}
+
+static uint8_t *take(void *context, rs_io_group group, const uint8_t *header, size_t header_length,
+                     uint32_t payload_length) {
+    seal_io *io = context;
+    if (io->whole || payload_length == 0) {
+        open_datagram(io, group, header, header_length + payload_length);
+        return NULL;
+    }
+    if (io->staged_count == STAGED || payload_length > RS_IO_PAYLOAD_MAX)
+        return NULL;
+    uint8_t *room = io->staged_rooms + (size_t)io->staged_count * ROOM;
+    io->staged[io->staged_count++] = (staged){.group = group,
+                                              .length = (uint32_t)header_length + payload_length,
+                                              .source = rs_io_source(io->inner),
+                                              .marked = rs_io_marked(io->inner)};
+    memcpy(room, header, header_length);
+    return room + header_length;
+}
+
+static int seal_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
+    seal_io *io = (seal_io *)base;
+    const rs_io_sink own = {.deliver = take, .context = io};
+    if (!io->whole)
+        limit = limit < STAGED ? limit : STAGED;
+    io->sink = sink;
+    int count = rs_io_receive(io->inner, limit, &own);
+    for (unsigned i = 0; i < io->staged_count; i++) {
+        io->delivering = &io->staged[i];
+        open_datagram(io, io->staged[i].group, io->staged_rooms + (size_t)i * ROOM, io->staged[i].length);
+    }
+    io->delivering = NULL;
+    io->staged_count = 0;
+    io->sink = NULL;
+    return count;
+}
+
+static bool seal_join(rs_io *base, rs_io_group group, uint32_t address, uint16_t port, char *error) {
+    seal_io *io = (seal_io *)base;
+    if (group >= RS_IO_GROUPS_MAX) {
+        snprintf(error, RS_IO_ERROR_MAX, "group numbers of sealed packets are below %d", RS_IO_GROUPS_MAX);
+        return false;
+    }
+    if (!rs_io_join(io->inner, group, address, port, error))
+        return false;
+    io->places[group] = (rs_seal_place){address, port};
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------------ the wrapper */
+
+static void seal_leave(rs_io *base, rs_io_group group) {
+    rs_io_leave(((seal_io *)base)->inner, group);
+}
+
+static void seal_close(rs_io *base) {
+    seal_io *io = (seal_io *)base;
+    rs_io_close(io->inner);
+    if (io->rooms)
+        munmap(io->rooms, (size_t)RS_IO_BATCH * ROOM);
+    if (io->staged_rooms)
+        munmap(io->staged_rooms, (size_t)STAGED * ROOM);
+    free(io->scratch);
+    free(io);
+}
+
+static int seal_receive_fd(const rs_io *base) {
+    return rs_io_receive_fd(((const seal_io *)base)->inner);
+}
+
+static int seal_send_fd(const rs_io *base) {
+    return rs_io_send_fd(((const seal_io *)base)->inner);
+}
+
+static void seal_wake(rs_io *base, bool by_arrivals) {
+    rs_io_wake(((seal_io *)base)->inner, by_arrivals);
+}
+
+static uint64_t seal_drops(const rs_io *base, rs_io_group group) {
+    return rs_io_drops(((const seal_io *)base)->inner, group);
+}
+
+static uint64_t seal_receive_room(const rs_io *base, rs_io_group group) {
+    return rs_io_receive_room(((const seal_io *)base)->inner, group);
+}
+
+static int64_t seal_waited(const rs_io *base, rs_io_group group) {
+    return rs_io_waited(((const seal_io *)base)->inner, group);
+}
+
+static uint32_t seal_source(const rs_io *base) {
+    const seal_io *io = (const seal_io *)base;
+    return io->delivering ? io->delivering->source : rs_io_source(io->inner);
+}
+
+static bool seal_marked(const rs_io *base) {
+    const seal_io *io = (const seal_io *)base;
+    return io->delivering ? io->delivering->marked : rs_io_marked(io->inner);
+}
+
+static void seal_stats(const rs_io *base, rs_io_stats *out) {
+    rs_io_stats_get(((const seal_io *)base)->inner, out);
+}
+
+static const rs_io_ops seal_ops = {.name = "sealed",
+                                   .summary = "seals what is sent and opens what comes",
+                                   .close = seal_close,
+                                   .send = seal_send,
+                                   .join = seal_join,
+                                   .leave = seal_leave,
+                                   .receive = seal_receive,
+                                   .receive_fd = seal_receive_fd,
+                                   .send_fd = seal_send_fd,
+                                   .wake = seal_wake,
+                                   .drops = seal_drops,
+                                   .receive_room = seal_receive_room,
+                                   .waited = seal_waited,
+                                   .source = seal_source,
+                                   .marked = seal_marked,
+                                   .stats = seal_stats};
+
+rs_io *rs_seal_io(rs_io *inner, rs_seal *seal, size_t clear, bool whole) {
+    seal_io *io = calloc(1, sizeof *io);
+    if (!io) {
+        rs_io_close(inner);
+        return NULL;
+    }
+    io->base.ops = &seal_ops;
+    io->inner = inner;
+    io->seal = seal;
+    io->clear = clear;
+    io->whole = whole;
+    io->scratch = malloc(ROOM);
+    io->rooms = memory((size_t)RS_IO_BATCH * ROOM);
+    io->staged_rooms = whole ? NULL : memory((size_t)STAGED * ROOM);
+    if (io->scratch && io->rooms && (whole || io->staged_rooms))
+        return &io->base;
+    seal_close(&io->base);
+    return NULL;
+}

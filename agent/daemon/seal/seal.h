@@ -1,0 +1,85 @@
+/* Sealed datagrams: what a key's holders alone can make and read, once each.
+ *
+ * The manager hands out keys, each valid for an *epoch*, and with each a number of this *transmitter* that nobody else
+ * has in the epoch. Of both together a transmitter makes a key of its own, which every holder of the epoch's key can
+ * make as well. A datagram on the wire, little-endian:
+ *
+ *     clear bytes     as many as both ends agree on: what switches look at
+ *     kind u8         0xe0 and the cipher (rs_cipher)
+ *     counter u40     of the transmitter's packets, from 1, never twice with a key
+ *     epoch u16
+ *     transmitter u32
+ *     the rest, encrypted
+ *     tag, 16 bytes   of all that, and of address and port that it was sent to
+ *
+ * Nonces are made from the counter, which knows nothing of what is sent. Each receiver takes a counter once (a sliding
+ * window by transmitter and address), and only once the tag was right: forgeries change nothing here. */
+#ifndef RS_DAEMON_SEAL_SEAL_H
+#define RS_DAEMON_SEAL_SEAL_H
+
+#include "daemon/seal/aead.h"
+
+#define RS_SEAL_HEAD 12u
+#define RS_SEAL_MORE (RS_SEAL_HEAD + RS_AEAD_TAG) /* bytes that a sealed datagram has more */
+#define RS_SEAL_CLEAR_MOST 32u
+#define RS_SEAL_WINDOW 4096u                     /* counters behind the newest that are still taken */
+#define RS_SEAL_EPOCHS 4u                        /* known at a time; another one takes the place of the oldest */
+#define RS_SEAL_STREAMS 32768u                   /* transmitters times addresses that are heard */
+#define RS_SEAL_PACKETS (UINT64_C(1) << 31)      /* by one key; then comes the transmitter's next number */
+#define RS_SEAL_NUMBERS 256u                     /* so many: the manager's numbers are multiples of this */
+#define RS_SEAL_RETIRE (5 * INT64_C(1000000000)) /* ns that an older epoch is still taken once the next is in use */
+
+typedef struct rs_seal rs_seal;
+
+typedef enum {
+    RS_SEAL_RIGHT,
+    RS_SEAL_PLAIN,    /* it is not sealed */
+    RS_SEAL_SHORT,    /* cut */
+    RS_SEAL_EPOCH,    /* of an epoch whose key is not here (any more) */
+    RS_SEAL_FORGED,   /* the tag is wrong: changed on its way, sent elsewhere, or made without the key */
+    RS_SEAL_REPLAYED, /* its counter was taken before, or is older than the window */
+    RS_SEAL_ROOM,     /* too many transmitters */
+    RS_SEAL_VERDICTS
+} rs_seal_verdict;
+
+const char *rs_seal_text(rs_seal_verdict verdict); /* for people */
+
+typedef struct {
+    uint64_t sealed, unsealable; /* sent; not sent, because there is no key */
+    uint64_t opened[RS_SEAL_VERDICTS];
+    uint32_t streams;
+} rs_seal_stats;
+
+/* Where a datagram goes, or came to, in host order. */
+typedef struct {
+    uint32_t address;
+    uint16_t port;
+} rs_seal_place;
+
+/* Seals by `cipher`, opens what is sealed by any. NULL: memory is short. */
+rs_seal *rs_seal_new(rs_cipher cipher);
+void rs_seal_free(rs_seal *seal); /* keys are wiped */
+
+/* A key of the manager's: taken at once, sealed with from `from` on; older ones are forgotten RS_SEAL_RETIRE later. One
+ * that is known already stays as it is. False: OpenSSL or memory. */
+bool rs_seal_learn(rs_seal *seal, uint16_t epoch, const uint8_t key[RS_AEAD_KEY], uint32_t transmitter, rs_time from);
+/* What time brings: the next epoch comes in use, old ones go. Returns when it has to be called again. */
+rs_time rs_seal_tick(rs_seal *seal, rs_time now);
+bool rs_seal_ready(const rs_seal *seal);       /* there is a key to seal with */
+uint16_t rs_seal_epoch(const rs_seal *seal);   /* in use; 0 = none */
+uint64_t rs_seal_counter(const rs_seal *seal); /* datagrams sealed so far, by all keys */
+
+/* Writes the datagram of head and rest, sealed, to `out`, RS_SEAL_MORE bytes more than both have; the first `clear`
+ * bytes (at most RS_SEAL_CLEAR_MOST, and the head's) stay readable. False: there is no key. */
+bool rs_seal_close(rs_seal *seal, rs_seal_place to, size_t clear, const uint8_t *head, size_t head_length,
+                   const uint8_t *rest, size_t rest_length, uint8_t *out);
+/* The datagram's own `length - RS_SEAL_MORE` bytes: as many as there are of the first `head_length` (at least `clear`)
+ * go to `head`, the others to `rest`. In place: `head` is bytes + RS_SEAL_HEAD, and `rest` follows it. Unless the
+ * answer is RIGHT, nothing is known of them. */
+rs_seal_verdict rs_seal_open(rs_seal *seal, rs_seal_place at, size_t clear, const uint8_t *bytes, size_t length,
+                             uint8_t *head, size_t head_length, uint8_t *rest);
+void rs_seal_stats_get(const rs_seal *seal, rs_seal_stats *out);
+/* For tests: the transmitter's next counter. */
+void rs_seal_skip(rs_seal *seal, uint64_t counter);
+
+#endif

@@ -1,0 +1,154 @@
+"""`rostrum bench security`: what `security: required` costs: sealed packets, TLS, and SHA-256 instead of xxh3."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+from rostrum.bench import cases
+from rostrum.bench.cases import MB, Case, Entry
+from rostrum.bench.session import OUT, alone, in_namespaces, note_others
+from rostrum.lab.manifest import manifest
+from rostrum.lab.namespace import LabError
+from rostrum.lab.processes import bench_programs
+from rostrum.lab.results import rounded, save
+from rostrum.topologies.places import build_folder, short
+
+PLAIN, SECURE = "rostrum", cases.SECURE
+PAYLOAD = {9000: 8896, 1500: 1344}  # bytes of a sealed packet's fragment
+DIGEST_BYTES = 64 * MB
+SEALS_S = "0.5"
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Some two minutes: smaller objects, fewer rounds.")
+@click.option("--repeat", type=click.IntRange(1, 99), help="Rounds; plain and secure by turns [5; quick: 3].")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
+              default=build_folder() / "bench-security.json", help="Where the figures go.")  # fmt: skip
+@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=build_folder() / "bench-security",
+              help="For logs [build/bench-security].")  # fmt: skip
+def security(quick: bool, repeat: int | None, json_file: Path, folder: Path) -> None:
+    """What it costs that every packet is sealed, every connection TLS and every digest SHA-256.
+
+    \b
+    limited_ratio              speed of secure over plain where the sender's link is the limit, the worse MTU's
+    share_of_arithmetic_MTU    where one machine does all ends and nothing limits: speed of secure over plain, as a
+                               share of base / (base + cipher + digest), processor times measured in the same run
+    """
+    rounds = repeat or (3 if quick else 5)
+    try:
+        runs = measure(plan(quick, rounds), folder, quick)
+        parts = costs(bench_programs())
+    except LabError as error:
+        raise click.ClickException(str(error)) from error
+    summary = summarize(runs, parts)
+    about = manifest(1, {"quick": quick, "repeat": rounds})
+    save(rounded({"summary": summary, "parts": parts, "runs": runs, "manifest": about}), json_file)
+    show(runs, summary)
+    OUT.print(f"figures in {short(json_file)}; logs: {short(folder / 'logs')}")
+
+
+def plan(quick: bool, rounds: int) -> list[Entry]:
+    size = 128 * MB if quick else 512 * MB
+    limited = [cases.limited(mtu, 0.0, (64 if mtu == 9000 else 24) * MB) for mtu in (9000, 1500)]
+    free = [cases.base(mtu, offload=True, size=size) for mtu in (9000, 1500)]
+    return [Entry(case, (PLAIN, SECURE), rounds) for case in (*limited, *free)]
+
+
+def measure(entries: list[Entry], folder: Path, quick: bool) -> list[dict[str, Any]]:
+    """The records of all runs. Raises LabError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    results = folder / "results.json"
+    about = {**manifest(1, {"quick": quick}), "load": os.getloadavg()}
+    job = {
+        "entries": [{"case": asdict(entry.case), "tools": entry.tools, "repeat": entry.repeat} for entry in entries],
+        "seed": 1, "folder": str(folder.resolve()), "programs": str(bench_programs()),
+        "place": str(build_folder() / "bench-tools"), "missing": {}, "tune": False, "results": str(results.resolve()),
+        "resume": False, "manifest": about,
+    }  # fmt: skip
+    note_others()
+    with alone(folder):
+        in_namespaces(folder, "rostrum.bench.inside", job)
+    runs: list[dict[str, Any]] = json.loads(results.read_text())["runs"]
+    if wrong := next((run for run in runs if run["outcome"] != "ok"), None):
+        raise LabError(f"{wrong['tool']} on {wrong['case']['name']}: {wrong['outcome']}: {wrong.get('text', '')}")
+    return runs
+
+
+def costs(programs: Path) -> dict[str, Any]:
+    """Processor time of a sealed packet at each end, by MTU, and of a byte's digest. Raises LabError."""
+    try:
+        done = subprocess.run(
+            [str(programs / "seals"), SEALS_S], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LabError(f"{short(programs / 'seals')} did not end well: {error}; make build builds it") from error
+    said = json.loads(done.stdout)
+    rows = {row["mtu"]: row for row in said["rows"] if row["cipher"] == said["here"]}
+    block, best = os.urandom(1 << 20), float("inf")
+    for _ in range(3):
+        began = time.process_time()
+        for _ in range(DIGEST_BYTES >> 20):
+            hashlib.sha256(block).digest()
+        best = min(best, time.process_time() - began)
+    return {"cipher": said["here"], "seals": rows, "sha256_ns_per_byte": best * 1e9 / DIGEST_BYTES}
+
+
+def processor_s(run: dict[str, Any]) -> float:
+    """Of both ends, the kernel's part for the network too."""
+    return sum(run.get(name) or 0.0 for name in ("sender_s", "receivers_s", "sender_softirq_s", "receivers_softirq_s"))
+
+
+def extra_s(case: Case, parts: dict[str, Any]) -> float:
+    """Processor time that ciphers and digests add at all ends together."""
+    row = parts["seals"][case.mtu]
+    packets = case.size / PAYLOAD[case.mtu]
+    cipher = packets * (row["seal_ns"] + case.receivers * row["open_ns"])
+    digest = case.size * (1 + case.receivers) * parts["sha256_ns_per_byte"]
+    return float(cipher + digest) / 1e9
+
+
+def summarize(runs: list[dict[str, Any]], parts: dict[str, Any]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    by_case: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for run in runs:
+        by_case.setdefault(run["case"]["name"], {}).setdefault(run["tool"], []).append(run)
+    for tools in by_case.values():
+        plain, secure = tools[PLAIN], tools[SECURE]
+        case = Case(**{key: value for key, value in plain[0]["case"].items() if key != "name"})
+        times = [statistics.median(run["time_s"] for run in one) for one in (plain, secure)]
+        ratio = times[0] / times[1]
+        if case.rate_bps:
+            found[f"limited_ratio_{case.mtu}"] = ratio
+            continue
+        base = statistics.median(map(processor_s, plain))
+        arithmetic = base / (base + extra_s(case, parts))
+        found[f"ratio_{case.mtu}"] = ratio
+        found[f"arithmetic_{case.mtu}"] = arithmetic
+        found[f"share_of_arithmetic_{case.mtu}"] = ratio / arithmetic
+        # The same by processor times, which others at work on this machine spoil less.
+        spent = statistics.median(map(processor_s, secure))
+        found[f"share_of_arithmetic_cpu_{case.mtu}"] = (base + extra_s(case, parts)) / spent
+    found["limited_ratio"] = min(value for key, value in found.items() if key.startswith("limited_ratio_"))
+    return found
+
+
+def show(runs: list[dict[str, Any]], summary: dict[str, float]) -> None:
+    shown = Table("case", "tool", "s", "Mbit/s", "CPU s, all ends")
+    for key in dict.fromkeys((run["case"]["name"], run["tool"]) for run in runs):
+        rows = [run for run in runs if (run["case"]["name"], run["tool"]) == key]
+        middle = statistics.median(run["time_s"] for run in rows)
+        shown.add_row(*key, f"{middle:.3f}", f"{rows[0]['case']['size'] * 8 / middle / 1e6:.0f}",
+                      f"{statistics.median(map(processor_s, rows)):.3f}")  # fmt: skip
+    OUT.print(shown)
+    for name, value in summary.items():
+        OUT.print(f"{name:26} {value:.3f}")

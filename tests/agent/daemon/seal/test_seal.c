@@ -1,0 +1,357 @@
+/* Sealed datagrams: the primitives give what their standards say; what was changed, cut, repeated, sent elsewhere or
+ * made with another key is told from what is right, and nothing is used twice. */
+#include "daemon/seal/seal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "core/base/random.h"
+
+#define S INT64_C(1000000000)
+#define MOST 9100u
+
+static const rs_seal_place group = {0xefff0001, 7070}, other = {0xefff0002, 7070};
+static const uint8_t key_a[32] = {1, 2, 3}, key_b[32] = {4, 5, 6};
+
+static size_t bytes_of(const char *hex, uint8_t *out) {
+    size_t n = strlen(hex) / 2;
+    for (size_t i = 0; i < n; i++) {
+        unsigned value = 0;
+        assert_int_equal(sscanf(hex + 2 * i, "%2x", &value), 1);
+        out[i] = (uint8_t)value;
+    }
+    return n;
+}
+
+/* ------------------------------------------------------------------------------------------------------ primitives */
+
+static void hkdf__gives_what_rfc_5869_says(void **state) {
+    (void)state;
+    uint8_t secret[80], salt[80], info[80], expected[82], out[82];
+    memset(secret, 0x0b, 22); /* A.1 */
+    bytes_of("000102030405060708090a0b0c", salt);
+    bytes_of("f0f1f2f3f4f5f6f7f8f9", info);
+    size_t n =
+        bytes_of("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865", expected);
+    assert_true(rs_hkdf(secret, 22, salt, 13, info, 10, out, n));
+    assert_memory_equal(out, expected, n);
+    /* A.3: neither salt nor info */
+    n = bytes_of("8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d201395faa4b61a96c8", expected);
+    assert_true(rs_hkdf(secret, 22, NULL, 0, NULL, 0, out, n));
+    assert_memory_equal(out, expected, n);
+}
+
+static void check_vector(rs_cipher cipher, const char *key, const char *nonce, const char *beside, const char *text,
+                         const char *sealed, const char *tag) {
+    uint8_t k[32], v[12], a[64], t[256], c[256], g[16], out[256], made[16];
+    bytes_of(key, k);
+    bytes_of(nonce, v);
+    bytes_of(tag, g);
+    size_t a_length = bytes_of(beside, a), length = bytes_of(text, t);
+    bytes_of(sealed, c);
+    rs_aead *seals = rs_aead_new(cipher, k, true), *opens = rs_aead_new(cipher, k, false);
+    for (size_t cut = 0; cut <= length; cut += 1 + length / 3) { /* in one piece or in two */
+        const rs_aead_piece pieces[2] = {{t, out, cut}, {t + cut, out + cut, length - cut}};
+        assert_true(rs_aead_seal(seals, v, a, a_length, pieces, 2, made));
+        assert_memory_equal(out, c, length);
+        assert_memory_equal(made, g, 16);
+        const rs_aead_piece back[2] = {{out, out, cut}, {out + cut, out + cut, length - cut}}; /* in place */
+        assert_true(rs_aead_open(opens, v, a, a_length, back, 2, g));
+        assert_memory_equal(out, t, length);
+    }
+    g[15] ^= 1;
+    const rs_aead_piece all = {c, out, length};
+    assert_false(rs_aead_open(opens, v, a, a_length, &all, 1, g));
+    rs_aead_free(seals);
+    rs_aead_free(opens);
+}
+
+static void ciphers__give_what_their_standards_say(void **state) {
+    (void)state;
+    /* McGrew and Viega, The Galois/Counter Mode of Operation, test case 16 */
+    check_vector(RS_AES_256_GCM, "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308",
+                 "cafebabefacedbaddecaf888", "feedfacedeadbeeffeedfacedeadbeefabaddad2",
+                 "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525"
+                 "b16aedf5aa0de657ba637b39",
+                 "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b1056828838"
+                 "c5f61e6393ba7a0abcc9f662",
+                 "76fc6ece0f4e1768cddf8853bb2d551b");
+    /* RFC 8439, 2.8.2 */
+    check_vector(RS_CHACHA20_POLY1305, "808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f",
+                 "070000004041424344454647", "50515253c0c1c2c3c4c5c6c7",
+                 "4c616469657320616e642047656e746c656d656e206f662074686520636c617373206f66202739393a20496620492063"
+                 "6f756c64206f6666657220796f75206f6e6c79206f6e652074697020666f7220746865206675747572652c2073756e73"
+                 "637265656e20776f756c642062652069742e",
+                 "d31a8d34648e60db7b86afbc53ef7ec2a4aded51296e08fea9e2b5a736ee62d63dbea45e8ca9671282fafb69da92728b"
+                 "1a71de0a9e060b2905d6a5b67ecd3b3692ddbd7f2d778b8c9803aee328091b58fab324e4fad675945585808b4831d7bc"
+                 "3ff4def08e4b7a9de576d26586cec64b6116",
+                 "1ae10b594f09e26a7e902ecbd0600691");
+}
+
+/* ---------------------------------------------------------------------------------------------------------- packets */
+
+typedef struct {
+    rs_seal *from, *to;
+    uint8_t plain[MOST], sealed[MOST + RS_SEAL_MORE], head[32], rest[MOST];
+} pair;
+
+static void fill(uint8_t *at, size_t length, uint64_t *random) {
+    for (size_t i = 0; i < length; i++)
+        at[i] = (uint8_t)rs_random_next(random);
+}
+
+static void start(pair *p, rs_cipher cipher) {
+    p->from = rs_seal_new(cipher);
+    p->to = rs_seal_new(RS_AES_256_GCM);
+    assert_true(rs_seal_learn(p->from, 7, key_a, 0x100, 0));
+    assert_true(rs_seal_learn(p->to, 7, key_a, 0x200, 0));
+}
+
+static void stop(pair *p) {
+    rs_seal_free(p->from);
+    rs_seal_free(p->to);
+}
+
+static size_t make(pair *p, rs_seal_place to, size_t clear, size_t head, size_t rest) {
+    assert_true(rs_seal_close(p->from, to, clear, p->plain, head, p->plain + head, rest, p->sealed));
+    return head + rest + RS_SEAL_MORE;
+}
+
+static rs_seal_verdict look(pair *p, rs_seal_place at, size_t clear, size_t length) {
+    return rs_seal_open(p->to, at, clear, p->sealed, length, p->head, sizeof p->head, p->rest);
+}
+
+static uint64_t seed_of_run(void) {
+    const char *given = getenv("SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    printf("SEED=%llu\n", (unsigned long long)seed);
+    return seed;
+}
+
+static void packets__of_any_size_come_back_as_they_were(void **state) {
+    (void)state;
+    uint64_t random = seed_of_run();
+    static pair p;
+    for (rs_cipher cipher = RS_AES_256_GCM; cipher <= RS_CHACHA20_POLY1305; cipher++) {
+        start(&p, cipher);
+        for (unsigned i = 0; i < 2000; i++) {
+            size_t clear = rs_random_next(&random) % 33, head = clear + rs_random_next(&random) % (49 - clear);
+            size_t rest = rs_random_next(&random) % (i % 2 ? 40 : MOST - 48), all = head + rest;
+            size_t first = all < 32 ? all : 32;
+            fill(p.plain, all, &random);
+            size_t length = make(&p, group, clear, head, rest);
+            assert_memory_equal(p.sealed, p.plain, clear);
+            if (i % 3 == 0) { /* in place */
+                assert_int_equal(rs_seal_open(p.to, group, clear, p.sealed, length, p.sealed + RS_SEAL_HEAD, 32,
+                                              p.sealed + RS_SEAL_HEAD + 32),
+                                 RS_SEAL_RIGHT);
+                assert_memory_equal(p.sealed + RS_SEAL_HEAD, p.plain, all);
+            } else {
+                assert_int_equal(look(&p, group, clear, length), RS_SEAL_RIGHT);
+                assert_memory_equal(p.head, p.plain, first);
+                assert_memory_equal(p.rest, p.plain + first, all - first);
+            }
+        }
+        rs_seal_stats stats;
+        rs_seal_stats_get(p.to, &stats);
+        assert_int_equal(stats.streams, 1);
+        stop(&p);
+    }
+}
+
+static void packets__that_were_changed_anywhere_are_refused(void **state) {
+    (void)state;
+    uint64_t random = seed_of_run();
+    static pair p;
+    start(&p, rs_cipher_here());
+    fill(p.plain, 200, &random);
+    size_t length = make(&p, group, 16, 48, 100);
+    for (size_t bit = 0; bit < length * 8; bit++) {
+        p.sealed[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_not_equal(look(&p, group, 16, length), RS_SEAL_RIGHT);
+        p.sealed[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    for (size_t cut = 0; cut < length; cut++)
+        assert_int_not_equal(look(&p, group, 16, cut), RS_SEAL_RIGHT);
+    assert_int_equal(look(&p, other, 16, length), RS_SEAL_FORGED); /* sent on to somebody else */
+    rs_seal_stats stats;
+    rs_seal_stats_get(p.to, &stats);
+    assert_int_equal(stats.streams, 0);                           /* nothing is kept for forgers */
+    assert_int_equal(look(&p, group, 16, length), RS_SEAL_RIGHT); /* and they spoil nothing */
+    assert_int_equal(look(&p, other, 16, length), RS_SEAL_FORGED);
+    stop(&p);
+}
+
+static void garbage__is_refused_and_leaves_nothing(void **state) {
+    (void)state;
+    uint64_t random = seed_of_run();
+    static pair p;
+    start(&p, rs_cipher_here());
+    for (unsigned i = 0; i < 20000; i++) {
+        size_t length = rs_random_next(&random) % 120, clear = i % 2 ? 32 : 0;
+        fill(p.sealed, length, &random);
+        if (length > clear + 8 && i % 4) { /* nearly right */
+            p.sealed[clear] = (uint8_t)(0xe0 | (1 + i % 2));
+            p.sealed[clear + 6] = 7;
+            p.sealed[clear + 7] = 0;
+        }
+        assert_int_not_equal(look(&p, group, clear, length), RS_SEAL_RIGHT);
+    }
+    rs_seal_stats stats;
+    rs_seal_stats_get(p.to, &stats);
+    assert_int_equal(stats.streams, 0);
+    assert_true(stats.opened[RS_SEAL_FORGED] > 0 && stats.opened[RS_SEAL_PLAIN] > 0 && stats.opened[RS_SEAL_SHORT] > 0);
+    stop(&p);
+}
+
+/* Against a plain list of what was taken: packets in any order, with repetitions and leaps. */
+static void counters__are_taken_once_whatever_their_order(void **state) {
+    (void)state;
+    enum { PACKETS = 3 * RS_SEAL_WINDOW, SIZE = 8 + RS_SEAL_MORE };
+    uint64_t random = seed_of_run(), newest = 0;
+    static pair p;
+    static uint8_t kept[PACKETS + 1][SIZE];
+    static bool taken[PACKETS + 1];
+    memset(taken, 0, sizeof taken);
+    start(&p, rs_cipher_here());
+    for (uint64_t i = 1; i <= PACKETS; i++) {
+        make(&p, group, 0, 8, 0);
+        memcpy(kept[i], p.sealed, SIZE);
+    }
+    for (unsigned i = 0; i < 60000; i++) {
+        uint64_t near = newest > 2 * RS_SEAL_WINDOW ? newest - 2 * RS_SEAL_WINDOW : 0;
+        uint64_t span = newest - near + (i % 500 == 0 ? RS_SEAL_WINDOW / 2 : 30);
+        uint64_t counter = near + 1 + rs_random_next(&random) % span;
+        counter = counter > PACKETS ? PACKETS : counter;
+        bool right = !taken[counter] && (counter > newest || newest - counter < RS_SEAL_WINDOW);
+        memcpy(p.sealed, kept[counter], SIZE);
+        assert_int_equal(look(&p, group, 0, SIZE), right ? RS_SEAL_RIGHT : RS_SEAL_REPLAYED);
+        taken[counter] |= right;
+        newest = counter > newest ? counter : newest;
+    }
+    stop(&p);
+}
+
+/* -------------------------------------------------------------------------------------------------------- epochs */
+
+static void epochs__older_ones_are_taken_for_a_while(void **state) {
+    (void)state;
+    static pair p;
+    start(&p, rs_cipher_here());
+    static uint8_t old[2][8 + RS_SEAL_MORE];
+    for (unsigned i = 0; i < 2; i++) {
+        size_t n = make(&p, group, 0, 8, 0);
+        memcpy(old[i], p.sealed, n);
+    }
+    rs_seal *both[2] = {p.from, p.to};
+    for (unsigned i = 0; i < 2; i++) {
+        assert_true(rs_seal_learn(both[i], 8, key_b, 0x300, 10 * S));
+        assert_int_equal(rs_seal_tick(both[i], 9 * S), 10 * S);
+        assert_int_equal(rs_seal_epoch(both[i]), 7);
+    }
+    (void)rs_seal_tick(p.from, 10 * S);
+    assert_int_equal(rs_seal_epoch(p.from), 8);
+    size_t n = make(&p, group, 0, 8, 0);
+    assert_int_equal(look(&p, group, 0, n), RS_SEAL_RIGHT); /* taken before it is sealed with here */
+    assert_int_equal(rs_seal_tick(p.to, 10 * S), 10 * S + RS_SEAL_RETIRE);
+    memcpy(p.sealed, old[0], n);
+    assert_int_equal(look(&p, group, 0, n), RS_SEAL_RIGHT);
+    assert_int_equal(look(&p, group, 0, n), RS_SEAL_REPLAYED);
+    assert_int_equal(rs_seal_tick(p.to, 10 * S + RS_SEAL_RETIRE), RS_NEVER);
+    memcpy(p.sealed, old[1], n);
+    assert_int_equal(look(&p, group, 0, n), RS_SEAL_EPOCH);
+    assert_int_equal(look(&p, group, 0, n), RS_SEAL_EPOCH);
+    rs_seal_stats stats;
+    rs_seal_stats_get(p.to, &stats);
+    assert_int_equal(stats.streams, 1);
+    stop(&p);
+}
+
+/* Of a key that is used again no nonce is: the next number of the transmitter's makes another key of it. */
+static void keys__end_at_their_bound(void **state) {
+    (void)state;
+    static pair p;
+    start(&p, rs_cipher_here());
+    size_t n = make(&p, group, 0, 8, 0);
+    assert_int_equal(p.sealed[8], 0);
+    assert_int_equal(look(&p, group, 0, n), RS_SEAL_RIGHT);
+    for (unsigned i = 1; i < RS_SEAL_NUMBERS; i++) {
+        rs_seal_skip(p.from, RS_SEAL_PACKETS + 1);
+        make(&p, group, 0, 8, 0);
+        assert_int_equal(p.sealed[8], i);
+        assert_int_equal(look(&p, group, 0, n), RS_SEAL_RIGHT);
+    }
+    rs_seal_skip(p.from, RS_SEAL_PACKETS + 1);
+    assert_false(rs_seal_close(p.from, group, 0, p.plain, 8, NULL, 0, p.sealed)); /* all used up: not one more */
+    assert_true(rs_seal_learn(p.from, 9, key_b, 0x500, 0));
+    assert_true(rs_seal_ready(p.from));
+    stop(&p);
+}
+
+static void keys__without_any_nothing_is_sealed_or_opened(void **state) {
+    (void)state;
+    static pair p;
+    start(&p, rs_cipher_here());
+    rs_seal *nobody = rs_seal_new(rs_cipher_here());
+    assert_false(rs_seal_ready(nobody));
+    assert_false(rs_seal_close(nobody, group, 0, p.plain, 8, NULL, 0, p.sealed));
+    size_t n = make(&p, group, 0, 8, 0);
+    assert_int_equal(rs_seal_open(nobody, group, 0, p.sealed, n, p.head, 32, p.rest), RS_SEAL_EPOCH);
+    assert_true(rs_seal_learn(nobody, 7, key_b, 0x300, 0)); /* of another network, by chance by the same number */
+    assert_int_equal(rs_seal_open(nobody, group, 0, p.sealed, n, p.head, 32, p.rest), RS_SEAL_FORGED);
+    assert_true(rs_seal_learn(nobody, 7, key_a, 0x300, 0));
+    assert_int_equal(rs_seal_open(nobody, group, 0, p.sealed, n, p.head, 32, p.rest), RS_SEAL_RIGHT);
+    for (uint16_t i = 20; i < 40; i++) /* as many as one likes: the oldest give way */
+        assert_true(rs_seal_learn(nobody, i, key_b, 0x300, i * S));
+    (void)rs_seal_tick(nobody, 100 * S);
+    assert_int_equal(rs_seal_epoch(nobody), 39);
+    rs_seal_free(nobody);
+    stop(&p);
+}
+
+/* Many transmitters, of which each is its own: what one sent is not taken as another's. */
+static void transmitters__are_told_apart(void **state) {
+    (void)state;
+    enum { MANY = 300 };
+    static pair p;
+    start(&p, rs_cipher_here());
+    rs_seal *many[MANY];
+    for (uint32_t i = 0; i < MANY; i++) {
+        many[i] = rs_seal_new(i % 2 ? RS_AES_256_GCM : RS_CHACHA20_POLY1305);
+        assert_true(rs_seal_learn(many[i], 7, key_a, (i + 3) * RS_SEAL_NUMBERS, 0));
+    }
+    for (unsigned round = 0; round < 3; round++)
+        for (uint32_t i = 0; i < MANY; i++) {
+            assert_true(rs_seal_close(many[i], group, 0, p.plain, 20, NULL, 0, p.sealed));
+            assert_int_equal(look(&p, group, 0, 20 + RS_SEAL_MORE), RS_SEAL_RIGHT);
+            assert_int_equal(look(&p, group, 0, 20 + RS_SEAL_MORE), RS_SEAL_REPLAYED);
+        }
+    rs_seal_stats stats;
+    rs_seal_stats_get(p.to, &stats);
+    assert_int_equal(stats.streams, MANY);
+    for (uint32_t i = 0; i < MANY; i++)
+        rs_seal_free(many[i]);
+    stop(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hkdf__gives_what_rfc_5869_says),
+        cmocka_unit_test(ciphers__give_what_their_standards_say),
+        cmocka_unit_test(packets__of_any_size_come_back_as_they_were),
+        cmocka_unit_test(packets__that_were_changed_anywhere_are_refused),
+        cmocka_unit_test(garbage__is_refused_and_leaves_nothing),
+        cmocka_unit_test(counters__are_taken_once_whatever_their_order),
+        cmocka_unit_test(epochs__older_ones_are_taken_for_a_while),
+        cmocka_unit_test(keys__end_at_their_bound),
+        cmocka_unit_test(keys__without_any_nothing_is_sealed_or_opened),
+        cmocka_unit_test(transmitters__are_told_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
