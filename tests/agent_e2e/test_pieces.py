@@ -437,7 +437,9 @@ def test_a_stream_is_joined_under_way_at_nobodys_cost(lab: World, multicast: str
     heard, missed = (int(line.split(f"{what}=")[1].split(" ")[0]) for what in ("heard", "missed"))
     assert heard > missed if multicast == "heard" else heard == 0, line
     gave = counter(lab, "h2", GIVEN) + counter(lab, "h3", GIVEN)
-    assert counter(lab, "h1", GIVEN) == 0 and 0.9 * gave < missed * result.fragment_size, line  # nothing twice
+    asked = 256  # fragments at a time, of which some may be heard before they are given: nothing else comes twice
+    assert gave < (missed + asked) * result.fragment_size, (line, gave, result.fragment_size)
+    assert counter(lab, "h1", GIVEN) == 0, line
     assert result.packets_redundant + result.packets_patched < result.packets_sent // 10, result
 
 

@@ -232,6 +232,33 @@ def test_a_lab_file_that_failed_runs_once_more_and_is_told(
     assert "TWICE lab/x: slow" in capsys.readouterr().out
 
 
+def test_few_tests_with_real_agents_that_failed_run_once_more_and_are_told(
+    runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With real pytest: the second run has only what failed, and the sum has each test once."""
+    (tmp_path / "test_one.py").write_text(
+        "from pathlib import Path\n"
+        "def test_good(): pass\n"
+        "def test_first_time_bad():\n"
+        f"    seen = Path({str(tmp_path / 'seen')!r})\n"
+        "    had = seen.exists()\n"
+        "    seen.touch()\n"
+        "    assert had\n"
+        "def test_bad(): assert not Path(__file__).with_name('bad').exists()\n"
+    )
+    monkeypatch.setattr(runner, "VENV", Path(sys.executable).parent)
+    where = ["-c", "/dev/null", "--rootdir", str(tmp_path), str(tmp_path / "test_one.py")]
+    result = runner.failed_twice_at_most(runner.Log("agents"), *where)
+    assert (result.passed, result.failures) == (3, []) and len(result.twice) == 1, result
+    assert "test_first_time_bad" in result.twice[0] and "(log: agents.first.log)" in result.twice[0]
+    (tmp_path / "bad").touch()
+    result = runner.failed_twice_at_most(runner.Log("agents"), *where)
+    assert result.passed == 2 and not result.twice and len(result.failures) == 1, result
+    monkeypatch.setattr(runner, "FAILED_AT_MOST", 0)
+    assert len(runner.failed_twice_at_most(runner.Log("agents"), *where).failures) == 1
+    assert not (tmp_path / "agents.first.log").read_text().count("--lf")
+
+
 def test_a_lab_file_that_fails_twice_has_failed(runner: Any, tmp_path: Path) -> None:
     result, _ = results_of(runner, tmp_path, ["wrong"], ["wrong"])
     assert result.failures == ["wrong"] and not result.twice
