@@ -1,33 +1,22 @@
-"""RDCM on a path's packet tree: which path has it, the backup overlay, and the views of it that agents hold (Sec. 3.2).
+"""RDCM on a path's packet tree: the backup overlay, and the views of it that agents hold (Sec. 3.2).
 
 What changes a tree is in reroute.py, what agents report in failures.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.packet.steiner import SteinerTree
-from rostrum.controller.core.packet.trees import Hop
 from rostrum.controller.core.rdcm.overlay import BackupOverlay, Ring
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.state import Core
-from rostrum.controller.core.text import listed
-from rostrum.controller.core.values import (
-    REST,
-    OverlayView,
-    PathRequest,
-    Protocol,
-    RingPlace,
-)
+from rostrum.controller.core.values import REST, OverlayView, RingPlace
 
 CHANGES_MAX = 16  # remembered for each path
-FAR_US = 10_000  # a round trip: no fabric has it, queues of its switches included; wan's rate does not fall with it
-STRANGE_NAMED = 4  # servers that cannot have RDCM; more of them are counted
 
 
 @dataclass
@@ -63,63 +52,6 @@ class Backup:
     suspected_receivers: dict[str, dict[str, tuple[int, int]]] = field(
         default_factory=dict
     )  # receiver -> by whom, since, last
-
-
-def choose(core: Core, request: PathRequest, kind: PathKind, hops: Sequence[Hop], whole: bool) -> tuple[Protocol, str]:
-    """The protocol of a path to be granted, and why not RDCM where that is worth a word. `whole`: the grant is for all
-    of the object.
-    """
-    if kind is PathKind.CIRCUIT or request.protocol is Protocol.REPUBLIC:
-        return Protocol.REPUBLIC, ""
-    if request.protocol is Protocol.RDCM:
-        return Protocol.RDCM, "rdcm: asked for"
-    if request.protocol is Protocol.WAN:
-        return Protocol.WAN, "wan: asked for"
-    if request.origin == REST or not whole:
-        return Protocol.REPUBLIC, ""
-    if far := _far(core, request):
-        if not (strange := without(core, request, "wan")):
-            return Protocol.WAN, f"wan: {far}"
-        return Protocol.REPUBLIC, f"{far}; not wan: {_named(strange)} cannot"
-    if len(request.receivers) < 2:
-        return Protocol.REPUBLIC, ""
-    if len(hops) == 1:
-        return Protocol.REPUBLIC, "not rdcm: one switch is no tree"
-    if strange := without(core, request, "rdcm"):
-        # Just after its own start the manager knows of hardly an agent: that is no word on what they can.
-        away = [name for name in strange if name not in core.agents or not core.agents[name].connected]
-        which, why = (away, "not connected yet") if away else (strange, "cannot")
-        return Protocol.REPUBLIC, f"not rdcm: {_named(which)} {why}"
-    return Protocol.RDCM, f"rdcm: {len(request.receivers)} receivers on a packet tree"
-
-
-def _named(servers: Sequence[str]) -> str:
-    return listed(servers) if len(servers) <= STRANGE_NAMED else f"{len(servers)} of the servers"
-
-
-def _far(core: Core, request: PathRequest) -> str:
-    """Why its receivers are too far for protocols of one fabric: by what the sender has measured, or because sender and
-    receiver are so differently far from the manager. Empty: they are not, or nobody knows it.
-    """
-    if request.round_trip_us >= FAR_US:
-        return f"a receiver is {_ms(request.round_trip_us)} away"
-    sender = core.agents.get(request.sender)
-    for name in request.receivers if sender and sender.round_trip_us else ():
-        agent = core.agents.get(name)
-        least = abs(agent.round_trip_us - sender.round_trip_us) if agent and agent.round_trip_us and sender else 0
-        if least >= FAR_US:
-            return f"{name} is at least {_ms(least)} away"
-    return ""
-
-
-def _ms(microseconds: int) -> str:
-    return f"{round(microseconds / 1000)} ms"
-
-
-def without(core: Core, request: PathRequest, protocol: str) -> list[str]:
-    """Servers of a request whose agents are not there, or do not know that protocol."""
-    ends = (request.sender, *request.receivers)
-    return [name for name in ends if name not in core.agents or protocol not in core.agents[name].protocols]
 
 
 def children(path: Path, tree: SteinerTree) -> dict[str, list[str]]:

@@ -15,7 +15,7 @@ from rostrum.controller.core.circuits.resources import PacketPlan
 from rostrum.controller.core.groups.addresses import Exhausted
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.rdcm import views
-from rostrum.controller.core.requests import quotas, validation
+from rostrum.controller.core.requests import protocols, quotas, validation
 from rostrum.controller.core.requests.paths import Path, RuleSet, Transfer
 from rostrum.controller.core.schedulers.base import LOOK_AHEAD
 from rostrum.controller.core.schedulers.offers import Decision as SchedulerDecision
@@ -299,10 +299,10 @@ def _grant(core: Core, path: Path, grant: Grant, now: int) -> Wait | Deny | None
         return _waits(path, ObstacleKind.RESOURCES, "waiting for a path to all receivers")
     all_of_it = grant.accepted_size == request.remaining_size == request.data_size
     whole = all_of_it and request is path.request and _begins_transfer(core, path)
-    protocol, message = views.choose(core, request, kind, plan.hops, whole)
+    protocol, message = protocols.choose(core, request, kind, plan.hops, whole)
     word = protocol.name.lower()
     demanding = protocol in (Protocol.RDCM, Protocol.WAN) and request.origin != REST
-    if demanding and (strange := views.without(core, request, word)):
+    if demanding and (strange := protocols.without(core, request, word)):
         text = f"waiting for agents that know {word}, which the request demands: {listed(strange, 4)}"
         return _waits(path, ObstacleKind.AGENTS, text)
     rule_set = core.idle_rules.take(plan.hops)
