@@ -21,6 +21,9 @@
 #define STRANGERS_SPARE_PART 32u
 #define REPORT_GAP (50 * RS_MILLISECOND) /* between two reports to the manager */
 #define PROGRESS_EVERY (100 * RS_MILLISECOND)
+/* A sample looks at all receivers: of more than these there is not one for each of their events, but now and then. */
+#define SAMPLED_EACH 64u
+#define SAMPLE_EVERY (10 * RS_MILLISECOND)
 
 static void copy_text(char *out, const char *text) {
     snprintf(out, ROSTRUM_TEXT_MAX + 1, "%s", text);
@@ -34,11 +37,16 @@ static rs_send_state *next_sending(rs_send_state *sending) {
     return rs_sending_of(sending->base.next);
 }
 
+/* Where a peer is in the index, or belongs. */
+static uint32_t place_in_index(const rs_send_state *s, rs_peer peer) {
+    uint32_t at = peer * UINT32_C(2654435761) & s->index_mask;
+    while (s->index[at] && s->peers[s->index[at] - 1] != peer)
+        at = (at + 1) & s->index_mask;
+    return at;
+}
+
 int64_t rs_sending_receiver(const rs_send_state *sending, rs_peer peer) {
-    for (uint32_t i = 0; i < sending->receiver_count; i++)
-        if (sending->peers[i] == peer)
-            return i;
-    return -1;
+    return (int64_t)sending->index[place_in_index(sending, peer)] - 1;
 }
 
 /* ------------------------------------------------------------------------------------------- telling the manager */
@@ -169,6 +177,7 @@ static void free_sending(rs_agent *agent, rs_send_state *s) {
         rs_store_release(s->base.object);
     rs_stream_source_free(s->base.source);
     rs_sites_spread_free(agent->sites, s->spread);
+    free(s->index);
     free(s->peers);
     free(s->receivers);
     free(s->dark);
@@ -186,6 +195,8 @@ static bool number_receivers(rs_agent *agent, rs_send_state *s, const rs_api_sen
         rs_peers_hold(&agent->peers, peer);
         s->peers[i] = peer;
         s->receiver_count = i + 1;
+        uint32_t at = place_in_index(s, peer);
+        s->index[at] = s->index[at] ? s->index[at] : i + 1;
         snprintf(s->receivers[i].name, sizeof s->receivers[i].name, "%s", send->receivers[i]);
     }
     return true;
@@ -207,6 +218,9 @@ static rs_send_state *new_sending(rs_agent *agent, const rs_api_send *send) {
     rs_send_state *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
+    while (s->index_mask < 2 * send->receiver_count)
+        s->index_mask = 2 * s->index_mask + 1;
+    s->index = calloc(s->index_mask + (size_t)1, sizeof *s->index);
     s->peers = calloc(send->receiver_count, sizeof *s->peers);
     s->receivers = calloc(send->receiver_count, sizeof *s->receivers);
     s->dark = calloc(send->receiver_count, sizeof *s->dark);
@@ -227,7 +241,7 @@ static rs_send_state *new_sending(rs_agent *agent, const rs_api_send *send) {
                                       .fragment_size = agent->fragment_size,
                                       .receivers = s->receivers,
                                       .receiver_count = send->receiver_count};
-    if (!s->peers || !s->receivers || !s->dark || !s->parts || !number_receivers(agent, s, send)) {
+    if (!s->index || !s->peers || !s->receivers || !s->dark || !s->parts || !number_receivers(agent, s, send)) {
         free_sending(agent, s);
         return NULL;
     }
@@ -426,19 +440,26 @@ static void of_program(rs_send_state *s, const rs_api_send *send, int64_t began_
     s->began_ns = began_ns;
 }
 
-static bool same_receivers(const rs_send_state *s, const rs_api_send *send) {
-    uint32_t same = 0;
-    for (uint32_t i = 0; i < send->receiver_count; i++)
-        for (uint32_t k = 0; k < s->receiver_count; k++)
-            same += strcmp(send->receivers[i], s->receivers[k].name) == 0;
-    return same == send->receiver_count && same == s->receiver_count;
+static bool has_receiver(const rs_agent *agent, const rs_send_state *s, const char *name) {
+    rs_peer peer = rs_peers_find(&agent->peers, name);
+    bool has = peer != RS_NO_PEER && rs_sending_receiver(s, peer) >= 0;
+    for (uint32_t i = 0; !has && i < s->receiver_count; i++) /* its peer has another name by now */
+        has = strcmp(s->receivers[i].name, name) == 0;
+    return has;
+}
+
+static bool same_receivers(const rs_agent *agent, const rs_send_state *s, const rs_api_send *send) {
+    bool same = send->receiver_count == s->receiver_count; /* and none is named twice */
+    for (uint32_t i = 0; same && i < send->receiver_count; i++)
+        same = has_receiver(agent, s, send->receivers[i]);
+    return same;
 }
 
 /* A program sends what goes on after a restart anyway: it is told of that one's end. */
 static bool goes_on_anyway(rs_agent *agent, const rs_api_send *send) {
     for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next) {
         rs_send_state *s = rs_sending_of(t);
-        if (!s->goes_on || memcmp(&t->id, &send->id, sizeof send->id) != 0 || !same_receivers(s, send))
+        if (!s->goes_on || memcmp(&t->id, &send->id, sizeof send->id) != 0 || !same_receivers(agent, s, send))
             continue;
         s->goes_on = false;
         s->call = send->call;
@@ -771,7 +792,10 @@ static void receiver_event(rs_agent *agent, rs_send_state *s, const rs_event *ev
         rs_log(RS_LOG_WARNING, "send", "object=%s failed_at=%s cause=%s", rs_id_text(&s->base.id),
                rs_quote(receiver->name), rs_quote(event->cause));
     }
-    sample(agent, s);
+    if (s->receiver_count <= SAMPLED_EACH || rs_agent_now(agent) >= s->sample_at) {
+        s->sample_at = rs_agent_now(agent) + SAMPLE_EVERY;
+        sample(agent, s);
+    }
     rs_sending_tell_receiver(agent, s, receiver);
 }
 

@@ -40,6 +40,8 @@ struct rs_send_state {
     /* the receivers */
     uint32_t receiver_count;
     rs_peer *peers;
+    uint32_t *index; /* an open hash of them: place + 1 */
+    uint32_t index_mask;
     rostrum_receiver *receivers;
     bool *dark; /* no light: to be told to the manager */
     uint32_t dark_count;
@@ -48,6 +50,7 @@ struct rs_send_state {
     rs_phase phase;
     rostrum_send_result result;
     rs_xfer_stats stats;     /* as last seen */
+    rs_time sample_at;       /* with many receivers not again before */
     rostrum_code failure;    /* how it failed before any path was there */
     rs_time report_at;       /* RS_NEVER = nothing new */
     const char *final_phase; /* "done", "failed"; NULL before that */
