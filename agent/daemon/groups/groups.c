@@ -55,31 +55,32 @@ static void tell_lan(rs_groups *g, const rs_local_group *group, rs_manager_group
         facts = *given;
     (void)rs_messages_check_options(g->node, facts.protocol, NULL, facts.options, options);
     facts.options = options;
-    rs_lan_group(g->agent->lan, call, group->name, &facts, given && !group->viewed);
+    rs_lan_group(g->agent->lan, call, group->name, &facts, given && !rs_group_is_viewed(group));
 }
 
 void rs_group_tell(rs_groups *g, rs_local_group *group, rs_manager_group_call call, bool held) {
     rs_manager_client *link = g->agent->link;
     rs_manager_group_options options = {group->protocol, group->order, group->options};
-    const rs_manager_group_options *given = group->viewed ? &options : NULL;
+    const rs_manager_group_options *given = rs_group_is_viewed(group) ? &options : NULL;
     for (const rs_group_stream *s = group->streams; s && !given; s = rs_stream_next(s))
         if (rs_stream_options(s)->protocol[0])
             given = rs_stream_options(s);
     rs_manager_group_view view = {.id = group->id, .version = group->version};
-    if (group->viewed && group->place_count > 0) {
+    if (rs_group_is_viewed(group) && group->place_count > 0) {
         view.addresses = &g->channels[group->places[0].channel].address;
         view.address_count = 1;
     }
     if (g->agent->lan)
         tell_lan(g, group, call, given);
     else if (link && rs_manager_up(link))
-        rs_manager_group(link, rs_agent_now(g->agent), call, group->name, given, group->viewed && held ? &view : NULL);
+        rs_manager_group(link, rs_agent_now(g->agent), call, group->name, given,
+                         rs_group_is_viewed(group) && held ? &view : NULL);
 }
 
 /* Who publishes to a group with guarantees is a member. */
 static bool is_guaranteed(const rs_local_group *group) {
     rs_group_delivery asked;
-    if (group->viewed)
+    if (rs_group_is_viewed(group))
         return group->delivery.guaranteed;
     for (const rs_group_stream *s = group->streams; s; s = rs_stream_next(s))
         if (rs_stream_options(s)->protocol[0] && rs_group_delivery_parse(rs_stream_options(s)->order, &asked))
@@ -90,14 +91,14 @@ static bool is_guaranteed(const rs_local_group *group) {
 /* Tells what is not told yet: it is received here, or only published to. */
 static void tell_role(rs_groups *g, rs_local_group *group, bool held) {
     bool join = group->receiver_count > 0 || (group->stream_count > 0 && is_guaranteed(group));
-    if (join && !group->told_join)
+    rs_group_told told = group->told;
+    if (join && !(told & RS_TOLD_JOIN))
         rs_group_tell(g, group, RS_MANAGER_GROUP_JOIN, held);
-    if (!join && !group->told_use)
+    if (!join && !(told & RS_TOLD_USE))
         rs_group_tell(g, group, RS_MANAGER_GROUP_USE, held);
-    if (!join && group->told_join)
+    if (!join && (told & RS_TOLD_JOIN))
         rs_group_tell(g, group, RS_MANAGER_GROUP_LEAVE, false);
-    group->told_join = join;
-    group->told_use |= !join;
+    group->told = join ? told | RS_TOLD_JOIN : RS_TOLD_USE;
 }
 
 void rs_group_tell_role(rs_groups *g, rs_local_group *group) {
@@ -114,7 +115,7 @@ void rs_groups_link_answers(rs_groups *g) {
 void rs_groups_link_up(rs_groups *g) {
     rs_groups_link_answers(g);
     for (rs_local_group *group = g->groups; group; group = group->next) {
-        group->told_join = group->told_use = false;
+        group->told = RS_TOLD_NOTHING;
         if (group->stream_count > 0)
             tell_role(g, group, true);
     }
@@ -123,13 +124,13 @@ void rs_groups_link_up(rs_groups *g) {
 /* ------------------------------------------------------------------------------------------------------- going */
 
 void rs_group_forget(rs_groups *g, rs_local_group *group) {
-    if (!group->viewed)
+    if (!rs_group_is_viewed(group))
         return;
     rs_ordered_forget(g, group);
     rs_messages_forget(g->node, rs_agent_now(g->agent), group->id);
     rs_group_leave_channels(g, group, false);
     unlink_id(g, group);
-    group->viewed = group->member = false;
+    group->standing = RS_GROUP_UNKNOWN;
     group->member_count = group->sender_count = 0;
     rs_flow_reset(&group->flow);
 }
@@ -176,7 +177,7 @@ static rs_local_group *make_group(rs_groups *g, const char *name) {
 /* What of `join` is other than the group is, as text; false: nothing. */
 static bool differs(rs_groups *g, const rs_local_group *group, const rs_api_join *join, char *text, size_t size) {
     char has[RS_GROUP_OPTIONS_TEXT], wanted[RS_GROUP_OPTIONS_TEXT];
-    if (!group->viewed || !join->protocol[0])
+    if (!rs_group_is_viewed(group) || !join->protocol[0])
         return false;
     if (strcmp(group->protocol, join->protocol) == 0 && strcmp(group->order, join->order) == 0 &&
         rs_messages_check_options(g->node, group->protocol, NULL, group->options, has) == RS_OK &&
@@ -208,7 +209,7 @@ void rs_groups_api(void *context, const rs_api_join *join) {
     rs_groups *g = agent->groups;
     char text[ROSTRUM_TEXT_MAX + 1];
     rs_local_group *group = rs_groups_by_name(g, join->group);
-    bool ready = group && group->viewed && (!join->subscribe || group->member);
+    bool ready = group && rs_group_is_viewed(group) && (!join->subscribe || rs_group_is_member(group));
     if (!ready && !agent->link && !agent->lan) {
         rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_UNAVAILABLE,
                            "this agent has no manager (rostrumd --manager), and is not told to do without one "
@@ -262,7 +263,7 @@ void rs_groups_stream_gone(rs_groups *g, rs_local_group *group, bool received) {
     if (group->held == 0 && received && group->receiver_count == 0 && group->stream_count > 0)
         tell_role(g, group, false);
     if (group->stream_count == 0) {
-        group->unused_at = rs_agent_now(g->agent) + (group->viewed ? UNUSED_LINGER : 0);
+        group->unused_at = rs_agent_now(g->agent) + (rs_group_is_viewed(group) ? UNUSED_LINGER : 0);
         if (group->unused_at < g->join_deadline)
             g->join_deadline = group->unused_at;
     }
@@ -375,9 +376,9 @@ static void expire_joins(rs_groups *g, rs_time now) {
             g->join_deadline = group->unused_at < g->join_deadline ? group->unused_at : g->join_deadline;
             continue;
         }
-        if (group->told_join)
+        if (group->told & RS_TOLD_JOIN)
             rs_group_tell(g, group, RS_MANAGER_GROUP_LEAVE, false);
-        if (group->told_use)
+        if (group->told & RS_TOLD_USE)
             rs_group_tell(g, group, RS_MANAGER_GROUP_UNUSE, false);
         remove_group(g, group);
     }
@@ -403,7 +404,7 @@ uint32_t rs_groups_status(const rs_groups *g, rostrum_group_status *rows, uint32
         rostrum_group_status *row = &rows[count++];
         *row = (rostrum_group_status){.id = group->id,
                                       .version = group->version,
-                                      .joined = group->member,
+                                      .joined = rs_group_is_member(group),
                                       .members = group->member_count,
                                       .subscribers = group->receiver_count,
                                       .publishers = group->stream_count - group->receiver_count,
@@ -416,7 +417,7 @@ uint32_t rs_groups_status(const rs_groups *g, rostrum_group_status *rows, uint32
         snprintf(row->name, sizeof row->name, "%s", group->name);
         snprintf(row->protocol, sizeof row->protocol, "%s", group->protocol);
         snprintf(row->order, sizeof row->order, "%.*s", (int)strcspn(group->order, ","), group->order);
-        if (group->viewed)
+        if (rs_group_is_viewed(group))
             rs_address_text(g->channels[group->places[0].channel].address, row->address);
     }
     return count;
@@ -476,7 +477,7 @@ void rs_groups_link_options(rs_manager_options *options) {
 void rs_groups_copies(void *context, const char *name, const uint32_t *addresses, uint32_t count) {
     const rs_agent *agent = context;
     const rs_local_group *group = rs_groups_by_name(agent->groups, name);
-    if (group && group->viewed && group->place_count > 0)
+    if (group && rs_group_is_viewed(group) && group->place_count > 0)
         rs_channel_copies(agent->groups, group->places[0].channel, addresses, count);
 }
 

@@ -115,16 +115,16 @@ static bool must_wait(rs_groups *g, const rs_local_group *group, const rs_flow_h
 
 static void report(rs_groups *g, rs_flow_heard *h) {
     const rs_local_group *group = rs_groups_by_id(g, h->group);
-    h->held_back = group && group->member && must_wait(g, group, h);
+    h->held_back = group && rs_group_is_member(group) && must_wait(g, group, h);
     g->any_held |= h->held_back;
-    if (!group || !group->member)
+    if (!group || !rs_group_is_member(group))
         return;
     rs_time now = rs_agent_now(g->agent);
     if (h->held_back && now - h->told_at < RS_FLOW_AGAIN)
         return;
     h->told = h->held_back ? h->told : h->newest;
     h->told_at = now;
-    if (!group->reports || h->told == 0)
+    if (group->standing != RS_GROUP_REPORTER || h->told == 0)
         return;
     uint8_t datagram[RS_FLOW_BYTES];
     rs_flow_encode(datagram, &(rs_flow_report){g->agent->options.address, h->incarnation, h->group, h->told});

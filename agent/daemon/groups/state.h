@@ -64,18 +64,32 @@ typedef struct {
 
 typedef struct rs_group_stream rs_group_stream;
 
+/* What this server is in a group. */
+typedef enum {
+    RS_GROUP_UNKNOWN, /* No view holds: what a view says does not, and the engine does not know the group. */
+    RS_GROUP_OUTSIDE, /* A view holds, and this server is no member by it: it may publish. */
+    RS_GROUP_MEMBER,  /* It is a member. */
+    RS_GROUP_REPORTER /* Of the members it is one that tells senders how far it is. */
+} rs_group_standing;
+
+/* What the manager was told of this server's part in a group, since it was last there. */
+typedef enum {
+    RS_TOLD_NOTHING = 0,
+    RS_TOLD_USE = 1,  /* Programs here publish to it. */
+    RS_TOLD_JOIN = 2, /* Programs here receive it. */
+    RS_TOLD_BOTH = RS_TOLD_USE | RS_TOLD_JOIN
+} rs_group_told;
+
 struct rs_local_group {
     struct rs_local_group *next, *next_by_id;
     char name[ROSTRUM_GROUP_NAME_MAX + 1];
     rs_group_stream *streams;
     uint32_t stream_count, receiver_count; /* waiting ones too */
-    bool viewed;                           /* the rest holds; the engine knows it */
-    bool member;                           /* this server is one, by the newest view */
-    bool reports;                          /* of the members it is one that tells senders how far it is */
-    bool told_join, told_use;              /* to the manager, since it was last there */
-    bool asked;                            /* for a program that waits: a refusal may be about it alone */
-    uint32_t held;                         /* its streams are being gone through */
-    rs_time unused_at;                     /* it goes then; RS_NEVER: programs use it */
+    rs_group_standing standing;
+    rs_group_told told;
+    bool asked;        /* for a program that waits: a refusal may be about it alone */
+    uint32_t held;     /* its streams are being gone through */
+    rs_time unused_at; /* it goes then; RS_NEVER: programs use it */
     uint32_t id;
     uint64_t version;
     rs_group_place *places; /* its channels; NULL: it is not viewed */
@@ -94,13 +108,20 @@ struct rs_local_group {
     uint64_t view, view_number;
     bool not_primary;
     rs_time waited_at; /* since when a program here is waited for; 0: none is */
-    /* trouble.h: what the manager was told last, and who was put out last */
-    bool in_trouble;
+    /* trouble.h: what the manager was told last, and when; 0: that there is none; and who was put out last */
     uint64_t trouble, put_out_lost;
     rs_time trouble_at, put_out_at;
     char put_out[ROSTRUM_NAME_MAX + 1];
     uint64_t published, delivered, by_repair, by_request, lost, lost_slow;
 };
+
+static inline bool rs_group_is_viewed(const rs_local_group *group) {
+    return group->standing != RS_GROUP_UNKNOWN;
+}
+
+static inline bool rs_group_is_member(const rs_local_group *group) {
+    return group->standing >= RS_GROUP_MEMBER;
+}
 
 struct rs_groups {
     rs_agent *agent;

@@ -52,15 +52,14 @@ static void tell(rs_groups *g, rs_local_group *group, rs_time now) {
     trouble.silent_count = silent_elsewhere(g, group, now, silent);
     bool any = trouble.slow_count + trouble.silent_count > 0;
     uint64_t digest = digest_of(&trouble);
-    if (!any && !group->in_trouble)
+    if (!any && group->trouble_at == 0)
         return;
-    if (any && group->in_trouble && digest == group->trouble && now - group->trouble_at < TELL)
+    if (any && group->trouble_at > 0 && digest == group->trouble && now - group->trouble_at < TELL)
         return;
     if (rs_manager_tell_group_trouble(g->agent->link, now, &trouble) != RS_OK)
         return; /* in a moment again */
-    group->in_trouble = any;
     group->trouble = digest;
-    group->trouble_at = now;
+    group->trouble_at = any ? now : 0;
 }
 
 void rs_groups_tell_trouble(rs_groups *g) {

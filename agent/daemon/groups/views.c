@@ -242,7 +242,7 @@ static bool take_channels(rs_groups *g, rs_local_group *group, const rs_manager_
         rs_group_leave_channels(g, group, true);
         return true;
     }
-    if (group->viewed && (!view->group || has_channels(g, group, view))) {
+    if (rs_group_is_viewed(group) && (!view->group || has_channels(g, group, view))) {
         want(group->places, group->place_count, view);
         return listen_or_not(g, group->places, group->place_count, member, error);
     }
@@ -330,14 +330,14 @@ static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
     rs_status status = peers && incarnations && more ? RS_OK : RS_ERR_MEMORY;
     for (uint32_t i = 1; i < group->place_count && status == RS_OK; i++)
         more[i - 1] = group->places[i].channel;
-    group->member = false;
+    group->standing = RS_GROUP_OUTSIDE;
     if (status == RS_OK) {
         view.member_count = look_up(g, group->members, group->member_count, peers, incarnations, 0);
         view.publishers = peers + view.member_count;
         view.publisher_count =
             look_up(g, group->senders, group->sender_count, peers, incarnations, view.member_count) - view.member_count;
         for (uint32_t i = 0; i < view.member_count; i++)
-            group->member |= peers[i] == self;
+            group->standing = peers[i] == self ? RS_GROUP_MEMBER : group->standing;
         status = rs_messages_set_view(g->node, now, &view);
     }
     if (status == RS_ERR_STATE) { /* versions started over */
@@ -345,11 +345,12 @@ static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
         rs_messages_forget(g->node, now, group->id);
         status = rs_messages_set_view(g->node, now, &view);
     }
-    if (status == RS_OK && group->delivery.guaranteed && group->member)
+    if (status == RS_OK && group->delivery.guaranteed && rs_group_is_member(group))
         status = rs_ordered_view(g, group, peers, view.member_count);
     else
         rs_ordered_forget(g, group);
-    group->reports = group->member && rs_flow_chosen(self, group->id, peers, view.member_count);
+    if (rs_group_is_member(group) && rs_flow_chosen(self, group->id, peers, view.member_count))
+        group->standing = RS_GROUP_REPORTER;
     rs_flow_view(&group->flow, self, group->id, peers, view.member_count);
     free(peers);
     free(incarnations);
@@ -365,7 +366,7 @@ static void open_streams(rs_local_group *group) {
     group->held++;
     for (rs_group_stream *s = group->streams, *next; s; s = next) {
         next = rs_stream_next(s);
-        if (rs_stream_waits(s) && (!rs_stream_receives(s) || group->member))
+        if (rs_stream_waits(s) && (!rs_stream_receives(s) || rs_group_is_member(group)))
             rs_stream_open(s);
     }
     group->held--;
@@ -382,11 +383,11 @@ static bool take_view(rs_groups *g, rs_local_group *group, const rs_manager_grou
         member = peer && peer->address == g->agent->options.address;
     }
     bool ok = take_channels(g, group, view, member, error);
-    if (ok && !group->viewed) {
+    if (ok && !rs_group_is_viewed(group)) {
         group->id = view->id;
         group->next_by_id = g->by_id[view->id % RS_GROUP_BUCKETS];
         g->by_id[view->id % RS_GROUP_BUCKETS] = group;
-        group->viewed = true;
+        group->standing = RS_GROUP_OUTSIDE;
     }
     if (view->group) {
         take_facts(group, view);
@@ -406,15 +407,15 @@ void rs_groups_view(void *context, const rs_manager_group_view *view) {
     rs_local_group *group = view->group ? rs_groups_by_name(g, view->group) : rs_groups_by_id(g, view->id);
     if (!group)
         return; /* left meanwhile */
-    if (group->viewed && group->id != view->id)
+    if (rs_group_is_viewed(group) && group->id != view->id)
         rs_group_forget(g, group); /* deleted, and made again */
-    if (view->full ? !view->group : (!group->viewed || view->base_version != group->version)) {
-        if (group->viewed && view->version <= group->version)
+    if (view->full ? !view->group : (!rs_group_is_viewed(group) || view->base_version != group->version)) {
+        if (rs_group_is_viewed(group) && view->version <= group->version)
             return; /* an old one */
         rs_group_tell(g, group, group->receiver_count > 0 ? RS_MANAGER_GROUP_JOIN : RS_MANAGER_GROUP_USE, false);
         return;
     }
-    bool again = group->viewed && view->full && view->version == group->version;
+    bool again = rs_group_is_viewed(group) && view->full && view->version == group->version;
     if (!again && !take_view(g, group, view, error)) {
         rs_log(RS_LOG_WARNING, "groups", "group=%s %s", group->name, error);
         rs_group_forget(g, group);
@@ -588,10 +589,10 @@ void rs_groups_refused(void *context, const char *name, const char *reason) {
         return;
     rs_log(RS_LOG_INFO, "groups", "group=%s refused: %s", name, rs_quote(reason));
     /* A program that asked for other options does not take the group from those that are in it. */
-    bool deleted = group->viewed && !group->asked;
-    if (!group->viewed || deleted) {
+    bool deleted = rs_group_is_viewed(group) && !group->asked;
+    if (!rs_group_is_viewed(group) || deleted) {
         rs_group_forget(agent->groups, group);
-        group->told_join = group->told_use = false;
+        group->told = RS_TOLD_NOTHING;
         rs_group_refuse(group, false, ROSTRUM_ERR_DENIED, reason);
     } else {
         rs_group_refuse(group, true, ROSTRUM_ERR_DENIED, reason);
