@@ -31,7 +31,7 @@ static void unmake(rs_node *node, made *m) {
 }
 
 static bool keeps_successor(const rs_rdcm_ring *ring, const rs_ring_place *place) {
-    return ring->successor.in_use && ring->successor.peer == place->successor;
+    return ring->successor.state != RS_WATCH_OFF && ring->successor.peer == place->successor;
 }
 
 static bool make(rs_node *node, rs_time now, rs_rdcm *r, const rs_view *v, made *m) {
@@ -102,13 +102,13 @@ static void change_successor(rs_node *node, rs_rdcm *r, int kind, const rs_ring_
         ring->successor.by_repair = 0;
         return;
     }
-    if (ring->successor.in_use) {
+    if (ring->successor.state != RS_WATCH_OFF) {
         rs_watch_end(node, &old->successor);
         old->successor = ring->successor;
     }
     ring->successor = *fresh;
     *fresh = (rs_rdcm_watch){.peer = RS_NO_PEER};
-    if (!ring->successor.in_use)
+    if (ring->successor.state == RS_WATCH_OFF)
         ring->successor.peer = RS_NO_PEER;
 }
 
@@ -144,7 +144,7 @@ rs_status rs_rdcm_receiver_view(rs_node *node, rs_time now, rs_receiving *x, con
     for (int kind = 0; kind < 2; kind++) {
         change_predecessor(r, kind, places[kind], first);
         change_successor(node, r, kind, places[kind], &m.watch[kind]);
-        if (r->here.top && r->rings[kind].successor.in_use)
+        if (r->here.top && r->rings[kind].successor.state != RS_WATCH_OFF)
             rs_watch_look(node, now, r, &r->rings[kind].successor);
     }
     take_children(node, now, r, v, &m);
@@ -183,7 +183,7 @@ void rs_rdcm_ack_of_view(rs_node *node, rs_time now, rs_rdcm *r, rs_peer peer, c
     (void)now;
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
         rs_rdcm_ring *ring = &r->rings[i];
-        bool successor = ring->successor.in_use && ring->successor.peer == peer;
+        bool successor = ring->successor.state != RS_WATCH_OFF && ring->successor.peer == peer;
         if ((ack->flags & RS_ACK_WANTS_READY) && successor && i < 2 && can_repair(r, ack))
             rs_rdcm_say(node, r, (uint32_t)RS_RDCM_READY << i);
         if ((ack->flags & RS_ACK_LEFT) && successor && (i >= 2 || ack->version > r->version))
@@ -197,7 +197,7 @@ void rs_rdcm_ack_of_view(rs_node *node, rs_time now, rs_rdcm *r, rs_peer peer, c
 
 void rs_rdcm_old_rings_look(rs_node *node, rs_time now, rs_rdcm *r) {
     for (int i = 2; i < RS_RDCM_RINGS; i++)
-        if (r->rings[i].successor.in_use && now - r->rings[i].successor.heard_at > OLD_SILENT)
+        if (r->rings[i].successor.state != RS_WATCH_OFF && now - r->rings[i].successor.heard_at > OLD_SILENT)
             rs_watch_end(node, &r->rings[i].successor);
 }
 
@@ -579,14 +579,14 @@ bool rs_watch_start(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, rs
     uint64_t *memory = rs_memory_take(&node->allocator, 3 * words * sizeof *memory + flying * sizeof *w->flying);
     if (!memory)
         return false;
-    *w = (rs_rdcm_watch){.peer = peer, .in_use = true, .check_at = RS_NEVER, .heard_at = now, .tree_at = now};
+    *w = (rs_rdcm_watch){.peer = peer, .check_at = RS_NEVER, .heard_at = now, .tree_at = now};
     rs_rdcm_set_init(&w->acked, r->transfer->fragments, memory, words);
     w->repaired = memory + words;
     w->tried = memory + 2 * words;
     w->flying = (rs_flying *)(memory + 3 * words);
     w->flying_room = (uint32_t)flying;
     w->flying_most = FLYING_FIRST < flying ? FLYING_FIRST : (uint32_t)flying;
-    w->known = r->here.top == 0;
+    w->state = r->here.top == 0 ? RS_WATCH_KNOWN : RS_WATCH_UNKNOWN;
     return true;
 }
 
@@ -739,7 +739,7 @@ static void get_to_know(rs_rdcm_watch *w, uint64_t cum) {
     w->acked.cum = w->acked.top = 0;
     w->head = w->count = w->out = 0;
     rs_rdcm_set_raise(&w->acked, cum);
-    w->known = true;
+    w->state = RS_WATCH_KNOWN;
 }
 
 static bool landed_or_lost(rs_rdcm_watch *w, const rs_flying *f, bool lost) {
@@ -768,7 +768,7 @@ uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w
     bool waits = w->pause_until > now || w->count;
     heard(now, w);
     uint64_t cum = ack->cum < w->acked.end ? ack->cum : w->acked.end;
-    if (!w->known)
+    if (w->state != RS_WATCH_KNOWN)
         get_to_know(w, cum);
     w->settled = ack->settled > w->settled ? ack->settled : w->settled;
     for (uint64_t index = w->acked.cum / 64, first = index; index * 64 < cum && index - first <= w->acked.mask; index++)
@@ -904,7 +904,7 @@ bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uin
     }
     if (w->out >= (w->pause ? 1 : w->flying_most) || w->count == w->flying_room)
         return false;
-    if (!w->known)
+    if (w->state != RS_WATCH_KNOWN)
         return introduce(node, now, r, w, sn);
     *sn = first_lacking(r, w, r->here.top);
     if (*sn >= r->here.top)
@@ -958,7 +958,7 @@ bool rs_rdcm_poll_repair(rs_node *node, rs_time now, rs_receiving *x, rs_packet_
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
         rs_rdcm_watch *w = &r->rings[i].successor;
         uint64_t sn;
-        if (w->in_use && rs_watch_next(node, now, r, w, &sn)) {
+        if (w->state != RS_WATCH_OFF && rs_watch_next(node, now, r, w, &sn)) {
             repair_packet(r, w, sn, out);
             return true;
         }
@@ -981,7 +981,8 @@ void rs_rdcm_starved_look(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind k
     rs_rdcm_starving *s = &r->starving[kind];
     rs_time bound = rs_rdcm_options(node)->link_bound;
     /* An old word does not count: of one that is cut off too, nothing comes that would take it back. */
-    bool leaf_has = kind == RS_RING_PROXY && leaf->in_use && leaf->by_tree && now - leaf->heard_at < bound;
+    bool leaf_has =
+        kind == RS_RING_PROXY && leaf->state != RS_WATCH_OFF && leaf->by_tree && now - leaf->heard_at < bound;
     if (leaf_has || s->version != r->version || r->tree_at > s->since)
         *s = (rs_rdcm_starving){.since = now, .version = r->version};
     if (leaf_has || !w->by_tree || w->acked.top < r->tree_top + AHEAD_LEAST)

@@ -132,7 +132,7 @@ uint64_t rs_rdcm_low(const rs_rdcm *r) {
     uint64_t low = r->here.cum < r->transfer->stream.taken ? r->here.cum : r->transfer->stream.taken;
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
         const rs_rdcm_watch *w = &r->rings[i].successor;
-        if (w->in_use && !w->failed && w->acked.cum < low)
+        if (w->state != RS_WATCH_OFF && !w->failed && w->acked.cum < low)
             low = w->acked.cum;
     }
     return low;

@@ -78,7 +78,7 @@ static void came(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn, uint6
         rs_passes_note(&r->passes, now, r->here.top, grain(node, r));
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
         rs_rdcm_watch *w = &r->rings[i].successor;
-        if (!w->in_use)
+        if (w->state == RS_WATCH_OFF)
             continue;
         if (overdue)
             rs_watch_look(node, now, r, w); /* it may be due there already */
@@ -213,7 +213,7 @@ static void on_child_ack(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_child *
 /* A successor leaves: what it lacks is nobody's business. In the next view another follows. */
 static void successor_goes(rs_node *node, rs_rdcm *r, rs_peer peer) {
     for (int i = 0; i < RS_RDCM_RINGS; i++)
-        if (r->rings[i].successor.in_use && r->rings[i].successor.peer == peer)
+        if (r->rings[i].successor.state != RS_WATCH_OFF && r->rings[i].successor.peer == peer)
             rs_watch_end(node, &r->rings[i].successor);
 }
 
@@ -231,7 +231,7 @@ static void on_ack(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, co
         successor_goes(node, r, from);
     for (int i = 0; i < RS_RDCM_RINGS && (ack->flags & RS_ACK_TO_PREDECESSOR); i++) {
         rs_rdcm_watch *w = &r->rings[i].successor;
-        if (w->in_use && w->peer == from)
+        if (w->state != RS_WATCH_OFF && w->peer == from)
             low_moved |= rs_watch_learn(node, now, r, w, ack) > 0;
     }
     rs_rdcm_child *child = ack->flags & RS_ACK_TO_PARENT ? child_of(r, from) : NULL;
@@ -256,7 +256,7 @@ rs_rx_result rs_rdcm_receiver_datagram(rs_node *node, rs_time now, rs_receiving 
 static bool is_served(const rs_rdcm *r) {
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
         const rs_rdcm_watch *w = &r->rings[i].successor;
-        if (w->in_use && !w->failed && w->acked.cum < r->here.cum)
+        if (w->state != RS_WATCH_OFF && !w->failed && w->acked.cum < r->here.cum)
             return false;
     }
     return true;
@@ -300,7 +300,7 @@ void rs_rdcm_leaves(rs_node *node, rs_rdcm *r) {
 
 static bool is_needed(const rs_rdcm *r) {
     for (int i = 0; i < RS_RDCM_RINGS; i++)
-        if (r->rings[i].successor.in_use)
+        if (r->rings[i].successor.state != RS_WATCH_OFF)
             return true;
     return false;
 }
@@ -350,7 +350,7 @@ rs_time rs_rdcm_receiver_due(const rs_node *node, const rs_receiving *x) {
                             r->later_due,   r->leaving == RS_RDCM_LEAVES ? x->leaving_due - GOING : RS_NEVER};
     rs_time due = rs_earliest(dues, sizeof dues / sizeof dues[0]);
     for (int i = 0; i < RS_RDCM_RINGS && rs_list_empty(&r->transfer->in_mending); i++)
-        if (r->rings[i].successor.in_use && r->rings[i].successor.check_at < due)
+        if (r->rings[i].successor.state != RS_WATCH_OFF && r->rings[i].successor.check_at < due)
             due = r->rings[i].successor.check_at;
     return due;
 }
@@ -363,7 +363,7 @@ void rs_rdcm_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm_say_later(node, now, r);
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
         rs_rdcm_watch *w = &r->rings[i].successor;
-        if (w->in_use && now >= w->check_at)
+        if (w->state != RS_WATCH_OFF && now >= w->check_at)
             rs_list_keep(&node->mending, &r->transfer->in_mending, true);
     }
     if (now >= rs_rdcm_congestion_due(node, r))

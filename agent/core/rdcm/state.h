@@ -23,12 +23,17 @@ typedef struct {
     rs_time at; /* It was sent then. */
 } rs_flying;
 
+typedef enum {
+    RS_WATCH_OFF,     /* Nobody is watched. */
+    RS_WATCH_UNKNOWN, /* What it has is not known yet. */
+    RS_WATCH_KNOWN    /* It has said what it has, or nothing was sent when the ring was joined. */
+} rs_rdcm_watching;
+
 /* Those who must acknowledge what this node has: a successor, to whom it repairs by unicast; or, at the sender, all
  * children together, to whom it repairs by multicast. rdcm/overlay.c */
 typedef struct {
-    rs_peer peer;         /* RS_NO_PEER: it is not in use, or it is the sender's. */
-    bool in_use;          /* It is watched. */
-    bool known;           /* It has said what it has, or nothing was sent when the ring was joined. */
+    rs_peer peer; /* RS_NO_PEER: it is not in use, or it is the sender's. */
+    rs_rdcm_watching state;
     uint64_t settled;     /* What is below and not acknowledged was lost: that need not be waited for. */
     rs_rdcm_set acked;    /* It has acknowledged these: a ring of words... */
     uint64_t *repaired;   /* ...and as many bits: these were repaired and are not acknowledged yet... */

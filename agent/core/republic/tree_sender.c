@@ -231,7 +231,7 @@ bool rs_tree_tell(const rs_node *node, const rs_sending *x, const rs_recipient *
 
 static bool can_collect(const rs_tree_sender *t, const rs_sending *x, uint32_t place) {
     const rs_recipient *r = &x->recipients[place];
-    return rs_is_active(r) && rs_has_accepted(r) && r->light == RS_LIGHT_LIT && r->link.peer->up &&
+    return rs_is_active(r) && rs_has_accepted(r) && r->light == RS_LIGHT_LIT && rs_peer_is_up(r->link.peer) &&
            !t->nodes[place].demoted;
 }
 
@@ -382,7 +382,8 @@ void rs_tree_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x, cons
     if (!t || rs_is_finished(&x->t) || !t->nodes[place].placed || served ||
         t->nodes[place].first_child == RS_TREE_NOBODY)
         return;
-    bypass(node, now, x, place, r->link.peer->up ? "it takes no part any more" : "its control channel is down");
+    bypass(node, now, x, place,
+           rs_peer_is_up(r->link.peer) ? "it takes no part any more" : "its control channel is down");
 }
 
 static void look_for_silent(rs_node *node, rs_time now, rs_sending *x) {

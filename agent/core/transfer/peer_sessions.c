@@ -15,10 +15,10 @@ static bool wants_connection(const rs_peer_state *p) {
 /* Puts the peer where its state says it belongs: in the lists of those that can be sent to, or with the caller who is
  * asked to connect. */
 static void update(rs_node *node, rs_time now, rs_peer_state *p) {
-    bool open = p->up && p->writable;
+    bool open = p->connection == RS_PEER_WRITABLE;
     rs_list_keep(&node->talking, &p->in_talking, open && (!rs_list_empty(&p->talking) || p->unknown_reply_count));
     rs_list_keep(&node->patching, &p->in_patching, open && !rs_list_empty(&p->patching));
-    if (p->up || p->wanted || !wants_connection(p)) {
+    if (p->connection != RS_PEER_DOWN || !wants_connection(p)) {
         rs_timer_set(&node->timers, &p->timer, RS_NEVER);
         return;
     }
@@ -27,7 +27,7 @@ static void update(rs_node *node, rs_time now, rs_peer_state *p) {
         return;
     }
     rs_timer_set(&node->timers, &p->timer, RS_NEVER);
-    p->wanted = true;
+    p->connection = RS_PEER_WANTED;
     if (p->down_since == RS_NEVER)
         p->down_since = now;
     const rs_list *first = rs_list_empty(&p->talking) ? NULL : p->talking.next;
@@ -63,13 +63,13 @@ void rs_peer_session_end(rs_node *node, rs_peer_session *link) {
     if (!wants_connection(p))
         rs_timer_set(&node->timers, &p->timer, RS_NEVER);
     rs_list_keep(&node->talking, &p->in_talking,
-                 p->up && p->writable && (!rs_list_empty(&p->talking) || p->unknown_reply_count));
-    rs_list_keep(&node->patching, &p->in_patching, p->up && p->writable && !rs_list_empty(&p->patching));
+                 p->connection == RS_PEER_WRITABLE && (!rs_list_empty(&p->talking) || p->unknown_reply_count));
+    rs_list_keep(&node->patching, &p->in_patching, p->connection == RS_PEER_WRITABLE && !rs_list_empty(&p->patching));
     rs_drop_peer_if_idle(node, p);
 }
 
 void rs_control_set_pending(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what) {
-    if (what == RS_CONTROL_CONNECT && link->peer->up)
+    if (what == RS_CONTROL_CONNECT && rs_peer_is_up(link->peer))
         return;
     link->pending |= what;
     rs_list_keep(&link->peer->talking, &link->in_talking, true);
@@ -92,7 +92,7 @@ void rs_patch_ready(rs_node *node, rs_time now, rs_peer_session *link, bool read
 void rs_unknown_transfer_answer(rs_node *node, rs_time now, rs_peer peer, const rs_message *about, rs_message_type type,
                                 const char *cause) {
     rs_peer_state *p = rs_find_peer(node, peer);
-    if (!p || !p->up || p->unknown_reply_count == RS_UNKNOWN_TRANSFER_REPLIES)
+    if (!p || !rs_peer_is_up(p) || p->unknown_reply_count == RS_UNKNOWN_TRANSFER_REPLIES)
         return; /* it will ask again, or fall silent for us: both are bounded */
     if (!p->unknown_replies)
         p->unknown_replies = rs_memory_take(&node->allocator, RS_UNKNOWN_TRANSFER_REPLIES * sizeof *p->unknown_replies);
@@ -264,13 +264,11 @@ rs_status rs_peer_up(rs_node *node, rs_time now, rs_peer peer) {
     rs_peer_state *p = rs_make_peer(node, peer);
     if (!p)
         return RS_ERR_MEMORY;
-    if (p->up) { /* a new connection took the old one's place: what went into the old one may be lost */
-        p->up = false;
-        p->wanted = true; /* and is here: nobody is asked for it */
+    if (rs_peer_is_up(p)) { /* a new connection took the old one's place: what went into the old one may be lost */
+        p->connection = RS_PEER_WANTED; /* and is here: nobody is asked for it */
         each_link(node, now, p, false);
     }
-    p->up = p->writable = true;
-    p->wanted = false;
+    p->connection = RS_PEER_WRITABLE;
     p->down_since = RS_NEVER;
     p->up_at = now;
     p->unknown_reply_count = 0;
@@ -290,8 +288,8 @@ rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cau
     rs_peer_state *p = rs_find_peer(node, peer);
     if (!p)
         return RS_ERR_UNKNOWN;
-    bool was_up = p->up;
-    p->up = p->wanted = false;
+    bool was_up = rs_peer_is_up(p);
+    p->connection = RS_PEER_DOWN;
     p->unknown_reply_count = 0;
     if (p->down_since == RS_NEVER)
         p->down_since = now;
@@ -312,9 +310,10 @@ rs_status rs_peer_writable(rs_node *node, rs_time now, rs_peer peer, bool writab
     if (!p)
         return RS_ERR_UNKNOWN;
     /* It took some of what waited: it is alive, and what it was to answer may be among that. */
-    for (rs_list *at = p->links.next; writable && !p->writable && at != &p->links; at = at->next)
+    for (rs_list *at = p->links.next; writable && p->connection == RS_PEER_CHOKED && at != &p->links; at = at->next)
         RS_HOLDER(rs_peer_session, in_peer, at)->heard_at = now;
-    p->writable = writable;
+    if (rs_peer_is_up(p))
+        p->connection = writable ? RS_PEER_WRITABLE : RS_PEER_CHOKED;
     update(node, now, p);
     return RS_OK;
 }

@@ -307,14 +307,14 @@ void rs_receiver_make_place(rs_node *node, rs_time now, const rs_peer_state *new
 
 static void give_up(rs_node *node, rs_time now, rs_receiving *x, const char *cause) {
     x->rcvd_status = RS_RCVD_GIVEN_UP;
-    rs_receiver_end(node, now, x, false, x->link.peer->up ? RS_CONTROL_DATA_RCVD : 0, cause);
+    rs_receiver_end(node, now, x, false, rs_peer_is_up(x->link.peer) ? RS_CONTROL_DATA_RCVD : 0, cause);
 }
 
 static void give_up_silent(rs_node *node, rs_time now, rs_receiving *x) {
     char text[RS_CAUSE_MAX];
     const rs_peer_state *p = x->link.peer;
     long long ms = (long long)((now - x->link.heard_at) / RS_MS);
-    if (p->up)
+    if (rs_peer_is_up(p))
         rs_format(text, sizeof text, "the sender said nothing for %lld ms, %llu of %llu bytes are here", ms,
                   (unsigned long long)x->stats.bytes_present, (unsigned long long)x->t.size);
     else
@@ -326,13 +326,13 @@ static void give_up_silent(rs_node *node, rs_time now, rs_receiving *x) {
 /* How long the sender may be silent. One whose process was stopped keeps its connections, and goes on with all it has;
  * so more is risked by giving up than by keeping what is here. One whose process or machine is gone loses them. */
 static rs_time silence_bound(const rs_node *node, const rs_receiving *x) {
-    return x->link.peer->up ? node->config.sender_away_bound : node->config.sender_silence_bound;
+    return rs_peer_is_up(x->link.peer) ? node->config.sender_away_bound : node->config.sender_silence_bound;
 }
 
 /* When it was heard, or its connection ended, for the last time. */
 static rs_time silent_since(const rs_receiving *x) {
-    const rs_peer_state *p = x->link.peer;
-    return p->up || p->down_since == RS_NEVER || p->down_since < x->link.heard_at ? x->link.heard_at : p->down_since;
+    rs_time down = rs_peer_is_up(x->link.peer) ? RS_NEVER : x->link.peer->down_since;
+    return down == RS_NEVER || down < x->link.heard_at ? x->link.heard_at : down;
 }
 
 /* True if the transfer ended. */
@@ -373,7 +373,7 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
         return;
     if (now >= x->ping_due) {
         rs_time bound = node->config.sender_silence_bound;
-        if (now - x->link.heard_at >= bound / 2 && x->link.peer->up && x->state != RS_RX_SERVING)
+        if (now - x->link.heard_at >= bound / 2 && rs_peer_is_up(x->link.peer) && x->state != RS_RX_SERVING)
             rs_ping(node, now, &x->link);
         x->ping_due = now + bound / 4 + 1;
     }
@@ -703,7 +703,7 @@ static const char *cannot_open(const rs_node *node, const rs_message *m) {
 /* Another server sends on what the present sender, which is gone or silent, has begun. */
 static bool may_replace(const rs_receiving *x, rs_time now, const rs_message *m) {
     const rs_digest *is = &x->t.digest, *comes = &m->open.digest;
-    bool silent = !x->link.peer->up || now - x->link.heard_at >= REPLACE_AFTER;
+    bool silent = !rs_peer_is_up(x->link.peer) || now - x->link.heard_at >= REPLACE_AFTER;
     bool alike = is->algorithm == comes->algorithm &&
                  (is->length == 0 || comes->length == 0 ||
                   (is->length == comes->length && memcmp(is->value, comes->value, is->length) == 0));

@@ -185,7 +185,7 @@ void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, cons
     leave_alone(node, now, r);
     rs_format(event.cause, sizeof event.cause, "%s", cause);
     rs_text_keep(node, &r->link.cause, event.cause);
-    if (tell && opened && r->link.peer->up)
+    if (tell && opened && rs_peer_is_up(r->link.peer))
         rs_control_set_pending(node, now, &r->link, RS_CONTROL_ABORT);
     rs_emit(node, &event);
 }
@@ -287,7 +287,7 @@ static const char *seconds(char *out, size_t size, rs_time time) {
 /* True if the recipient was given up. */
 static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
     const rs_peer_state *p = r->link.peer;
-    if (r->kept && p->up && now - r->progress_at >= KEPT_AGAIN) {
+    if (r->kept && rs_peer_is_up(p) && now - r->progress_at >= KEPT_AGAIN) {
         r->progress_at = now;
         rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN);
     }
@@ -299,7 +299,7 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
     char text[RS_CAUSE_MAX], time[32];
     if (since != RS_NEVER && now - since >= bound) {
         seconds(time, sizeof time, now - since);
-        if (p->up)
+        if (rs_peer_is_up(p))
             rs_format(text, sizeof text, "said nothing for %s though its control channel is up", time);
         else
             rs_format(text, sizeof text, "cannot be reached for %s: %s", time,
@@ -310,7 +310,7 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
                   seconds(time, sizeof time, now - progress));
     } else {
         rs_time quiet = r->reported ? bound / 2 : tick(node);
-        if (rs_is_opened(r) && !r->kept && p->up && now - r->link.heard_at >= quiet)
+        if (rs_is_opened(r) && !r->kept && rs_peer_is_up(p) && now - r->link.heard_at >= quiet)
             rs_ping(node, now, &r->link);
         return false;
     }
@@ -630,7 +630,7 @@ void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x) {
             r->light = RS_LIGHT_AWAITED;
         rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN);
         rs_control_clear(node, now, &r->link, RS_CONTROL_DATA_FNSD); /* of the session before; OPEN says as much */
-        if (r->link.peer->up && !r->link.peer->rtt.smoothed)
+        if (rs_peer_is_up(r->link.peer) && !r->link.peer->rtt.smoothed)
             rs_ping(node, now, &r->link);
     }
 }

@@ -60,11 +60,18 @@ typedef struct {
     const char *cause; /* NULL, of OPEN_ACK: what is missing of it is being fetched. */
 } rs_unknown_transfer_reply;
 
+/* A peer's connection, which the caller has. */
+typedef enum {
+    RS_PEER_DOWN,    /* There is none. */
+    RS_PEER_WANTED,  /* RS_EV_PEER_WANTED is out and has no answer yet. */
+    RS_PEER_CHOKED,  /* It is up, and takes nothing now. */
+    RS_PEER_WRITABLE /* It takes more now. */
+} rs_peer_connection;
+
 typedef struct {
     rs_peer id;
-    rs_list hashed;                  /* Its place among the node's peers. */
-    bool up, writable;               /* The caller has a connection to it; that takes more now. */
-    bool wanted;                     /* RS_EV_PEER_WANTED is out and has no answer yet. */
+    rs_list hashed; /* Its place among the node's peers. */
+    rs_peer_connection connection;
     rs_time down_since;              /* The connection ended, or was first wanted, then; RS_NEVER: it has not. */
     rs_time up_at;                   /* The connection came up then. */
     rs_time retry_at;                /* No connection is asked for before. */
@@ -79,6 +86,10 @@ typedef struct {
     uint32_t unknown_reply_count;               /* so many. NULL: none was yet. */
     uint32_t announced; /* Objects of it that are not whole here, counted when places are short. */
 } rs_peer_state;
+
+static inline bool rs_peer_is_up(const rs_peer_state *p) {
+    return p->connection >= RS_PEER_CHOKED;
+}
 
 /* One end of the talk between this node and a peer about one transfer. */
 typedef struct {

@@ -89,7 +89,7 @@ void rs_free_peer(rs_node *node, rs_peer_state *peer) {
 }
 
 void rs_drop_peer_if_idle(rs_node *node, rs_peer_state *peer) {
-    if (!peer->up && !peer->wanted && rs_list_empty(&peer->links))
+    if (peer->connection == RS_PEER_DOWN && rs_list_empty(&peer->links))
         rs_free_peer(node, peer);
 }
 

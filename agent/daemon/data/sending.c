@@ -436,7 +436,8 @@ static void write_down(rs_agent *agent, const rs_send_record *record) {
 /* It is told to the journal what to go on with after a restart. */
 static void of_program(rs_send_state *s, const rs_api_send *send, int64_t began_ns) {
     s->options = send->options && send->options[0] ? strdup(send->options) : NULL;
-    s->of_program = send->object && (s->options || !send->options || !send->options[0]);
+    if (send->object && (s->options || !send->options || !send->options[0]))
+        s->in_journal = RS_JOURNAL_DUE;
     s->began_ns = began_ns;
 }
 
@@ -459,9 +460,10 @@ static bool same_receivers(const rs_agent *agent, const rs_send_state *s, const 
 static bool goes_on_anyway(rs_agent *agent, const rs_api_send *send) {
     for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next) {
         rs_send_state *s = rs_sending_of(t);
-        if (!s->goes_on || memcmp(&t->id, &send->id, sizeof send->id) != 0 || !same_receivers(agent, s, send))
+        if (s->in_journal != RS_JOURNAL_RESUMED || memcmp(&t->id, &send->id, sizeof send->id) != 0 ||
+            !same_receivers(agent, s, send))
             continue;
-        s->goes_on = false;
+        s->in_journal = RS_JOURNAL_WRITTEN;
         s->call = send->call;
         return true;
     }
@@ -475,9 +477,9 @@ static void try_again(rs_agent *agent, const rs_send_record *rest) {
 
 /* One that an agent's end stops goes on when it is started again. */
 static void no_longer_written(rs_agent *agent, const rs_send_state *s, bool ok) {
-    if (agent->stopping || (!s->written && !s->goes_on))
+    if (agent->stopping || s->in_journal < RS_JOURNAL_WRITTEN)
         return;
-    if (!ok && s->goes_on && s->failure != ROSTRUM_ERR_CANCELLED && s->base.object)
+    if (!ok && s->in_journal == RS_JOURNAL_RESUMED && s->failure != ROSTRUM_ERR_CANCELLED && s->base.object)
         with_record(agent, s, true, try_again);
     else
         rs_journal_over(agent->journal, rs_agent_now(agent), &s->base.id, NULL);
@@ -500,7 +502,7 @@ static bool send_again(void *context, const rs_send_record *record, rs_object *o
     if (!s)
         return false;
     of_program(s, &send, record->began_ns);
-    s->goes_on = s->written = true;
+    s->in_journal = RS_JOURNAL_RESUMED;
     if (!object->name && record->name[0])
         rs_store_rename(object, record->name);
     return true;
@@ -573,7 +575,7 @@ void rs_sending_added_api(void *context, const rs_object *object) {
         if (t->object == object) {
             rs_send_leaves(agent->node, t->xfer, object->leaves, object->leaf_count);
             rs_send_digest(agent->node, rs_agent_now(agent), t->xfer, &object->digest);
-            if (rs_sending_of(t)->written)
+            if (rs_sending_of(t)->in_journal >= RS_JOURNAL_WRITTEN)
                 with_record(agent, rs_sending_of(t), false, write_down);
         }
 }
@@ -874,9 +876,10 @@ void rs_sending_timeout(rs_agent *agent) {
             rs_report_now(agent, s);
         if (now >= s->base.progress_at) {
             s->base.progress_at = now + PROGRESS_EVERY;
-            if (s->of_program && !s->written)
+            if (s->in_journal == RS_JOURNAL_DUE) {
+                s->in_journal = RS_JOURNAL_WRITTEN;
                 with_record(agent, s, false, write_down);
-            s->written |= s->of_program;
+            }
             tell_progress(agent, s);
         }
     }

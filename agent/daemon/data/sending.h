@@ -25,6 +25,14 @@ typedef struct {
     char queued_for[ROSTRUM_TEXT_MAX + 1]; /* what the manager said it waits for */
 } rs_path;
 
+/* What the journal has of a send, so that it goes on after a restart of the agent. */
+typedef enum {
+    RS_JOURNAL_NOT,     /* Nothing, and nothing is to come. */
+    RS_JOURNAL_DUE,     /* Nothing yet: it is written down once it takes a while. */
+    RS_JOURNAL_WRITTEN, /* All that it needs. */
+    RS_JOURNAL_RESUMED  /* As much; an earlier run began it, and no program is told of it. */
+} rs_send_journal;
+
 struct rs_send_state {
     rs_transfer_entry base;
     rs_api_call call;
@@ -55,9 +63,7 @@ struct rs_send_state {
     rs_time report_at;       /* RS_NEVER = nothing new */
     const char *final_phase; /* "done", "failed"; NULL before that */
     /* a restart of the agent: journal.h */
-    bool of_program;  /* it is to be written down, once it takes a while: */
-    bool written;     /* it was */
-    bool goes_on;     /* it was begun by an earlier run; nobody is told of it */
+    rs_send_journal in_journal;
     int64_t began_ns; /* wall clock */
     char *options;
     /* several sites: sites.c */

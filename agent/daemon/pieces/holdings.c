@@ -125,7 +125,7 @@ static void on_serve(void *context, const rs_manager_serve *order) {
     uint32_t serving = 0;
     for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         serving += rs_sending_of(t)->call.client == 0 && !rs_sending_of(t)->leg && !rs_sending_of(t)->relay &&
-                   !rs_sending_of(t)->goes_on;
+                   rs_sending_of(t)->in_journal != RS_JOURNAL_RESUMED;
     bool complete = object && object->phase == RS_OBJECT_COMPLETE;
     if (serving >= SERVES_MOST)
         snprintf(text, sizeof text, "%u objects are being sent to servers that fetch them already", serving);
