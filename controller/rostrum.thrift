@@ -79,15 +79,30 @@ struct Engine {
   3: optional bool regions
 }
 
-/** A key with which agents seal datagrams to each other (docs/security.md). Whoever has it can read them, and make them. */
+/** What a key is for (docs/security.md). */
+enum KeyFor {
+  /** The agent itself: what others seal for it. Nobody else has it. */
+  SELF = 1,
+  /** `id`: the group's number. Whoever is in its view has the key, and can read and make what is sealed with it. */
+  GROUP = 2,
+  REGION = 3,
+  /** `server`: what this agent seals for that one, made of that one's own key: of this transmitter's packets alone. */
+  PEER = 4
+}
+
+/** A key with which agents seal datagrams to each other. */
 struct SealKey {
   /** Names it in packets; 1 to 65535. */
   1: required i32 epoch,
   2: required binary key (max = "32"),
-  /** This and the next 255 numbers are this agent's alone in the epoch: it seals as them. */
+  /** This and the next 255 numbers are this agent's alone in the epoch: it seals as them. PEER: this number alone. */
   3: required i64 transmitter,
   /** From then on it is sealed with; opened at once. The one before is opened for 5 s more. */
-  4: required i32 in_ms
+  4: required i32 in_ms,
+  5: required KeyFor purpose (unknown = "pass"),
+  /** SELF, PEER: the address that this agent's packets show. */
+  6: required i64 id,
+  7: optional string server
 }
 
 struct AgentInfo {
@@ -557,6 +572,8 @@ service Manager {
   oneway void holds(1: list<HeldObject> objects (max = "256"), 2: bool reset),
   /** Answered by Agent.holders, perhaps after a moment in which others ask for the same. */
   oneway void fetch(1: FetchRequest request),
+  /** Keys for these servers (KeyFor.PEER), answered by Agent.keys as each has an agent here, and again whenever they are others. */
+  oneway void peer_keys(1: list<string> servers (max = "16384")),
   /** To the path's sender's word: a server that is no receiver hears its packets from now on (it is in the tree, and in no overlay); or, not `joins`, one is
    *  no receiver any more, of tree and overlay. What cannot be (a circuit) changes nothing. */
   oneway void receiver_change(1: string response_id, 2: string server, 3: bool joins)
@@ -597,5 +614,5 @@ service Agent {
   oneway void holders(1: FetchAnswer answer),
   oneway void serve(1: ServeOrder order),
   /** After welcome, and when keys change; only to agents that seal, and by TLS alone. */
-  oneway void keys(1: list<SealKey> keys (max = "4"))
+  oneway void keys(1: list<SealKey> keys (max = "16384"))
 }

@@ -78,11 +78,14 @@ static void handle_event(rs_agent *agent, const rs_event *event) {
     case RS_EV_PEER_KEPT:
     case RS_EV_NO_LIGHT:
     case RS_EV_PEER_DONE:
-    case RS_EV_PEER_FAILED:
-    case RS_EV_PEER_LEFT:
     case RS_EV_PATH_DONE:
     case RS_EV_SEND_DONE:
     case RS_EV_RETAKE:
+        rs_sending_event(agent, event);
+        break;
+    case RS_EV_PEER_FAILED:
+    case RS_EV_PEER_LEFT:
+        rs_secure_left(agent, event->xfer, event->peer);
         rs_sending_event(agent, event);
         break;
     case RS_EV_INCOMING:
@@ -137,6 +140,7 @@ static void send_message(rs_agent *agent, const rs_packet_out *out) {
         rs_sending_count(transfer, out->payload_length);
     }
     rs_names_goes(agent->names, out->header, out->header_length);
+    rs_secure_goes(agent, out->peer, out->header, out->header_length);
     rs_control_send(agent->control, out->peer, out->header, out->header_length, out->payload_length ? &payload : NULL);
 }
 
@@ -294,6 +298,22 @@ static void make_room(rs_agent *agent) {
         rs_api_store_work(agent->api);
 }
 
+static bool keys_are_needed(void *context, rs_keys_kind kind, uint64_t id) {
+    rs_agent *agent = context;
+    switch (kind) {
+    case RS_KEYS_TRANSFER_OUT:
+        return rs_nonce_is_used(agent->node, id, true);
+    case RS_KEYS_TRANSFER_IN:
+        return rs_nonce_is_used(agent->node, id, false) || rs_late_hears(agent, id);
+    case RS_KEYS_GROUP:
+    case RS_KEYS_REGION:
+        return rs_groups_knows(agent->groups, (uint32_t)id, kind == RS_KEYS_REGION);
+    case RS_KEYS_PEER:
+        return true;
+    }
+    return false;
+}
+
 static void timeouts(rs_agent *agent) {
     rs_time now = rs_agent_now(agent);
     if (agent->transfers.count > 0)
@@ -325,7 +345,7 @@ static void timeouts(rs_agent *agent) {
     rs_groups_tell_trouble(agent->groups);
     rs_fetches_timeout(agent->fetches);
     rs_journal_timeout(agent->journal, now);
-    rs_secure_timeout(agent);
+    rs_secure_timeout(agent, keys_are_needed);
     make_room(agent);
     rs_holdings_timeout(agent->holdings);
     if (agent->piece_server && now >= rs_piece_server_deadline(agent->piece_server))
@@ -589,7 +609,7 @@ static bool start_data(rs_agent *agent, uint64_t seed) {
         rs_log(RS_LOG_WARNING, "io", "received data packets are lost on purpose: %s", o->loss);
         io = rs_io_lossy(io, o->loss, seed, error);
     }
-    io = rs_secure_io(agent, io, RS_IO_HEADER_BYTES, whole, error);
+    io = rs_secure_io(agent, io, RS_SEAL_DATA, whole, error);
     if (!io) {
         rs_log(RS_LOG_ERROR, "io", "%s", error);
         return false;
@@ -761,8 +781,8 @@ static bool start_pieces(rs_agent *agent) {
                                            .stream = rs_late_kept,
                                            .run = rs_late_run,
                                            .context = agent};
-    agent->piece_server = agent->seal ? NULL : rs_piece_server_new(&config);
-    if (agent->seal)
+    agent->piece_server = agent->keys ? NULL : rs_piece_server_new(&config);
+    if (agent->keys)
         rs_log(RS_LOG_INFO, "pieces", "with --security required nobody fetches objects from here");
     else if (!agent->piece_server)
         rs_log(RS_LOG_WARNING, "pieces", "nobody can fetch objects from here: port %u (--piece-port): %s",
@@ -927,7 +947,7 @@ void rs_agent_free(rs_agent *agent) {
     if (agent->node)
         rs_node_free(agent->node);
     rs_peers_free(&agent->peers);
-    rs_seal_free(agent->seal);
+    rs_secure_free(agent);
     rs_tls_identity_free(agent->trust);
     if (agent->signal_watch.active) {
         int fd = agent->signal_watch.fd;

@@ -22,7 +22,7 @@
 #include "daemon/metrics/server.h"
 #include "daemon/options.h"
 #include "daemon/pieces/serve.h"
-#include "daemon/seal/seal.h"
+#include "daemon/seal/keyring.h"
 #include "daemon/store/evict.h"
 #include "daemon/store/store.h"
 
@@ -63,9 +63,8 @@ typedef struct rs_agent {
     rs_metrics_server *metrics; /* NULL without --metrics */
     rs_totals totals;
     rs_tls_identity *trust; /* what other agents are shown; NULL: plain */
-    rs_seal *seal;          /* NULL: packets go as they are (secure.h) */
-    rs_time seal_due;
-    rs_seal_stats seal_told; /* what was refused, as far as the log has it */
+    rs_keyring *keys;       /* NULL: packets go as they are (secure.h) */
+    struct rs_secure *secure;
     rs_watch api_watch, link_watch, signal_watch;
     rs_transfers transfers;
     struct rs_late *late_streams;     /* that programs here have joined */

@@ -484,6 +484,12 @@ static void put_fields(cursor *c, const rs_message *m) {
     case RS_MSG_NAME:
         put_name(c, m);
         break;
+    case RS_MSG_KEY:
+        put(c, m->key.epoch, 2);
+        put(c, m->key.in_ms, 4);
+        put_bytes(c, m->key.key, sizeof m->key.key);
+        c->bad |= m->key.epoch == 0;
+        break;
     }
 }
 
@@ -544,11 +550,17 @@ static void get_fields(cursor *c, rs_message *m) {
     case RS_MSG_NAME:
         get_name(c, m);
         break;
+    case RS_MSG_KEY:
+        m->key.epoch = (uint16_t)get(c, 2);
+        m->key.in_ms = (uint32_t)get(c, 4);
+        get_bytes(c, m->key.key, sizeof m->key.key);
+        c->bad |= m->key.epoch == 0;
+        break;
     }
 }
 
 static bool type_is_known(uint8_t type) {
-    return type >= RS_MSG_HELLO && type <= RS_MSG_NAME;
+    return type >= RS_MSG_HELLO && type <= RS_MSG_KEY;
 }
 
 /* Their first fields are the same in every version; others may follow. */

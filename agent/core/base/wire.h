@@ -26,6 +26,7 @@
 #define RS_FRAGMENTS_SMALL 65536   /* must stay in proportion to the bytes */
 #define RS_STREAM_FRAGMENTS (UINT64_C(1) << 40) /* of a stream whose end is not known */
 #define RS_NAME_MAX 255
+#define RS_WIRE_KEY 32
 #define RS_REPAIR_NUMBERS ((1u << 24) - 1)
 #define RS_REPAIR_SPARSE 11u
 #define RS_REPAIR_FAR 65535u
@@ -90,7 +91,8 @@ typedef enum {
     RS_MSG_LEAF_REQ = 14,
     RS_MSG_LEAVES = 15,
     RS_MSG_REPORT_TO = 16,
-    RS_MSG_NAME = 17 /* between agents: no engine takes it */
+    RS_MSG_NAME = 17, /* between agents: no engine takes them */
+    RS_MSG_KEY = 18
 } rs_message_type;
 
 /* What a RATE may say at most: a receiver says no more, and sums of these do not overflow. */
@@ -153,7 +155,7 @@ typedef struct {
             uint8_t engine;    /* rs_protocol, or one that is not known here */
             uint8_t path_kind; /* rs_path_kind, RS_OPEN_NO_PATH, or one that is not known here */
             uint8_t light_confirm;
-            uint32_t epoch; /* 0; others are kept for a key of the path's own */
+            uint32_t epoch; /* 0 */
             rs_digest digest;
         } open;
         struct {
@@ -218,6 +220,11 @@ typedef struct {
             uint16_t length; /* 1 to RS_NAME_MAX */
             char text[RS_NAME_MAX + 1];
         } name; /* by which programs at the sender know the object */
+        struct {
+            uint16_t epoch; /* at least 1 */
+            uint32_t in_ms; /* it is sealed with from then on */
+            uint8_t key[RS_WIRE_KEY];
+        } key; /* of the transfer's data channel */
     };
 } rs_message;
 

@@ -74,6 +74,7 @@ typedef struct {
     rs_time assembly_bound;  /* a message that is still not whole after this is lost [2 s] */
     rs_time heartbeat;       /* after the last packet to a group with NAKs its sender says so [40 ms], ... */
     uint32_t heartbeats;     /* ... so many times at most, each time twice as long after it [4] */
+    bool lone_heartbeats;    /* they tell of one group each: others have other keys [no] */
     const rs_group_engine_config *engines; /* what engines are given for themselves; not kept [nothing] */
     uint32_t engine_count;
 } rs_messages_config;
@@ -246,6 +247,10 @@ rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group g
 uint64_t rs_messages_oldest_missing(const rs_messages *node, rs_peer sender, rs_message_group group);
 /* Bytes of published packets that wait for rs_messages_poll_tx. */
 uint64_t rs_messages_unsent(const rs_messages *node);
+
+/* Whose keys a datagram for a group address is sealed with: those of a region (true in `region`) or of a group. False:
+ * it is none that goes there, or of several groups. */
+bool rs_messages_scope(const uint8_t *bytes, size_t length, bool *region, uint32_t *number);
 
 /* A datagram that begins with RS_MESSAGES_MAGIC, however it came, from whom (the address it was sent from; RS_NO_PEER:
  * the caller cannot tell, then what the datagram says is believed). False if it is malformed (counted). */

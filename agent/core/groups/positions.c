@@ -67,7 +67,7 @@ static void put_item(rs_gm_small *small, uint32_t count, const rs_gm_group *grou
 /* Others that this node published to of late, the newest first; what is on its way just now will come by itself. */
 static uint32_t put_others(rs_messages *node, rs_time now, const rs_gm_group *group, rs_gm_small *small) {
     uint32_t fit = (node->config.packet_bytes - RS_GM_STATE) / RS_GM_STATE_ITEM, count = 1, looked_at = 0;
-    fit = fit < RS_GM_STATE_ITEMS ? fit : RS_GM_STATE_ITEMS;
+    fit = node->config.lone_heartbeats ? 1 : fit < RS_GM_STATE_ITEMS ? fit : RS_GM_STATE_ITEMS;
     for (const rs_list *at = node->beating.prev; at != &node->beating && count < fit && looked_at < OTHERS_LOOKED_AT;
          at = at->prev) {
         rs_gm_group *other = RS_HOLDER(rs_gm_group, beating, at);

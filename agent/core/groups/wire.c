@@ -281,6 +281,23 @@ void rs_gm_get_state_item(const uint8_t *bytes, uint32_t index, rs_gm_state_item
     get_views(at + 15, &out->views);
 }
 
+bool rs_messages_scope(const uint8_t *bytes, size_t length, bool *region, uint32_t *number) {
+    unsigned kind = rs_gm_get_kind(bytes, length);
+    *region = kind >= RS_GM_KIND_REGIONS;
+    if (*region && length >= RS_GM_REGION_AT + 4) {
+        *number = get32(bytes + RS_GM_REGION_AT);
+        return true;
+    }
+    if (kind == RS_GM_KIND_DATA && length >= RS_GM_HEADER) {
+        *number = get32(bytes + 12);
+        return true;
+    }
+    if (kind != RS_GM_KIND_STATE || length != RS_GM_STATE + RS_GM_STATE_ITEM)
+        return false;
+    *number = get32(bytes + RS_GM_STATE);
+    return true;
+}
+
 /* ------------------------------------------------------------------------------------------------------- checks */
 
 static uint32_t body_check(const uint8_t *id, const uint8_t *body, size_t length) {

@@ -176,7 +176,7 @@ static rs_rx_result receive_message(rs_node *node, rs_time now, const rs_packet_
     rs_message m;
     if (!rs_wire_decode(packet->header, packet->header_length, packet->payload_length, &m))
         return (rs_rx_result){.verdict = RS_RX_BAD};
-    if (m.type == RS_MSG_HELLO || m.type == RS_MSG_NAME)
+    if (m.type == RS_MSG_HELLO || m.type == RS_MSG_NAME || m.type == RS_MSG_KEY)
         return (rs_rx_result){.verdict = RS_RX_NONE}; /* the caller's business */
     if (m.version != RS_WIRE_VERSION)
         return (rs_rx_result){.verdict = RS_RX_BAD};
@@ -192,6 +192,15 @@ static rs_rx_result receive_message(rs_node *node, rs_time now, const rs_packet_
     if (!r)
         return nobody(node, now, packet->peer, &m);
     return (rs_rx_result){.verdict = rs_sender_message(node, now, out, r, &m)};
+}
+
+bool rs_nonce_is_used(const rs_node *node, uint64_t nonce, bool sending) {
+    return rs_find_nonce(node, nonce, sending) != NULL;
+}
+
+rs_peer rs_nonce_sender(const rs_node *node, uint64_t nonce) {
+    const rs_receiving *in = (const rs_receiving *)rs_find_nonce(node, nonce, false);
+    return in ? in->link.peer->id : RS_NO_PEER;
 }
 
 static rs_rx_result peer_datagram(rs_node *node, rs_time now, const rs_packet_in *packet) {

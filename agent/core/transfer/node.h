@@ -272,6 +272,10 @@ void rs_receive_waited(rs_node *node, rs_group group, rs_time waited);
 bool rs_send_options_good(const rs_node *node, rs_protocol protocol, const char *options, char *text, size_t size);
 /* What the data packets of a transfer that is sent carry, for who hears them without being a receiver. */
 rs_status rs_send_nonce(const rs_node *node, rs_xfer xfer, uint64_t *nonce);
+/* Whether a transfer of that nonce is under way here. */
+bool rs_nonce_is_used(const rs_node *node, uint64_t nonce, bool sending);
+/* From whom a transfer of that nonce comes in; RS_NO_PEER: none does. */
+rs_peer rs_nonce_sender(const rs_node *node, uint64_t nonce);
 /* Sender. RS_ERR_EXISTS if that object is already being sent from here. */
 rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params, rs_xfer *out);
 rs_status rs_path_granted(rs_node *node, rs_time now, rs_xfer xfer, const rs_path_grant *grant);

@@ -7,6 +7,7 @@
 #include "core/base/wire.h"
 #include "daemon/control/control.h"
 #include "daemon/data/receiving.h"
+#include "daemon/secure.h"
 
 #define OPENED 1024u /* transfers: one that shares its place with another is told no names while that goes on */
 #define TOLD 4096u   /* pairs of transfer and receiver: forgotten, a name is told twice */
@@ -70,6 +71,8 @@ bool rs_names_message(void *context, rs_peer peer, const uint8_t *header, size_t
                       uint32_t payload_length) {
     rs_agent *agent = context;
     rs_message m;
+    if (rs_secure_message(agent, peer, header, header_length))
+        return true;
     uint8_t type = header_length > AT_TYPE ? header[AT_TYPE] : 0;
     bool answers = type == RS_MSG_OPEN_ACK || type == RS_MSG_INTL_SEQ || type == RS_MSG_DATA_RCVD;
     if ((answers || type == RS_MSG_NAME) && rs_wire_decode(header, header_length, payload_length, &m)) {

@@ -131,22 +131,30 @@ static void from_outside(rs_overlay *o, uint32_t address, uint16_t port, const u
         }
 }
 
+/* What was sealed for this agent: whose it is, and its bytes, which take the place of the datagram's. False: nobody
+ * looks at it. */
+static bool open_sealed(rs_overlay *o, const uint8_t **bytes, size_t *length, uint32_t *whose) {
+    rs_seal_verdict verdict = rs_seal_open(rs_keyring_self(o->agent->keys), (rs_seal_place){0, 0}, RS_SEAL_SHOWN,
+                                           *bytes, *length, o->opened, RS_DATAGRAM_MAX, NULL);
+    if (verdict != RS_SEAL_RIGHT)
+        return false;
+    *whose = rs_seal_shown(o->opened);
+    *bytes = o->opened + RS_SEAL_SHOWN;
+    *length -= RS_SEAL_MORE + RS_SEAL_SHOWN;
+    return true;
+}
+
 static void taken(void *context, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length) {
     rs_overlay *o = context;
-    if (o->sealed) {
-        const rs_options *own = &o->agent->options;
-        if (rs_seal_open(o->agent->seal, (rs_seal_place){own->address, own->control_port}, 0, bytes, length, o->opened,
-                         RS_DATAGRAM_MAX, NULL) != RS_SEAL_RIGHT)
-            return;
-        bytes = o->opened;
-        length -= RS_SEAL_MORE;
-    }
-    if (o->callbacks.datagram(o->callbacks.context, address, bytes, length))
+    uint32_t whose = address;
+    if (o->sealed && (length < RS_SEAL_MORE + RS_SEAL_SHOWN || !open_sealed(o, &bytes, &length, &whose)))
         return;
-    rs_peer peer = peer_from(o, address);
-    if (peer == RS_NO_PEER)
+    if (o->callbacks.datagram(o->callbacks.context, whose, bytes, length))
+        return;
+    rs_peer peer = peer_from(o, whose);
+    if (peer == RS_NO_PEER && whose == address)
         return; /* a stranger's */
-    bool its_own = port == port_of(o, peer);
+    bool its_own = peer != RS_NO_PEER && (o->sealed || port == port_of(o, peer));
     if (its_own && (hand_over(o, peer, bytes, length) || !may_be_translated(o, peer)))
         return;
     from_outside(o, address, port, bytes, length);
@@ -161,7 +169,7 @@ static void readable(void *context, uint32_t events) {
 
 typedef struct {
     rs_seal *seal;
-    rs_seal_place to;
+    uint32_t shown;
     const uint8_t *head, *rest;
     size_t head_length, rest_length;
     uint8_t *out;
@@ -170,23 +178,25 @@ typedef struct {
 
 static void seal_it(void *context) {
     sealing *s = context;
-    s->done = rs_seal_close(s->seal, s->to, 0, s->head, s->head_length, s->rest, s->rest_length, s->out);
+    s->done = rs_seal_close_shown(s->seal, (rs_seal_place){0, 0}, s->shown, s->head, s->head_length, s->rest,
+                                  s->rest_length, s->out);
 }
 
-/* What is sealed waits until the flush, as payloads do. */
-static void put(rs_overlay *o, rs_seal_place to, const uint8_t *head, size_t head_length, const uint8_t *rest,
-                size_t rest_length) {
+/* What is sealed waits until the flush, as payloads do. It is for that server alone. */
+static void put(rs_overlay *o, const char *server, rs_seal_place to, const uint8_t *head, size_t head_length,
+                const uint8_t *rest, size_t rest_length) {
     if (!o->sealed) {
         rs_datagrams_send(o->datagrams, to.address, to.port, head, head_length, rest, rest_length);
         return;
     }
-    const size_t length = head_length + rest_length + RS_SEAL_MORE;
-    if (length > RS_DATAGRAM_MAX)
+    const size_t length = head_length + rest_length + RS_SEAL_SHOWN + RS_SEAL_MORE;
+    rs_seal *seal = rs_secure_peer(o->agent, server);
+    if (length > RS_DATAGRAM_MAX || !seal)
         return;
     if (SEALED_ROOM - o->sealed_used < length)
         rs_overlay_flush(o);
     uint8_t *at = o->sealed + o->sealed_used;
-    sealing s = {o->agent->seal, to, head, rest, head_length, rest_length, at, false};
+    sealing s = {seal, o->agent->options.address, head, rest, head_length, rest_length, at, false};
     if (!rs_guard_run(seal_it, &s) || !s.done)
         return; /* the object's file was shortened; or there is no key */
     o->sealed_used += length;
@@ -199,8 +209,8 @@ void rs_overlay_send(rs_overlay *o, const rs_packet_out *out, const uint8_t *pay
     uint32_t address = address_of(o, out->peer);
     if (!address)
         return;
-    put(o, (rs_seal_place){address, port_of(o, out->peer)}, out->header, out->header_length, payload,
-        out->payload_length);
+    put(o, rs_peers_entry(&o->agent->peers, out->peer)->name, (rs_seal_place){address, port_of(o, out->peer)},
+        out->header, out->header_length, payload, out->payload_length);
     if (out->markable)
         rs_datagrams_markable(o->datagrams);
 }
@@ -209,9 +219,9 @@ bool rs_overlay_marked(const rs_overlay *o) {
     return rs_datagrams_marked(o->datagrams);
 }
 
-void rs_overlay_send_bytes(rs_overlay *o, uint32_t address, uint16_t port, const uint8_t *head, size_t head_length,
-                           const uint8_t *rest, size_t rest_length) {
-    put(o, (rs_seal_place){address, port}, head, head_length, rest, rest_length);
+void rs_overlay_send_bytes(rs_overlay *o, const char *server, uint32_t address, uint16_t port, const uint8_t *head,
+                           size_t head_length, const uint8_t *rest, size_t rest_length) {
+    put(o, server, (rs_seal_place){address, port}, head, head_length, rest, rest_length);
 }
 
 /* ------------------------------------------------------------------------------------------------------- directory */
@@ -447,11 +457,11 @@ rs_overlay *rs_overlay_new(rs_agent *agent, const rs_overlay_callbacks *callback
     o->readable = (rs_watch){.ready = readable, .context = o};
     bool joined = strcmp(agent->options.io, "udp") != 0;
     o->datagrams = rs_datagrams_open(agent->options.address, agent->options.control_port, joined, error, sizeof error);
-    if (agent->seal) {
+    if (agent->keys) {
         o->sealed = malloc(SEALED_ROOM);
         o->opened = malloc(RS_DATAGRAM_MAX);
     }
-    bool ready = !agent->seal || (o->sealed && o->opened);
+    bool ready = !agent->keys || (o->sealed && o->opened);
     if (!o->datagrams || !ready || !rs_loop_watch(agent->loop, &o->readable, rs_datagrams_fd(o->datagrams), EPOLLIN)) {
         rs_log(RS_LOG_ERROR, "overlay", "%s", error);
         rs_overlay_free(o);

@@ -34,8 +34,8 @@ void rs_overlay_event(rs_overlay *overlay, const rs_event *event);
 void rs_overlay_send(rs_overlay *overlay, const rs_packet_out *out, const uint8_t *payload);
 bool rs_overlay_marked(const rs_overlay *overlay); /* a switch marked the datagram that is being given (ECN) */
 /* Any datagram to an agent's port for packets between peers; `rest` must not change until rs_overlay_flush. */
-void rs_overlay_send_bytes(rs_overlay *overlay, uint32_t address, uint16_t port, const uint8_t *head,
-                           size_t head_length, const uint8_t *rest, size_t rest_length);
+void rs_overlay_send_bytes(rs_overlay *overlay, const char *server, uint32_t address, uint16_t port,
+                           const uint8_t *head, size_t head_length, const uint8_t *rest, size_t rest_length);
 /* Where peers are reached, for the core: the manager told of receivers, a sender of those near (REPORT_TO). */
 rs_directory rs_overlay_directory(rs_agent *agent);
 void rs_overlay_flush(rs_overlay *overlay);

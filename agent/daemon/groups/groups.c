@@ -456,7 +456,7 @@ static rs_io *open_io(const rs_agent *agent, uint64_t seed) {
     rs_io *io = rs_io_open(strcmp(o->io, "udp") == 0 ? "udp" : "udp-gso", &options, error);
     if (io && o->loss)
         io = rs_io_lossy(io, o->loss, seed, error);
-    io = rs_secure_io(agent, io, 0, true, error);
+    io = rs_secure_io(agent, io, RS_SEAL_MESSAGES, true, error);
     if (!io)
         rs_log(RS_LOG_ERROR, "groups", "%s", error);
     return io;
@@ -491,7 +491,7 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
     uint32_t mtu = agent->options.mtu ? agent->options.mtu : rs_nic_mtu(agent->options.interface);
     g->agent = agent;
     g->join_deadline = RS_NEVER;
-    const uint32_t room = mtu - 28 - rs_secure_bytes(agent);
+    const uint32_t room = mtu - 28 - (agent->keys ? rs_secure_bytes(agent) + RS_SEAL_SHOWN : 0);
     g->packet_bytes = room < RS_MESSAGES_PACKET_MOST ? room : RS_MESSAGES_PACKET_MOST;
     g->message_bytes = MESSAGE_BYTES;
     g->window = rs_flow_window(g->packet_bytes);
@@ -500,6 +500,7 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
                                        .incarnation = g->incarnation,
                                        .seed = seed,
                                        .packet_bytes = g->packet_bytes,
+                                       .lone_heartbeats = agent->keys != NULL,
                                        .receive_bytes = RS_FLOW_KEPT,
                                        .send_bytes = RS_FLOW_KEPT,
                                        .message_bytes = g->message_bytes + RS_ORDER_HEAD};
@@ -511,6 +512,14 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
     rs_log(RS_LOG_ERROR, "groups", "cannot start group messages (MTU %u, memory)", mtu);
     rs_groups_free(g);
     return NULL;
+}
+
+bool rs_groups_knows(const rs_groups *g, uint32_t number, bool region) {
+    const rs_local_group *group = region ? NULL : rs_groups_by_id(g, number);
+    bool known = group && rs_group_is_viewed(group);
+    for (uint32_t i = 0; region && !known && i < g->region_count; i++)
+        known = g->regions[i].region == number;
+    return known;
 }
 
 void rs_groups_free(rs_groups *g) {

@@ -42,6 +42,9 @@ bool rs_groups_pump(rs_groups *groups);
 rs_time rs_groups_deadline(const rs_groups *groups);
 void rs_groups_timeout(rs_groups *groups);
 
+/* Whether there is a view of that group, or region. */
+bool rs_groups_knows(const rs_groups *groups, uint32_t number, bool region);
+
 /* ---- For the other files of this folder. */
 
 rs_local_group *rs_groups_by_id(const rs_groups *groups, uint32_t id);

@@ -257,7 +257,7 @@ void rs_groups_send_to(rs_groups *g, uint32_t address, const uint8_t *head, size
     const rs_group_peer *peer = rs_group_peer_at(g, address);
     if (!peer)
         return;
-    rs_overlay_send_bytes(g->agent->overlay, address, peer->port, head, head_length, rest, rest_length);
+    rs_overlay_send_bytes(g->agent->overlay, peer->name, address, peer->port, head, head_length, rest, rest_length);
 }
 
 /* What the sockets did not take, copied: the engine's bytes hold until its next call only. */

@@ -877,6 +877,12 @@ rs_status rs_manager_fetch(rs_manager_client *link, rs_time now, const rs_object
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 
+rs_status rs_manager_peer_keys(rs_manager_client *link, rs_time now, const char *const *servers, uint32_t count) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_peer_keys(servers, count, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
 rs_status rs_manager_probe_report_send(rs_manager_client *link, rs_time now, const rs_manager_probe_report *report) {
     rs_manager_frame frame;
     rs_status status = rs_manager_encode_probe_report(report, &frame);

@@ -40,7 +40,6 @@ typedef enum {
 #define RS_MANAGER_STANDBYS_MAX 3u
 #define RS_MANAGER_PROTOCOLS_MAX 4u
 #define RS_MANAGER_ENGINES_MAX 16u /* of groups */
-#define RS_MANAGER_KEYS_MAX 4u
 
 #define RS_MANAGER_READ 1u
 #define RS_MANAGER_WRITE 2u
@@ -101,7 +100,17 @@ typedef struct {
 } rs_manager_view;
 
 /* With what datagrams are sealed (struct SealKey of controller/rostrum.thrift). */
+typedef enum {
+    RS_MANAGER_KEY_SELF = 1,
+    RS_MANAGER_KEY_GROUP,
+    RS_MANAGER_KEY_REGION,
+    RS_MANAGER_KEY_PEER
+} rs_manager_key_purpose;
+
 typedef struct {
+    rs_manager_key_purpose purpose;
+    uint32_t id;        /* of a group or region; else the address that this agent's packets show */
+    const char *server; /* of a peer */
     uint16_t epoch;
     uint8_t key[32];
     uint32_t transmitter; /* the first of this agent's numbers */
@@ -467,6 +476,8 @@ rs_status rs_manager_relayed(rs_manager_client *link, rs_time now, const rs_mana
 rs_status rs_manager_holds(rs_manager_client *link, rs_time now, const rs_manager_held *held, uint32_t count,
                            bool reset);
 rs_status rs_manager_fetch(rs_manager_client *link, rs_time now, const rs_object_id *id, bool together);
+/* Keys for these servers: on_keys is called as each has an agent at the manager, and whenever they are others. */
+rs_status rs_manager_peer_keys(rs_manager_client *link, rs_time now, const char *const *servers, uint32_t count);
 rs_status rs_manager_probe_report_send(rs_manager_client *link, rs_time now, const rs_manager_probe_report *report);
 
 #endif

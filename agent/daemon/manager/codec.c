@@ -345,6 +345,11 @@ rs_status rs_manager_encode_fetch(const rs_object_id *id, bool together, rs_mana
     return encode(RS_THRIFT_MANAGER_FETCH, &args, out);
 }
 
+rs_status rs_manager_encode_peer_keys(const char *const *servers, uint32_t count, rs_manager_frame *out) {
+    const rs_thrift_manager_peer_keys args = {{servers, count}};
+    return are_named(servers, count) ? encode(RS_THRIFT_MANAGER_PEER_KEYS, &args, out) : RS_ERR_INVALID;
+}
+
 rs_status rs_manager_encode_probe_report(const rs_manager_probe_report *report, rs_manager_frame *out) {
     if (!is_named(report->id) || !is_named(report->phase) || report->mtu > INT32_MAX ||
         report->reached_count > RS_MANAGER_RECEIVERS_MAX)
@@ -803,22 +808,38 @@ static void deliver_serve(const rs_thrift_serve_order *from, rs_manager_deliver_
     deliver(context, &message);
 }
 
+/* Purposes that are not known here are passed over. */
+static bool key_is_good(const rs_thrift_seal_key *key) {
+    bool peer = key->purpose == RS_MANAGER_KEY_PEER;
+    if (key->epoch < 1 || key->epoch > UINT16_MAX || key->key.length != sizeof((rs_manager_key *)0)->key ||
+        key->transmitter < 0 || key->transmitter > UINT32_MAX || key->in_ms < 0 || key->id < 0 || key->id > UINT32_MAX)
+        return false;
+    return peer ? key->server && is_named(key->server)
+                : key->purpose >= RS_MANAGER_KEY_SELF && key->purpose < RS_MANAGER_KEY_PEER &&
+                      key->transmitter % 256 == 0;
+}
+
 static void deliver_keys(const rs_thrift_agent_keys *args, rs_manager_deliver_fn *deliver, void *context) {
-    rs_manager_key keys[RS_MANAGER_KEYS_MAX];
+    rs_manager_key *keys = calloc(args->keys.count + 1u, sizeof *keys);
     rs_manager_message message = {.call = RS_THRIFT_AGENT_KEYS, .id = "", .reason = "", .keys = keys};
-    for (uint32_t i = 0; i < args->keys.count && i < RS_MANAGER_KEYS_MAX; i++) {
+    if (!keys)
+        return;
+    for (uint32_t i = 0; i < args->keys.count; i++) {
         const rs_thrift_seal_key *from = (const rs_thrift_seal_key *)args->keys.items + i;
-        if (from->epoch < 1 || from->epoch > UINT16_MAX || from->key.length != sizeof keys[0].key ||
-            from->transmitter < 0 || from->transmitter > UINT32_MAX || from->transmitter % 256 != 0 || from->in_ms < 0)
+        if (!key_is_good(from))
             continue;
         rs_manager_key *to = &keys[message.key_count++];
+        to->purpose = (rs_manager_key_purpose)from->purpose;
+        to->id = (uint32_t)from->id;
+        to->server = to->purpose == RS_MANAGER_KEY_PEER ? from->server : NULL;
         to->epoch = (uint16_t)from->epoch;
         memcpy(to->key, from->key.bytes, sizeof to->key);
         to->transmitter = (uint32_t)from->transmitter;
         to->in = from->in_ms * (rs_time)1000000;
     }
     deliver(context, &message);
-    explicit_bzero(keys, sizeof keys);
+    explicit_bzero(keys, args->keys.count * sizeof *keys);
+    free(keys);
 }
 
 static void deliver_call(uint32_t call, const void *args, rs_manager_deliver_fn *deliver, void *context) {

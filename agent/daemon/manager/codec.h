@@ -42,6 +42,7 @@ rs_status rs_manager_encode_split(const char *request_id, const rs_object_id *ob
 rs_status rs_manager_encode_relayed(const rs_manager_relay_report *report, rs_manager_frame *out);
 rs_status rs_manager_encode_holds(const rs_manager_held *held, uint32_t count, bool reset, rs_manager_frame *out);
 rs_status rs_manager_encode_fetch(const rs_object_id *id, bool together, rs_manager_frame *out);
+rs_status rs_manager_encode_peer_keys(const char *const *servers, uint32_t count, rs_manager_frame *out);
 rs_status rs_manager_encode_probe_report(const rs_manager_probe_report *report, rs_manager_frame *out);
 
 /* A call from the manager. Which fields hold depends on `call`. */

@@ -151,19 +151,23 @@ static void control(const rs_agent *agent, page *p) {
 
 /* With `--security required` alone. */
 static void sealed(const rs_agent *agent, page *p) {
-    static const char *const causes[RS_SEAL_VERDICTS] = {NULL,    "plain",  "short",   "epoch",
-                                                         "wrong", "replay", "too-many"};
+    static const char *const causes[RS_SEAL_VERDICTS] = {NULL,    "plain",  "short",    "epoch",
+                                                         "wrong", "replay", "too-many", "scope"};
     rs_seal_stats s;
-    if (!agent->seal)
+    if (!agent->keys)
         return;
-    rs_seal_stats_get(agent->seal, &s);
+    rs_keyring_stats(agent->keys, &s);
     counter(p, "packets_sealed_total", s.sealed, "Datagrams sealed.");
     counter(p, "packets_unsealable_total", s.unsealable, "Datagrams not sent, because there was no key.");
     counter(p, "packets_opened_total", s.opened[RS_SEAL_RIGHT], "Sealed datagrams whose tag was right.");
     family(p, "packets_refused_total", "counter", "Datagrams that nobody has looked at, by cause.");
     for (unsigned i = RS_SEAL_RIGHT + 1; i < RS_SEAL_VERDICTS; i++)
         by(p, "packets_refused_total", "cause", causes[i], s.opened[i]);
-    gauge(p, "seal_epoch", rs_seal_epoch(agent->seal), "Epoch of the key in use; 0 = there is none.");
+    gauge(p, "seal_epoch", rs_seal_epoch(rs_keyring_self(agent->keys)), "Epoch of this agent's own key; 0 = none.");
+    family(p, "seal_scopes", "gauge", "What there are keys for.");
+    static const char *const kinds[] = {NULL, "transfer-out", "transfer-in", "group", "region", "peer"};
+    for (unsigned i = RS_KEYS_TRANSFER_OUT; i <= RS_KEYS_PEER; i++)
+        by(p, "seal_scopes", "kind", kinds[i], rs_keyring_scopes(agent->keys, (rs_keys_kind)i));
     gauge(p, "seal_transmitters", s.streams, "Transmitters heard, times addresses.");
 }
 

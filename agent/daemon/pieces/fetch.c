@@ -94,7 +94,7 @@ static void holder_ready(void *context, uint32_t events);
 
 static void dial(holder *h) {
     fetch *f = h->of;
-    if (f->all->agent->seal) {
+    if (f->all->agent->keys) {
         lose(h, false, "with --security required nothing is fetched from other agents");
         return;
     }
@@ -645,7 +645,7 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
     uint16_t port;
     const rs_object *here = rs_store_find(agent->store, id);
     fetch *f = find(all, id);
-    if (agent->seal && count > 0)
+    if (agent->keys && count > 0)
         return rs_error_set(error, ROSTRUM_ERR_UNAVAILABLE,
                             "agents with --security required give no objects to those who fetch them: have it sent");
     for (uint32_t i = 0; i < count; i++)

@@ -6,6 +6,7 @@
 #include <openssl/evp.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>
+#include <openssl/rand.h>
 #include <stdlib.h>
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
@@ -115,6 +116,10 @@ bool rs_hkdf(const uint8_t *secret, size_t secret_length, const uint8_t *salt, s
     if (!done)
         ERR_clear_error();
     return done;
+}
+
+bool rs_random_key(uint8_t key[RS_AEAD_KEY]) {
+    return RAND_priv_bytes(key, RS_AEAD_KEY) == 1;
 }
 
 void rs_wipe(void *secret, size_t length) {

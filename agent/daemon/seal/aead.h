@@ -42,6 +42,7 @@ bool rs_aead_open(rs_aead *aead, const uint8_t nonce[RS_AEAD_NONCE], const uint8
 /* HKDF with SHA-256 (RFC 5869). */
 bool rs_hkdf(const uint8_t *secret, size_t secret_length, const uint8_t *salt, size_t salt_length, const uint8_t *info,
              size_t info_length, uint8_t *out, size_t out_length);
+bool rs_random_key(uint8_t key[RS_AEAD_KEY]); /* of the system; false: it has none */
 void rs_wipe(void *secret, size_t length);
 
 #endif

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "core/base/wire.h"
+#include "core/groups/messages.h"
 #include "io/guard.h"
 
 #define FLAGS_AT 3
@@ -17,6 +18,7 @@
 typedef struct {
     rs_io_packet packet;
     uint8_t header[HEADER_MOST];
+    const rs_seal *by;
     uint64_t counter;
 } sealed;
 
@@ -29,8 +31,8 @@ typedef struct {
 typedef struct {
     rs_io base;
     rs_io *inner;
-    rs_seal *seal;
-    size_t clear;
+    rs_keyring *ring;
+    rs_seal_traffic traffic;
     bool whole;
     rs_seal_place places[RS_IO_GROUPS_MAX]; /* of groups, by number */
     /* sending: a ring of RS_IO_BATCH rooms */
@@ -58,7 +60,6 @@ typedef struct {
     const rs_io_packet *packets;
     unsigned count;
     volatile unsigned done; /* a fault may end it in the middle */
-    volatile bool keyless;
 } job;
 
 static bool same_packet(const sealed *w, const rs_io_packet *p) {
@@ -68,6 +69,55 @@ static bool same_packet(const sealed *w, const rs_io_packet *p) {
            memcmp(w->header, p->header, p->header_length) == 0;
 }
 
+/* To a single host, keys alone say for whom it is: addresses may be translated on the way. */
+static rs_seal_place place_of(uint32_t address, uint16_t port) {
+    return address >> 28 == 14 ? (rs_seal_place){address, port} : (rs_seal_place){0, 0};
+}
+
+/* Group messages: which keys, and what the datagram shows. */
+static bool scope_of(const uint8_t *bytes, size_t length, rs_keys_kind *kind, uint32_t *shown) {
+    bool region;
+    uint32_t number;
+    if (!rs_messages_scope(bytes, length, &region, &number) || number & RS_SHOWN_REGION)
+        return false;
+    *kind = region ? RS_KEYS_REGION : RS_KEYS_GROUP;
+    *shown = number | (region ? RS_SHOWN_REGION : 0);
+    return true;
+}
+
+/* With what that packet is sealed; NULL: no key. */
+static rs_seal *sealing(const seal_io *io, const rs_io_packet *p, uint32_t *shown) {
+    uint64_t id;
+    rs_keys_kind kind = RS_KEYS_TRANSFER_OUT;
+    if (io->traffic == RS_SEAL_DATA)
+        return rs_wire_nonce(p->header, p->header_length, &id) ? rs_keyring_find(io->ring, kind, id) : NULL;
+    if (!scope_of(p->header, p->header_length, &kind, shown))
+        return NULL;
+    return rs_keyring_find(io->ring, kind, *shown & ~RS_SHOWN_REGION);
+}
+
+static bool close_packet(const seal_io *io, const rs_io_packet *p, sealed *w, uint8_t *out) {
+    uint8_t flagged[HEADER_MOST];
+    const rs_seal_place to = place_of(p->address, p->port);
+    uint32_t shown = 0;
+    rs_seal *by = sealing(io, p, &shown);
+    if (!by)
+        return false;
+    bool done;
+    if (io->traffic == RS_SEAL_MESSAGES) {
+        done = rs_seal_close_shown(by, to, shown, p->header, p->header_length, p->payload, p->payload_length, out);
+    } else {
+        if (p->header_length < RS_IO_HEADER_BYTES || p->header_length > HEADER_MOST)
+            return false;
+        memcpy(flagged, p->header, p->header_length);
+        flagged[FLAGS_AT] |= RS_DATA_SEALED;
+        done = rs_seal_close(by, to, RS_IO_HEADER_BYTES, flagged, p->header_length, p->payload, p->payload_length, out);
+    }
+    w->by = by;
+    w->counter = rs_seal_counter(by);
+    return done;
+}
+
 static void seal_all(void *context) {
     job *j = context;
     seal_io *io = j->io;
@@ -75,22 +125,12 @@ static void seal_all(void *context) {
         const rs_io_packet *p = &j->packets[i];
         unsigned at = (io->first + i) % RS_IO_BATCH;
         sealed *w = &io->waiting[at];
-        const uint8_t *header = p->header;
-        uint8_t flagged[HEADER_MOST];
         w->packet = *p;
         if (p->header_length <= HEADER_MOST)
             memcpy(w->header, p->header, p->header_length);
-        if (io->clear > FLAGS_AT && p->header_length <= HEADER_MOST) {
-            memcpy(flagged, p->header, p->header_length);
-            flagged[FLAGS_AT] |= RS_DATA_SEALED;
-            header = flagged;
-        }
-        if (!rs_seal_close(io->seal, (rs_seal_place){p->address, p->port}, io->clear, header, p->header_length,
-                           p->payload, p->payload_length, io->rooms + (size_t)at * ROOM)) {
-            j->keyless = true;
+        if (!close_packet(io, p, w, io->rooms + (size_t)at * ROOM)) {
             return;
         }
-        w->counter = rs_seal_counter(io->seal);
         j->done = i + 1;
     }
 }
@@ -100,8 +140,10 @@ static unsigned known(const seal_io *io, const rs_io_packet *packets, unsigned c
     unsigned found = 0;
     while (found < count && found < io->filled) {
         const sealed *w = &io->waiting[(io->first + found) % RS_IO_BATCH];
-        if (packets[found].header_length > HEADER_MOST || !same_packet(w, &packets[found]) ||
-            rs_seal_counter(io->seal) - w->counter > RS_SEAL_WINDOW / 4)
+        uint32_t shown;
+        const rs_seal *by = sealing(io, &packets[found], &shown);
+        if (packets[found].header_length > HEADER_MOST || !same_packet(w, &packets[found]) || !by || by != w->by ||
+            rs_seal_counter(by) - w->counter > RS_SEAL_WINDOW / 4)
             break;
         found++;
     }
@@ -116,11 +158,16 @@ static int seal_send(rs_io *base, const rs_io_packet *packets, unsigned count) {
     bool read = rs_guard_run(seal_all, &j);
     const unsigned ready = j.done;
     io->filled = ready;
-    if (ready == 0)
-        return read ? (int)count : RS_IO_UNREADABLE; /* without a key they are lost, and counted */
+    if (ready == 0 && !read)
+        return RS_IO_UNREADABLE;
+    if (ready == 0) { /* without a key the first is lost: others may have theirs */
+        rs_keyring_count_unsealable(io->ring);
+        return 1;
+    }
+    const uint32_t more = io->traffic == RS_SEAL_MESSAGES ? RS_SEAL_SHOWN + RS_SEAL_MORE : RS_SEAL_MORE;
     for (unsigned i = 0; i < ready; i++) {
         const uint8_t *room = io->rooms + (size_t)((io->first + i) % RS_IO_BATCH) * ROOM;
-        uint32_t length = packets[i].header_length + packets[i].payload_length + RS_SEAL_MORE;
+        uint32_t length = packets[i].header_length + packets[i].payload_length + more;
         uint32_t head = length < RS_IO_HEADER_BYTES ? length : RS_IO_HEADER_BYTES;
         out[i] = packets[i];
         out[i].header = room;
@@ -133,14 +180,15 @@ static int seal_send(rs_io *base, const rs_io_packet *packets, unsigned count) {
         io->first = (io->first + (unsigned)taken) % RS_IO_BATCH;
         io->filled -= (unsigned)taken;
     }
-    return taken == (int)ready && j.keyless ? (int)count : taken;
+    return taken;
 }
 
 /* ------------------------------------------------------------------------------------------------------ receiving */
 
 typedef struct {
-    seal_io *io;
+    rs_seal *by;
     rs_seal_place at;
+    size_t clear;
     const uint8_t *bytes;
     size_t length;
     uint8_t *head, *rest;
@@ -149,26 +197,62 @@ typedef struct {
 
 static void open_it(void *context) {
     opening *o = context;
-    o->verdict =
-        rs_seal_open(o->io->seal, o->at, o->io->clear, o->bytes, o->length, o->head, RS_IO_HEADER_BYTES, o->rest);
+    o->verdict = rs_seal_open(o->by, o->at, o->clear, o->bytes, o->length, o->head, RS_IO_HEADER_BYTES, o->rest);
+}
+
+/* With what a datagram is opened; NULL: it is of no transfer or group of this agent, or not sealed. * */
+static rs_seal *opener(const seal_io *io, const uint8_t *bytes, size_t length, size_t clear) {
+    uint64_t nonce;
+    rs_seal *by = NULL;
+    bool looks = length > clear;
+    if (looks && io->traffic == RS_SEAL_DATA) {
+        looks = bytes[FLAGS_AT] & RS_DATA_SEALED && rs_wire_nonce(bytes, length, &nonce);
+        by = looks ? rs_keyring_find(io->ring, RS_KEYS_TRANSFER_IN, nonce) : NULL;
+    } else if (looks) {
+        uint32_t shown = rs_seal_shown(bytes);
+        looks = rs_seal_looks_sealed(bytes + clear, length - clear);
+        by = looks ? rs_keyring_find(io->ring, shown & RS_SHOWN_REGION ? RS_KEYS_REGION : RS_KEYS_GROUP,
+                                     shown & ~RS_SHOWN_REGION)
+                   : NULL;
+    }
+    if (!by)
+        rs_keyring_count(io->ring, looks ? RS_SEAL_SCOPE : RS_SEAL_PLAIN);
+    return by;
+}
+
+/* Group messages in one piece: what it shows is what it is of. */
+static void give_message(const seal_io *io, rs_io_group group, const uint8_t *bytes, size_t length) {
+    rs_keys_kind kind;
+    uint32_t shown;
+    const uint8_t *own = bytes + RS_SEAL_SHOWN;
+    size_t rest = length - RS_SEAL_SHOWN, head = rest < RS_IO_HEADER_BYTES ? rest : RS_IO_HEADER_BYTES;
+    if (scope_of(own, rest, &kind, &shown) && shown == rs_seal_shown(bytes))
+        (void)io->sink->deliver(io->sink->context, group, own, head, (uint32_t)(rest - head));
+    else
+        rs_keyring_count(io->ring, RS_SEAL_SCOPE);
 }
 
 /* One datagram in one piece, to whom it is for; nobody has seen it until its tag was right. */
 static void open_datagram(seal_io *io, rs_io_group group, const uint8_t *bytes, size_t length) {
     const rs_io_sink *sink = io->sink;
+    const bool messages = io->traffic == RS_SEAL_MESSAGES;
+    const size_t clear = messages ? RS_SEAL_SHOWN : RS_IO_HEADER_BYTES;
     uint8_t header[RS_IO_HEADER_BYTES], *place = NULL;
     size_t plain = length > RS_SEAL_MORE ? length - RS_SEAL_MORE : 0;
     uint32_t head = plain < RS_IO_HEADER_BYTES ? (uint32_t)plain : RS_IO_HEADER_BYTES, room = 0;
     const uint32_t rest = (uint32_t)plain - head;
-    if (plain > RS_IO_PAYLOAD_MAX)
+    rs_seal *by = plain > RS_IO_PAYLOAD_MAX ? NULL : opener(io, bytes, length, clear);
+    if (!by)
         return;
-    if (sink->predict && (!sink->predict(sink->context, group, 0, &place, &room) || room < rest))
+    const bool predicts = sink->predict && !messages;
+    if (predicts && (!sink->predict(sink->context, group, 0, &place, &room) || room < rest))
         place = NULL;
-    opening o = {.io = io,
+    opening o = {.by = by,
                  .at = io->places[group],
+                 .clear = clear,
                  .bytes = bytes,
                  .length = length,
-                 .head = sink->predict ? header : io->scratch,
+                 .head = predicts ? header : io->scratch,
                  .rest = place ? place : io->scratch + RS_IO_HEADER_BYTES,
                  .verdict = RS_SEAL_FORGED};
     if (place && !rs_guard_run(open_it, &o)) { /* the object's file was shortened: what it opened to is gone */
@@ -180,8 +264,11 @@ static void open_datagram(seal_io *io, rs_io_group group, const uint8_t *bytes, 
     }
     if (o.verdict != RS_SEAL_RIGHT)
         return;
-    if (io->clear > FLAGS_AT && head > FLAGS_AT)
-        o.head[FLAGS_AT] &= (uint8_t)~RS_DATA_SEALED;
+    if (messages) {
+        give_message(io, group, io->scratch, plain);
+        return;
+    }
+    o.head[FLAGS_AT] &= (uint8_t)~RS_DATA_SEALED;
     uint8_t *target = sink->deliver(sink->context, group, o.head, head, rest);
     if (target && target != o.rest && rest > 0)
         (void)rs_guard_copy(target, o.rest, rest); /* a shortened file: its digest will tell */
@@ -230,7 +317,7 @@ static bool seal_join(rs_io *base, rs_io_group group, uint32_t address, uint16_t
     }
     if (!rs_io_join(io->inner, group, address, port, error))
         return false;
-    io->places[group] = (rs_seal_place){address, port};
+    io->places[group] = place_of(address, port);
     return true;
 }
 
@@ -306,7 +393,7 @@ static const rs_io_ops seal_ops = {.name = "sealed",
                                    .marked = seal_marked,
                                    .stats = seal_stats};
 
-rs_io *rs_seal_io(rs_io *inner, rs_seal *seal, size_t clear, bool whole) {
+rs_io *rs_seal_io(rs_io *inner, rs_keyring *ring, rs_seal_traffic traffic, bool whole) {
     seal_io *io = calloc(1, sizeof *io);
     if (!io) {
         rs_io_close(inner);
@@ -314,8 +401,8 @@ rs_io *rs_seal_io(rs_io *inner, rs_seal *seal, size_t clear, bool whole) {
     }
     io->base.ops = &seal_ops;
     io->inner = inner;
-    io->seal = seal;
-    io->clear = clear;
+    io->ring = ring;
+    io->traffic = traffic;
     io->whole = whole;
     io->scratch = malloc(ROOM);
     io->rooms = memory((size_t)RS_IO_BATCH * ROOM);

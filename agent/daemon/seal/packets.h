@@ -5,12 +5,19 @@
 #ifndef RS_DAEMON_SEAL_PACKETS_H
 #define RS_DAEMON_SEAL_PACKETS_H
 
-#include "daemon/seal/seal.h"
+#include "daemon/seal/keyring.h"
 #include "io/io.h"
 
-/* Of each datagram the first `clear` bytes stay readable (0 or RS_IO_HEADER_BYTES: the header of the data channel, in
- * which SEALED says so). `seal` must outlive it; `inner` is owned from then on, also when this fails. `whole`: `inner`
- * has a datagram in one piece where nothing is predicted, as back ends on sockets do. NULL: memory is short. */
-rs_io *rs_seal_io(rs_io *inner, rs_seal *seal, size_t clear, bool whole);
+typedef enum {
+    RS_SEAL_DATA,    /* the data channel: its header stays readable, SEALED says so; keys by the nonce in it */
+    RS_SEAL_MESSAGES /* messages of groups: 4 bytes in front say of which (rs_messages_scope) */
+} rs_seal_traffic;
+
+/* The number that a datagram of group messages shows: of a group, or of a region with RS_SHOWN_REGION. */
+#define RS_SHOWN_REGION (UINT32_C(1) << 31)
+
+/* `ring` must outlive it; `inner` is owned from then on, also when this fails. `whole`: `inner` has a datagram in one
+ * piece where nothing is predicted, as back ends on sockets do. NULL: memory is short. */
+rs_io *rs_seal_io(rs_io *inner, rs_keyring *ring, rs_seal_traffic traffic, bool whole);
 
 #endif

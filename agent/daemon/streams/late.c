@@ -221,6 +221,13 @@ static void program_ready(void *context, uint32_t events) {
 
 /* ----------------------------------------------------------------------------------------------------- hearing */
 
+bool rs_late_hears(const rs_agent *agent, uint64_t nonce) {
+    const late *l = agent->late_streams;
+    while (l && (l->dead || l->nonce != nonce))
+        l = l->next;
+    return l != NULL;
+}
+
 uint8_t *rs_late_packet(rs_agent *agent, rs_group group, const uint8_t *header, size_t header_length,
                         uint32_t payload_length) {
     rs_data_header h;
@@ -279,7 +286,7 @@ static void say(peer *p, const rs_piece_message *m) {
 
 static void dial(peer *p) {
     late *l = p->of;
-    if (l->agent->seal) {
+    if (l->agent->keys) {
         lose(p, false, "with --security required what was before is fetched from nobody");
         return;
     }

@@ -30,4 +30,7 @@ rs_time rs_late_deadline(const rs_agent *agent);
 void rs_late_timeout(rs_agent *agent);
 void rs_late_free(rs_agent *agent);
 
+/* Whether a stream whose packets have that nonce is being joined. */
+bool rs_late_hears(const rs_agent *agent, uint64_t nonce);
+
 #endif

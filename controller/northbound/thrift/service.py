@@ -29,7 +29,7 @@ from rostrum.controller.northbound.thrift import groups, values
 from rostrum.controller.northbound.thrift import tls as thrift_tls
 from rostrum.controller.northbound.thrift.codec import FRAME_MAX, BadMessage, decode, encode, idl
 from rostrum.controller.northbound.thrift.gate import AgentGate
-from rostrum.controller.northbound.thrift.keys import Keys
+from rostrum.controller.northbound.thrift.keys import Keys, Told
 from rostrum.controller.northbound.thrift.objects import ObjectsDoor
 from rostrum.controller.northbound.thrift.probes import Probes
 from rostrum.controller.northbound.thrift.sites import Sites
@@ -43,6 +43,7 @@ HELLO_BOUND_S = 5.0  # a connection that has not said hello by then is closed, w
 SILENCE_LEASES = 3  # so is one that says nothing for this many leases
 RENEWALS = 50  # of a lease at most in its time, however much the agent says
 UNSENT_MAX = 4 << 20  # bytes an agent may leave unread
+KEYS_MAX = 1024  # of one call
 CONNECTIONS_MAX = 4096  # or two for each server
 STRANGERS_LINES = (20, 10.0)  # goodbyes logged in so many seconds to those who never said who they are
 SWEEP_S = 0.5
@@ -76,7 +77,8 @@ class ThriftService:
                 "the topology file says `security: required`, so agents come by TLS alone: start rostrum-manager with "
                 "--thrift-tls CERTIFICATE KEY CA (rostrum pki issue manager makes them)"
             )
-        self.keys = Keys(CLOCK.s) if required else None
+        servers = runtime.manager.core.topology.servers.items()
+        self.keys = Keys(CLOCK.s, {name: one.address for name, one in servers}) if required else None
         self.runtime = runtime
         self.name = name
         self.boot_id = boot_id
@@ -149,6 +151,8 @@ class ThriftService:
             connection.call("light", {"response_id": path_id})
 
     def view(self, server: str, view: OverlayView) -> None:
+        if self.keys:
+            self._tell_keys(self.keys.named(server, [one.server for one in view.addresses]))
         connection = self.agents.get(server)
         if connection:
             connection.call("view", {"view": values.overlay_view(view)})
@@ -156,6 +160,8 @@ class ThriftService:
     def group_view(
         self, server: str, peers: Sequence[GroupPeer], views: Sequence[GroupView], regions: Sequence[GroupRegion]
     ) -> None:
+        if self.keys:
+            self._tell_keys(self.keys.views(server, peers, views, regions))
         connection = self.agents.get(server)
         if connection:
             if regions:
@@ -255,7 +261,7 @@ class ThriftService:
         self.objects.objects.agent_up(server, bool(port_of_pieces), info.serves is True)
         connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
         if self.keys:
-            connection.call("keys", {"keys": self.keys.for_agent()})
+            self._tell_keys(self.keys.hello(server))
         if connection.piece_port is not None:
             connection.call("tell_objects", {})
         if connection.knows_sites and topology.sites:
@@ -284,12 +290,11 @@ class ThriftService:
                 f"{min(owners)}'s address in the topology; start rostrumd with the --server of its own machine"
             )
 
-    def rekey(self) -> None:
-        if self.keys:
-            self.keys.rekey()
-            for connection in self.agents.values():
-                connection.call("keys", {"keys": self.keys.for_agent()})
-            log.info(line("keys changed", agents=len(self.agents)))
+    def _tell_keys(self, told: Told) -> None:
+        for server, keys in told:
+            connection = self.agents.get(server)
+            for at in range(0, len(keys) if connection else 0, KEYS_MAX):
+                cast(AgentConnection, connection).call("keys", {"keys": keys[at : at + KEYS_MAX]})
 
     def _trust_changed(self) -> None:
         """The CA's file is another: whoever is revoked, or was signed by one that is gone, must not stay, nor read what
@@ -322,8 +327,8 @@ class ThriftService:
             now = CLOCK.s()
             if self.tls:
                 self.tls.reload()
-            if self.keys and self.keys.due():
-                self.rekey()
+            if self.keys:
+                self._tell_keys(self.keys.due())
             for connection in list(self.connections):
                 silent = now - connection.heard
                 if not connection.boot_known and now - connection.connected > HELLO_BOUND_S:
@@ -546,6 +551,11 @@ class AgentConnection(asyncio.Protocol):
     def on_fetch(self, args: Any, arrived: int) -> None:
         self.service.objects.fetch(self.server, args)
 
+    def on_peer_keys(self, args: Any, arrived: int) -> None:
+        if self.service.keys:
+            wished = self.service.keys.wish(self.server, values.texts(args, "servers"))
+            self.service._tell_keys([(self.server, wished)])
+
     def on_view_used(self, args: Any, arrived: int) -> None:
         path_id, version = values.need(args, "response_id", str), values.need(args, "version", int)
         self.service.runtime.post(ev.ViewUsed(path_id, version, self.server))
@@ -567,6 +577,7 @@ _CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {
     "relayed": AgentConnection.on_relayed,
     "holds": AgentConnection.on_holds,
     "fetch": AgentConnection.on_fetch,
+    "peer_keys": AgentConnection.on_peer_keys,
     "view_used": AgentConnection.on_view_used,
     "failure": AgentConnection.on_failure,
     "join_group": AgentConnection.on_join_group,

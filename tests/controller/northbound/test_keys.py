@@ -6,19 +6,34 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rostrum.controller.access_options import SecurityOptions
+from rostrum.controller.core.groups.values import GroupFacts, GroupOptions, GroupPeer, GroupRegion, GroupView
 from rostrum.controller.northbound.rest.access import AccessError
-from rostrum.controller.northbound.thrift.keys import HEAD_START_S, NUMBERS, NUMBERS_END, REKEY_S, Keys
+from rostrum.controller.northbound.thrift.codec import idl
+from rostrum.controller.northbound.thrift.keys import (
+    HEAD_START_S,
+    NUMBERS,
+    NUMBERS_END,
+    REKEY_S,
+    Keys,
+    Told,
+    first_epoch,
+    next_epoch,
+    transmitter_key,
+)
 
 from tests.controller.certificates import Authority
 from tests.controller.fakes import FakeAgent, running, until
 from tests.controller.northbound.test_thrift_tls import client
 from tests.controller.timeline import hybrid
 
+KeyFor = idl.KeyFor
+TRANSMITTER_7 = "22cc486b748f07b63791e5affc48669ce40d4266f11e5e9a32fba289d9c93bcd"
 SECURE = dataclasses.replace(hybrid(), secure=True)
 
 
@@ -29,47 +44,126 @@ class Clock:
         return self.s
 
 
-def test_numbers__are_each_agents_alone_and_those_of_another_boot_are_others() -> None:
-    keys = Keys(Clock())
-    told = [keys.for_agent() for _ in range(1000)]
-    assert len({row[0].transmitter for row in told}) == 1000
-    assert all(row[0].transmitter % NUMBERS == 0 and row[0].transmitter > 0 for row in told)
-    assert len({(row[0].epoch, row[0].key) for row in told}) == 1 and len(told[0]) == 1
-    assert told[0][0].in_ms == 0 and len(told[0][0].key) == 32 and 0 < told[0][0].epoch < 1 << 16
+SERVERS = {f"h{n}": IPv4Address(f"10.0.0.{n}") for n in range(1, 9)}
+IDS = {server: number for number, server in enumerate(SERVERS, 100)}
+PEERS = [GroupPeer(IDS[name], name, address, 7071, 1) for name, address in SERVERS.items()]
+OPTIONS = GroupOptions("plain", "none", "")
 
 
-def test_rekey__all_have_the_next_key_before_anybody_seals_with_it() -> None:
+def made(now: Clock, *servers: str) -> Keys:
+    keys = Keys(now, SERVERS)
+    for server in servers:
+        keys.hello(server)
+    return keys
+
+
+def view(version: int, members: str, senders: str = "", gone: str = "", base: int | None = None) -> GroupView:
+    facts = GroupFacts("news", IPv4Address("239.1.1.1"), 7070, OPTIONS) if base is None else None
+    ids = [tuple(IDS[one] for one in names.split()) for names in (members, senders, gone)]
+    return GroupView(5, version, base, facts, ids[0], ids[1], ids[2])
+
+
+def of(told: Told, server: str, purpose: int) -> list[Any]:
+    return [key for name, keys in told if name == server for key in keys if key.purpose == purpose]
+
+
+def test_own_keys__are_each_agents_alone_and_another_each_time_it_comes() -> None:
+    keys = made(Clock())
+    [(one, [first])], [(two, [second])] = keys.hello("h1"), keys.hello("h2")
+    assert (one, two) == ("h1", "h2") and first.key != second.key
+    assert (first.purpose, first.id, len(first.key)) == (KeyFor.SELF, int(SERVERS["h1"]), 32)
+    [(_, [again])] = keys.hello("h1")
+    assert again.key != first.key and again.epoch != first.epoch
+
+
+def test_peer_keys__are_of_one_pair_and_of_one_way() -> None:
+    keys = made(Clock(), "h1", "h2", "h3")
+    own = keys.hello("h2")[0][1][0]
+    [to_two] = keys.wish("h1", ["h2", "h1", "nobody", "h5"])
+    assert (to_two.server, to_two.epoch, to_two.id) == ("h2", own.epoch, int(SERVERS["h1"]))
+    assert to_two.key == transmitter_key(own.key, to_two.id, to_two.transmitter)  # which h2 can make, and h3 cannot
+    [once_more], [by_three], [back] = keys.wish("h1", ["h2"]), keys.wish("h3", ["h2"]), keys.wish("h2", ["h1"])
+    assert len({one.key for one in (own, to_two, once_more, by_three, back)}) == 5  # a counter never goes back
+
+
+def test_peer_keys__follow_when_the_other_comes_or_comes_again() -> None:
+    keys = made(Clock(), "h1")
+    assert keys.wish("h1", ["h2"]) == []
+    for _ in range(2):
+        told = keys.hello("h2")
+        [key] = of(told, "h1", KeyFor.PEER)
+        assert key.server == "h2" and key.epoch == of(told, "h2", KeyFor.SELF)[0].epoch
+    [mine] = of(keys.hello("h1"), "h1", KeyFor.PEER)  # its connection was cut: it has missed nothing
+    assert mine.server == "h2"
+
+
+def test_transmitter_key__is_what_agents_make() -> None:
+    """As in test_seal.c, transmitters__are_given_keys_of_their_own."""
+    assert transmitter_key(bytes(range(32)), 0x0A000001, 7).hex() == TRANSMITTER_7
+
+
+def test_group_keys__go_to_those_who_are_told_of_the_group_alone() -> None:
+    keys = made(Clock(), "h1", "h2", "h3")
+    told = keys.views("h1", PEERS, [view(1, "h1")], [])
+    [first] = of(told, "h1", KeyFor.GROUP)
+    assert (first.id, first.in_ms) == (5, 0) and {name for name, _ in told} == {"h1"}
+    [second] = of(keys.views("h2", PEERS, [view(2, "h2", base=1)], []), "h2", KeyFor.GROUP)
+    assert second.key == first.key and second.transmitter != first.transmitter
+    assert all(one.transmitter % NUMBERS == 0 for one in (first, second))
+    assert of(keys.views("h1", [], [view(2, "h2", base=1)], []), "h1", KeyFor.GROUP) == []  # it has it
+
+
+def test_group_keys__change_for_all_but_who_left() -> None:
     clock = Clock()
-    keys = Keys(clock)
-    [first] = keys.for_agent()
-    keys.rekey()
-    before, after = keys.for_agent()  # one that comes in between needs both
-    assert (before.epoch, before.key, before.in_ms) == (first.epoch, first.key, 0)
-    assert after.key != first.key and after.epoch != first.epoch
-    assert after.in_ms == round(HEAD_START_S * 1000) and before.transmitter != first.transmitter
+    keys = made(clock, "h1", "h2", "h3")
+    for server in ("h1", "h2", "h3"):
+        before = of(keys.views(server, PEERS, [view(1, "h1 h2", "h3")], []), server, KeyFor.GROUP)
+    told = keys.views("h1", [], [view(2, "", gone="h3", base=1)], [])
+    assert of(told, "h3", KeyFor.GROUP) == []
+    for server in ("h1", "h2"):
+        old, new = of(told, server, KeyFor.GROUP)
+        assert old.key == before[0].key != new.key and new.in_ms == round(HEAD_START_S * 1000)
+    assert keys.views("h2", [], [view(2, "", gone="h3", base=1)], []) == []  # they have it already
     clock.s += HEAD_START_S
-    [now] = keys.for_agent()
-    assert (now.epoch, now.key, now.in_ms) == (after.epoch, after.key, 0)
+    [full] = of(keys.hello("h1"), "h1", KeyFor.GROUP)  # restarted
+    assert full.key == new.key
+    told = keys.views("h1", PEERS, [view(3, "h1")], [])  # told in full: h2 is missing in it
+    assert len(of(told, "h1", KeyFor.GROUP)) == 2 and of(told, "h2", KeyFor.GROUP) == []
 
 
-def test_rekey__is_due_by_age_and_when_numbers_end() -> None:
+def test_region_keys__go_to_nodes_and_publishers_and_change_when_one_leaves() -> None:
+    keys = made(Clock(), "h1", "h2", "h3")
+    region = GroupRegion(9, 1, IPv4Address("239.1.1.2"), 7070, "qsm", "", (IDS["h1"], IDS["h2"]))
+    facts = GroupFacts("news", IPv4Address(0), 7070, OPTIONS, regions=(9,))
+    group = GroupView(5, 1, None, facts, (IDS["h1"], IDS["h2"]), (IDS["h3"],))
+    got = {}
+    for server in ("h1", "h2", "h3"):
+        [got[server]] = of(keys.views(server, PEERS, [group], [region]), server, KeyFor.REGION)
+    assert len({one.key for one in got.values()}) == 1
+    told = keys.views("h1", [], [GroupView(5, 2, 1, None, (), (), (IDS["h3"],))], [])  # the publisher ends
+    assert of(told, "h3", KeyFor.REGION) == [] and len(of(told, "h2", KeyFor.REGION)) == 2
+
+
+def test_due__old_keys_and_those_without_numbers_are_others() -> None:
     clock = Clock()
-    keys = Keys(clock)
-    assert not keys.due()
+    keys = made(clock, "h1", "h2")
+    keys.views("h1", PEERS, [view(1, "h1")], [])
+    assert keys.due() == []
     clock.s += REKEY_S
-    assert keys.due()
-    keys.rekey()
-    assert not keys.due()
-    keys._current.next_number = NUMBERS_END - NUMBERS
-    assert keys.due()
+    told = keys.due()
+    assert len(of(told, "h1", KeyFor.GROUP)) == 2 and len(of(told, "h1", KeyFor.SELF)) == 1
+    assert [one.server for one in of(told, "h1", KeyFor.PEER)] == ["h2"]
+    clock.s += HEAD_START_S
+    assert keys.due() == []
+    keys._scopes[KeyFor.GROUP, 5].epoch.next_number = NUMBERS_END - NUMBERS
+    assert of(keys.due(), "h1", KeyFor.GROUP)
 
 
-def test_epochs__never_are_0() -> None:
-    keys = Keys(Clock())
-    keys._current.number = (1 << 16) - 1
-    keys.rekey()
-    assert keys.for_agent()[-1].epoch == 1
-    assert "key=" not in repr(keys._current)  # as texts of errors show it
+def test_epochs__never_are_0_and_keys_are_in_no_text() -> None:
+    epoch = first_epoch(0.0)
+    epoch.number = (1 << 16) - 1
+    assert next_epoch(epoch, 1.0).number == 1
+    assert "key=" not in repr(epoch)  # as texts of errors show it
 
 
 def guarded(run: Path, ours: Authority) -> SecurityOptions:
@@ -96,13 +190,13 @@ async def test_agents__that_seal_get_keys_and_others_words(tmp_path: Path) -> No
         tls = {name: client(ours, ours.sign(name, dns=())) for name in ("h1", "h2", "h3")}
         first, second = [await manager.agent(name, tls=tls[name], seals=True) for name in ("h1", "h2")]
         [one], [two] = await keys_of(first), await keys_of(second)
-        assert one.key == two.key and one.transmitter != two.transmitter
+        assert one.key != two.key and (one.purpose, two.purpose) == (KeyFor.SELF, KeyFor.SELF)
+        first.say("peer_keys", servers=["h2", "h7"])
+        [to_two] = (await first.expect("keys", lambda said: said.keys[0].purpose == KeyFor.PEER)).keys
+        assert to_two.server == "h2" and to_two.key == transmitter_key(two.key, to_two.id, to_two.transmitter)
         plain = await manager.agent(tls=tls["h3"])
         plain.hello("h3")
         assert "--security required" in (await plain.expect("goodbye")).reason
-        manager.app.thrift.rekey()
-        before, after = await keys_of(first, 2)
-        assert before.key == one.key != after.key and after.in_ms > 0
 
 
 async def test_agents__that_seal_are_told_where_nobody_else_does(tmp_path: Path) -> None:
@@ -124,5 +218,5 @@ async def test_trust__that_changed_ends_connections_and_the_key(tmp_path: Path) 
         await agent.until_closed()
         await until(lambda: "h1" not in manager.app.thrift.agents, "the agent to be gone")
         again = await manager.agent("h1", 2, tls=tls, seals=True)
-        before, after = await keys_of(again, 2)
-        assert before.key == old.key != after.key
+        [new] = await keys_of(again)
+        assert old.key != new.key

@@ -191,7 +191,7 @@ static void forge(world *w, uint32_t to) {
     rs_message m;
     uint8_t header[RS_HEADER_MAX];
     memset(&m, 0, sizeof m);
-    m.type = (rs_message_type)(1 + take(w, 1) % RS_MSG_NAME);
+    m.type = (rs_message_type)(1 + take(w, 1) % RS_MSG_KEY);
     m.nonce = nonce(w);
     m.session = (uint32_t)(take(w, 1) % 5);
     if (m.session == 4)
@@ -243,6 +243,8 @@ static void forge(world *w, uint32_t to) {
     } else if (m.type == RS_MSG_NAME) {
         m.name.object = object(w);
         m.name.length = (uint16_t)(a % (RS_NAME_MAX + 2));
+    } else if (m.type == RS_MSG_KEY) {
+        m.key.epoch = (uint16_t)a;
     } else if (m.type == RS_MSG_REPORT_TO) {
         m.report_to.on = false;
     } else if (m.type == RS_MSG_OPEN_ACK || m.type == RS_MSG_DATA_RCVD) {

@@ -122,6 +122,11 @@ static rs_message sample(rs_message_type type) {
         m.leaves.width = 16;
         memset(m.leaves.bytes, 0xd1, sizeof m.leaves.bytes);
         break;
+    case RS_MSG_KEY:
+        m.key.epoch = UINT16_MAX;
+        m.key.in_ms = 1000;
+        memset(m.key.key, 0xab, sizeof m.key.key);
+        break;
     case RS_MSG_NAME:
         m.name.object.data = 7;
         m.name.length = RS_NAME_MAX;
@@ -152,7 +157,7 @@ static rs_message sample(rs_message_type type) {
 
 static void every_message__there_and_back(void **state) {
     (void)state;
-    for (int type = RS_MSG_HELLO; type <= RS_MSG_NAME; type++) {
+    for (int type = RS_MSG_HELLO; type <= RS_MSG_KEY; type++) {
         rs_message m = sample((rs_message_type)type), back;
         uint32_t payload = type == RS_MSG_PTCH_DATA ? 8896 : 0, cut_payload;
         uint8_t out[RS_HEADER_MAX], again[RS_HEADER_MAX];
@@ -226,7 +231,7 @@ static void frame__strangers_are_turned_away(void **state) {
         {0xff, 0xff, 0xff, 0xff, RS_MSG_PTCH_DATA, RS_WIRE_VERSION},
         {15, 0, 0, 0, RS_MSG_DATA_FNSD, RS_WIRE_VERSION}, /* too short */
         {40, 0, 0, 0, 0, RS_WIRE_VERSION},                /* no such types */
-        {40, 0, 0, 0, RS_MSG_NAME + 1, RS_WIRE_VERSION},
+        {40, 0, 0, 0, RS_MSG_KEY + 1, RS_WIRE_VERSION},
         {0xfd, 1, 0, 0, RS_MSG_PING, RS_WIRE_VERSION}, /* too long */
         {24, 0, 0, 0, RS_MSG_PING, 1},                 /* another version */
     };
@@ -240,7 +245,7 @@ static void hello__of_another_version_is_read(void **state) {
     uint8_t out[RS_HEADER_MAX];
     size_t cut;
     uint32_t payload;
-    for (int type = RS_MSG_HELLO; type <= RS_MSG_NAME; type++) {
+    for (int type = RS_MSG_HELLO; type <= RS_MSG_KEY; type++) {
         rs_message m = sample((rs_message_type)type), back;
         bool any_version = type == RS_MSG_HELLO || type == RS_MSG_ABORT;
         size_t length = rs_wire_encode(&m, 0, out, sizeof out - 3);

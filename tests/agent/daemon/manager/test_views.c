@@ -96,7 +96,7 @@ static void view__that_makes_no_sense_is_not_used(void **state) {
 typedef struct {
     unsigned delivered;
     uint32_t count;
-    rs_manager_key keys[RS_MANAGER_KEYS_MAX];
+    rs_manager_key keys[8];
 } seen_keys;
 
 static void see_keys(void *context, const rs_manager_message *message) {
@@ -104,6 +104,7 @@ static void see_keys(void *context, const rs_manager_message *message) {
     assert_int_equal(message->call, RS_THRIFT_AGENT_KEYS);
     s->delivered++;
     s->count = message->key_count;
+    assert_true(s->count <= 8);
     memcpy(s->keys, message->keys, s->count * sizeof s->keys[0]);
 }
 
@@ -111,15 +112,31 @@ static void see_keys(void *context, const rs_manager_message *message) {
 static void keys__come_field_by_field(void **state) {
     (void)state;
     const uint8_t secret[32] = {1, 2, 3};
-    const rs_thrift_seal_key sent[] = {{.epoch = 9, .key = {secret, 32}, .transmitter = 512, .in_ms = 2000},
-                                       {.epoch = 0, .key = {secret, 32}, .transmitter = 512},
-                                       {.epoch = 9, .key = {secret, 31}, .transmitter = 512},
-                                       {.epoch = 65535, .key = {secret, 32}, .transmitter = UINT32_MAX - 255}};
-    const rs_thrift_seal_key wrong[] = {{.epoch = 65536, .key = {secret, 32}, .transmitter = 512},
-                                        {.epoch = 9, .key = {secret, 32}, .transmitter = 511},
-                                        {.epoch = 9, .key = {secret, 32}, .transmitter = INT64_C(1) << 32},
-                                        {.epoch = 9, .key = {secret, 32}, .transmitter = 512, .in_ms = -1}};
-    const rs_thrift_agent_keys calls[] = {{{sent, 4}}, {{wrong, 4}}, {{NULL, 0}}};
+    const rs_thrift_seal_key right = {
+        .epoch = 9, .key = {secret, 32}, .transmitter = 512, .in_ms = 2000, .purpose = RS_MANAGER_KEY_GROUP, .id = 7};
+    rs_thrift_seal_key sent[4], wrong[9];
+    for (unsigned i = 0; i < 4; i++)
+        sent[i] = right;
+    for (unsigned i = 0; i < 9; i++)
+        wrong[i] = right;
+    sent[1].epoch = 0;
+    sent[2].key.length = 31;
+    sent[3] = (rs_thrift_seal_key){.epoch = 65535,
+                                   .key = {secret, 32},
+                                   .transmitter = UINT32_MAX,
+                                   .purpose = RS_MANAGER_KEY_PEER,
+                                   .server = "h4",
+                                   .id = UINT32_MAX};
+    wrong[0].epoch = 65536;
+    wrong[1].transmitter = 511;
+    wrong[2].transmitter = INT64_C(1) << 32;
+    wrong[3].in_ms = -1;
+    wrong[4].purpose = 0;
+    wrong[5].purpose = 5;
+    wrong[6].id = -1;
+    wrong[7].id = INT64_C(1) << 32;
+    wrong[8].purpose = RS_MANAGER_KEY_PEER; /* and no server */
+    const rs_thrift_agent_keys calls[] = {{{sent, 4}}, {{wrong, 9}}, {{NULL, 0}}};
     for (size_t i = 0; i < 3; i++) {
         seen_keys s = {0};
         char text[160];
@@ -132,7 +149,12 @@ static void keys__come_field_by_field(void **state) {
             assert_memory_equal(s.keys[0].key, secret, 32);
             assert_int_equal(s.keys[0].transmitter, 512);
             assert_int_equal(s.keys[0].in, 2000000000);
+            assert_int_equal(s.keys[0].purpose, RS_MANAGER_KEY_GROUP);
+            assert_int_equal(s.keys[0].id, 7);
+            assert_null(s.keys[0].server);
             assert_int_equal(s.keys[1].epoch, 65535);
+            assert_int_equal(s.keys[1].purpose, RS_MANAGER_KEY_PEER);
+            assert_string_equal(s.keys[1].server, "h4");
         }
         free(frame.data);
     }

@@ -19,6 +19,7 @@
 
 #define GROUP 0xefff0001u
 #define PORT 7070
+#define NONCE 77
 #define WIRE 512u
 #define FRAGMENT 1408u
 
@@ -117,7 +118,8 @@ static uint8_t *deliver(void *context, rs_io_group group, const uint8_t *header,
 
 typedef struct {
     fake_io wire;
-    rs_seal *from, *to;
+    rs_keyring *from, *to;
+    rs_seal *sends; /* of the transfer */
     rs_io *out, *in;
     receiver receiver;
     uint8_t *object;
@@ -131,11 +133,13 @@ static rig *start(bool whole, bool predicts) {
     r->wire.base.ops = &fake_ops;
     r->wire.whole = whole;
     r->wire.room = RS_IO_BATCH;
-    r->from = rs_seal_new(rs_cipher_here());
-    r->to = rs_seal_new(rs_cipher_here());
-    assert_true(rs_seal_learn(r->from, 7, key, 0x100, 0) && rs_seal_learn(r->to, 7, key, 0x200, 0));
-    r->out = rs_seal_io(&r->wire.base, r->from, RS_IO_HEADER_BYTES, true);
-    r->in = rs_seal_io(&r->wire.base, r->to, RS_IO_HEADER_BYTES, whole);
+    r->from = rs_keyring_new(rs_cipher_here());
+    r->to = rs_keyring_new(rs_cipher_here());
+    r->sends = rs_keyring_take(r->from, RS_KEYS_TRANSFER_OUT, NONCE, 0);
+    rs_seal *takes = rs_keyring_take(r->to, RS_KEYS_TRANSFER_IN, NONCE, 0);
+    assert_true(rs_seal_learn(r->sends, 7, key, 0, 0) && rs_seal_learn(takes, 7, key, 0, 0));
+    r->out = rs_seal_io(&r->wire.base, r->from, RS_SEAL_DATA, true);
+    r->in = rs_seal_io(&r->wire.base, r->to, RS_SEAL_DATA, whole);
     assert_true(r->out && r->in && rs_io_join(r->in, 5, GROUP, PORT, error));
     assert_false(rs_io_join(r->in, RS_IO_GROUPS_MAX, GROUP, PORT, error));
     r->object = calloc(WIRE, FRAGMENT);
@@ -147,6 +151,7 @@ static rig *start(bool whole, bool predicts) {
         r->headers[i][0] = 0x53;
         r->headers[i][1] = 0x52;
         r->headers[i][2] = 2;
+        r->headers[i][8] = NONCE;
         r->headers[i][16] = (uint8_t)i;
         r->headers[i][17] = (uint8_t)(i >> 8);
         r->packets[i] = (rs_io_packet){.address = GROUP,
@@ -162,8 +167,8 @@ static rig *start(bool whole, bool predicts) {
 static void stop(rig *r) {
     rs_io_close(r->out);
     rs_io_close(r->in);
-    rs_seal_free(r->from);
-    rs_seal_free(r->to);
+    rs_keyring_free(r->from);
+    rs_keyring_free(r->to);
     free(r->object);
     free(r->receiver.object);
     free(r);
@@ -238,8 +243,8 @@ static void packets__that_are_not_sealed_are_heard_by_nobody(void **state) {
     receive(r);
     assert_int_equal(r->receiver.count, 0);
     rs_seal_stats stats;
-    rs_seal_stats_get(r->to, &stats);
-    assert_int_equal(stats.opened[RS_SEAL_PLAIN] + stats.opened[RS_SEAL_FORGED] + stats.opened[RS_SEAL_EPOCH], 10);
+    rs_keyring_stats(r->to, &stats);
+    assert_int_equal(stats.opened[RS_SEAL_PLAIN], 10);
     stop(r);
 }
 
@@ -250,7 +255,7 @@ static void packets__that_wait_are_sealed_once(void **state) {
     r->wire.room = 7;
     for (unsigned sent = 0; sent < WIRE;)
         sent += (unsigned)rs_io_send(r->out, r->packets + sent, WIRE - sent);
-    assert_int_equal(rs_seal_counter(r->from), WIRE);
+    assert_int_equal(rs_seal_counter(r->sends), WIRE);
     receive(r);
     assert_int_equal(r->receiver.count, WIRE);
     r->wire.count = r->wire.given = 0;
@@ -258,11 +263,11 @@ static void packets__that_wait_are_sealed_once(void **state) {
     assert_int_equal(rs_io_send(r->out, r->packets, 3), 0);
     uint8_t other[FRAGMENT + 200];
     for (unsigned i = 0; i < RS_SEAL_WINDOW; i++) /* by the same transmitter, on another way */
-        assert_true(rs_seal_close(r->from, (rs_seal_place){1, 1}, 0, other, 8, NULL, 0, other + 8));
+        assert_true(rs_seal_close(r->sends, (rs_seal_place){1, 1}, 0, other, 8, NULL, 0, other + 8));
     r->wire.room = 50;
-    uint64_t before = rs_seal_counter(r->from);
+    uint64_t before = rs_seal_counter(r->sends);
     assert_int_equal(rs_io_send(r->out, r->packets, 3), 3);
-    assert_int_equal(rs_seal_counter(r->from), before + 3);
+    assert_int_equal(rs_seal_counter(r->sends), before + 3);
     /* and what others send instead is not taken for it */
     r->wire.room = 0;
     assert_int_equal(rs_io_send(r->out, r->packets + 10, 3), 0);
@@ -278,15 +283,44 @@ static void packets__that_wait_are_sealed_once(void **state) {
 static void packets__without_a_key_are_lost(void **state) {
     (void)state;
     rig *r = start(true, true);
-    rs_seal *keyless = rs_seal_new(rs_cipher_here());
-    rs_io *out = rs_seal_io(&r->wire.base, keyless, RS_IO_HEADER_BYTES, true);
-    assert_int_equal(rs_io_send(out, r->packets, 20), 20);
-    assert_int_equal(r->wire.count, 0);
+    r->headers[3][8] = NONCE + 1; /* of a transfer without a key, among others */
+    for (unsigned sent = 0; sent < 20;)
+        sent += (unsigned)rs_io_send(r->out, r->packets + sent, 20 - sent);
+    assert_int_equal(r->wire.count, 19);
     rs_seal_stats stats;
-    rs_seal_stats_get(keyless, &stats);
-    assert_true(stats.unsealable > 0);
-    rs_io_close(out);
-    rs_seal_free(keyless);
+    rs_keyring_stats(r->from, &stats);
+    assert_int_equal(stats.unsealable, 1);
+    stop(r);
+}
+
+/* A receiver of one transfer has no use of its key in another one, and a stranger to both has of none. */
+static void packets__of_another_transfer_are_heard_by_nobody(void **state) {
+    (void)state;
+    rig *r = start(true, true);
+    const uint8_t other[32] = {9};
+    assert_true(rs_seal_learn(rs_keyring_take(r->to, RS_KEYS_TRANSFER_IN, NONCE + 1, 0), 7, other, 0, 0));
+    rs_seal *liar = rs_seal_new(rs_cipher_here()); /* has the other one's key, and says that it is of this one */
+    assert_true(rs_seal_learn(liar, 7, other, 0, 0));
+    uint8_t packet[RS_IO_HEADER_BYTES + 100 + RS_SEAL_MORE];
+    for (unsigned own = 0; own < 2; own++) {
+        const rs_io_packet forged = {.address = GROUP,
+                                     .port = PORT,
+                                     .header = packet,
+                                     .header_length = 32,
+                                     .payload = packet + 32,
+                                     .payload_length = sizeof packet - 32};
+        r->headers[0][3] = RS_DATA_SEALED;
+        r->headers[0][8] = own ? NONCE + 2 : NONCE;
+        assert_true(rs_seal_close(liar, (rs_seal_place){GROUP, PORT}, 32, r->headers[0], 32, r->object, 100, packet));
+        assert_int_equal(rs_io_send(&r->wire.base, &forged, 1), 1);
+    }
+    receive(r);
+    assert_int_equal(r->receiver.count, 0);
+    rs_seal_stats stats;
+    rs_keyring_stats(r->to, &stats);
+    assert_int_equal(stats.opened[RS_SEAL_FORGED], 1);
+    assert_int_equal(stats.opened[RS_SEAL_SCOPE], 1);
+    rs_seal_free(liar);
     stop(r);
 }
 
@@ -331,6 +365,7 @@ int main(void) {
         cmocka_unit_test(packets__that_are_not_sealed_are_heard_by_nobody),
         cmocka_unit_test(packets__that_wait_are_sealed_once),
         cmocka_unit_test(packets__without_a_key_are_lost),
+        cmocka_unit_test(packets__of_another_transfer_are_heard_by_nobody),
         cmocka_unit_test(files__that_were_shortened_end_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

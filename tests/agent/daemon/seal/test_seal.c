@@ -1,6 +1,6 @@
 /* Sealed datagrams: the primitives give what their standards say; what was changed, cut, repeated, sent elsewhere or
  * made with another key is told from what is right, and nothing is used twice. */
-#include "daemon/seal/seal.h"
+#include "daemon/seal/keyring.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -340,6 +340,83 @@ static void transmitters__are_told_apart(void **state) {
     stop(&p);
 }
 
+/* Whoever is given a transmitter's key can seal as it, to the one who has the epoch's, and do nothing else. */
+static void transmitters__are_given_keys_of_their_own(void **state) {
+    (void)state;
+    uint8_t own[32], expected[32], all[32], text[20] = {1}, sealed[20 + RS_SEAL_SHOWN + RS_SEAL_MORE], out[64];
+    const rs_seal_place anywhere = {0, 0};
+    for (unsigned i = 0; i < 32; i++)
+        all[i] = (uint8_t)i;
+    assert_true(rs_seal_transmitter_key(all, 0x0a000001, 7, own));
+    bytes_of("22cc486b748f07b63791e5affc48669ce40d4266f11e5e9a32fba289d9c93bcd",
+             expected); /* as the manager makes it */
+    assert_memory_equal(own, expected, 32);
+    rs_seal *from = rs_seal_new(rs_cipher_here()), *to = rs_seal_new_named();
+    assert_true(rs_seal_learn_own(from, 3, own, 7) && rs_seal_learn(to, 3, all, 0, 0));
+    assert_true(rs_seal_close_shown(from, anywhere, 0x0a000001, text, 20, NULL, 0, sealed));
+    assert_int_equal(rs_seal_shown(sealed), 0x0a000001);
+    assert_int_equal(rs_seal_open(to, anywhere, 4, sealed, sizeof sealed, out, sizeof out, NULL), RS_SEAL_RIGHT);
+    assert_memory_equal(out + 4, text, 20);
+    assert_int_equal(rs_seal_open(to, anywhere, 4, sealed, sizeof sealed, out, sizeof out, NULL), RS_SEAL_REPLAYED);
+    assert_int_equal(rs_seal_open(from, anywhere, 4, sealed, sizeof sealed, out, sizeof out, NULL), RS_SEAL_EPOCH);
+    /* it cannot speak as another, nor as another of its own starts */
+    assert_true(rs_seal_close_shown(from, anywhere, 0x0a000002, text, 20, NULL, 0, sealed));
+    assert_int_equal(rs_seal_open(to, anywhere, 4, sealed, sizeof sealed, out, sizeof out, NULL), RS_SEAL_FORGED);
+    assert_false(rs_seal_close_shown(to, anywhere, 0x0a000001, text, 20, NULL, 0, sealed));
+    /* the same key told twice: its counter goes on; one that is used up is not used again */
+    uint64_t counter = rs_seal_counter(from);
+    assert_true(rs_seal_learn_own(from, 3, own, 7));
+    assert_true(rs_seal_close_shown(from, anywhere, 0x0a000001, text, 20, NULL, 0, sealed));
+    assert_int_equal(rs_seal_counter(from), counter + 1);
+    assert_int_equal(sealed[RS_SEAL_SHOWN + 1], 3);
+    rs_seal_skip(from, RS_SEAL_PACKETS + 1);
+    assert_false(rs_seal_close_shown(from, anywhere, 0x0a000001, text, 20, NULL, 0, sealed));
+    assert_false(rs_seal_ready(from));
+    rs_seal_free(from);
+    rs_seal_free(to);
+}
+
+static bool none_needed(void *context, rs_keys_kind kind, uint64_t id) {
+    (void)kind;
+    return context && id == *(uint64_t *)context;
+}
+
+/* Scopes go when nothing needs them; what they counted stays. */
+static void scopes__are_kept_while_they_are_needed(void **state) {
+    (void)state;
+    uint64_t kept = 40;
+    rs_keyring *ring = rs_keyring_new(rs_cipher_here());
+    uint8_t text[8] = {0}, sealed[8 + RS_SEAL_MORE];
+    for (uint64_t id = 0; id < 5000; id++) {
+        rs_seal *seal = rs_keyring_take(ring, RS_KEYS_TRANSFER_OUT, id, S);
+        assert_true(seal && rs_seal_learn(seal, 1, key_a, 0, 0));
+        assert_true(rs_seal_close(seal, group, 0, text, 8, NULL, 0, sealed));
+    }
+    assert_null(rs_keyring_find(ring, RS_KEYS_TRANSFER_IN, 7));
+    assert_non_null(rs_keyring_find(ring, RS_KEYS_TRANSFER_OUT, 7));
+    (void)rs_keyring_tick(ring, S, none_needed, &kept);
+    assert_int_equal(rs_keyring_scopes(ring, RS_KEYS_TRANSFER_OUT), 5000);
+    (void)rs_keyring_tick(ring, S + RS_KEYRING_LINGER, none_needed, &kept);
+    assert_int_equal(rs_keyring_scopes(ring, RS_KEYS_TRANSFER_OUT), 1);
+    assert_non_null(rs_keyring_find(ring, RS_KEYS_TRANSFER_OUT, kept));
+    assert_null(rs_keyring_find(ring, RS_KEYS_TRANSFER_OUT, 7));
+    rs_seal_stats stats;
+    rs_keyring_stats(ring, &stats);
+    assert_int_equal(stats.sealed, 5000);
+    for (rs_peer peer = 0; peer < 100; peer++)
+        assert_true(rs_keyring_told(ring, RS_KEYS_TRANSFER_OUT, kept, peer % 50));
+    uint32_t count;
+    const rs_peer *told = rs_keyring_all_told(ring, RS_KEYS_TRANSFER_OUT, kept, &count);
+    assert_int_equal(count, 50);
+    assert_true(rs_keyring_untold(ring, RS_KEYS_TRANSFER_OUT, kept, 3));
+    assert_false(rs_keyring_untold(ring, RS_KEYS_TRANSFER_OUT, kept, 3));
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_not_equal(told[i], 3);
+    rs_keyring_drop(ring, RS_KEYS_TRANSFER_OUT, kept);
+    assert_null(rs_keyring_find(ring, RS_KEYS_TRANSFER_OUT, kept));
+    rs_keyring_free(ring);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hkdf__gives_what_rfc_5869_says),
@@ -352,6 +429,8 @@ int main(void) {
         cmocka_unit_test(keys__end_at_their_bound),
         cmocka_unit_test(keys__without_any_nothing_is_sealed_or_opened),
         cmocka_unit_test(transmitters__are_told_apart),
+        cmocka_unit_test(transmitters__are_given_keys_of_their_own),
+        cmocka_unit_test(scopes__are_kept_while_they_are_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
