@@ -28,6 +28,7 @@
 #include "daemon/groups/trouble.h"
 #include "daemon/metrics/metrics.h"
 #include "daemon/pieces/fetch.h"
+#include "daemon/pieces/hear.h"
 #include "daemon/pieces/holdings.h"
 #include "daemon/secure.h"
 #include "daemon/streams/late.h"
@@ -304,7 +305,7 @@ static bool keys_are_needed(void *context, rs_keys_kind kind, uint64_t id) {
     case RS_KEYS_TRANSFER_OUT:
         return rs_nonce_is_used(agent->node, id, true);
     case RS_KEYS_TRANSFER_IN:
-        return rs_nonce_is_used(agent->node, id, false) || rs_late_hears(agent, id);
+        return rs_nonce_is_used(agent->node, id, false) || rs_late_hears(agent, id) || rs_hears(agent->fetches, id);
     case RS_KEYS_GROUP:
     case RS_KEYS_REGION:
         return rs_groups_knows(agent->groups, (uint32_t)id, kind == RS_KEYS_REGION);
@@ -773,6 +774,7 @@ static bool start_pieces(rs_agent *agent) {
                                            .store = agent->store,
                                            .address = o->address,
                                            .port = o->piece_port,
+                                           .identity = agent->trust,
                                            .rate_bps = o->fetch_rate_bps,
                                            .spare_bps = spare_bps,
                                            .digest_of = digest_of,
@@ -781,10 +783,8 @@ static bool start_pieces(rs_agent *agent) {
                                            .stream = rs_late_kept,
                                            .run = rs_late_run,
                                            .context = agent};
-    agent->piece_server = agent->keys ? NULL : rs_piece_server_new(&config);
-    if (agent->keys)
-        rs_log(RS_LOG_INFO, "pieces", "with --security required nobody fetches objects from here");
-    else if (!agent->piece_server)
+    agent->piece_server = rs_piece_server_new(&config);
+    if (!agent->piece_server)
         rs_log(RS_LOG_WARNING, "pieces", "nobody can fetch objects from here: port %u (--piece-port): %s",
                o->piece_port, strerror(errno));
     agent->fetches = rs_fetches_new(agent);

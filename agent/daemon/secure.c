@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 
 #include "core/base/wire.h"
+#include "daemon/pieces/wire.h"
 #include "daemon/store/digest.h"
 #include "daemon/units.h"
 
@@ -239,6 +240,27 @@ bool rs_secure_message(rs_agent *agent, rs_peer peer, const uint8_t *header, siz
     }
     rs_wipe(&m, sizeof m);
     return true;
+}
+
+uint32_t rs_secure_tell(rs_agent *agent, uint64_t nonce, rs_piece_message *out, uint32_t most) {
+    rs_seal_key keys[RS_SEAL_EPOCHS];
+    const rs_seal *seal = agent->keys ? rs_keyring_find(agent->keys, RS_KEYS_TRANSFER_OUT, nonce) : NULL;
+    uint32_t count = seal ? rs_seal_keys(seal, keys) : 0, told = 0;
+    for (; told < count && told < most; told++) {
+        out[told] = (rs_piece_message){.type = RS_PIECE_KEY, .nonce = nonce, .epoch = keys[told].epoch};
+        memcpy(out[told].key, keys[told].key, sizeof out[told].key);
+    }
+    rs_wipe(keys, sizeof keys);
+    return told;
+}
+
+void rs_secure_hear(rs_agent *agent, uint64_t nonce, uint16_t epoch, const uint8_t key[RS_AEAD_KEY]) {
+    rs_time now = rs_agent_now(agent);
+    bool free_to_take = agent->keys && nonce && epoch && rs_nonce_sender(agent->node, nonce) == RS_NO_PEER &&
+                        rs_keyring_owner(agent->keys, RS_KEYS_TRANSFER_IN, nonce) == RS_NO_PEER;
+    rs_seal *seal = free_to_take ? rs_keyring_take(agent->keys, RS_KEYS_TRANSFER_IN, nonce, now) : NULL;
+    if (seal)
+        (void)rs_seal_learn(seal, epoch, key, 0, now);
 }
 
 void rs_secure_left(rs_agent *agent, rs_xfer xfer, rs_peer peer) {

@@ -31,6 +31,11 @@ bool rs_secure_message(rs_agent *agent, rs_peer peer, const uint8_t *header, siz
 /* It is no receiver of that transfer any more. */
 void rs_secure_left(rs_agent *agent, rs_xfer xfer, rs_peer peer);
 
+/* Who fetches an object hears its packets while it is sent to others: the keys of that transfer, as messages (at most
+ * `most`; how many there are); and what is done with one. */
+uint32_t rs_secure_tell(rs_agent *agent, uint64_t nonce, struct rs_piece_message *out, uint32_t most);
+void rs_secure_hear(rs_agent *agent, uint64_t nonce, uint16_t epoch, const uint8_t key[RS_AEAD_KEY]);
+
 /* The manager's part. */
 void rs_secure_link(const rs_agent *agent, rs_manager_options *options, rs_manager_callbacks *callbacks);
 rs_time rs_secure_deadline(const rs_agent *agent);

@@ -7,6 +7,7 @@
 #include "daemon/data/overlay.h"
 #include "daemon/data/paths.h"
 #include "daemon/data/sites.h"
+#include "daemon/secure.h"
 #include "daemon/store/digest.h"
 #include "daemon/streams/send.h"
 
@@ -629,6 +630,7 @@ uint32_t rs_sending_runs(void *context, const rs_object_id *id, const char *name
             return 0; /* it is a receiver */
     if (agent->link && heard)
         (void)rs_link_receiver_change(agent->link, rs_agent_now(agent), s->path.response_id, name, true);
+    count = heard ? rs_secure_tell(agent, nonce, out, most - 1) : 0;
     out[count++] = (rs_piece_message){.type = RS_PIECE_RUNS, /* and is to be spared, heard or not */
                                       .address = heard ? s->path.group_address : 0,
                                       .port = s->path.data_port,

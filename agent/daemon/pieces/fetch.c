@@ -16,6 +16,7 @@
 #include "daemon/pieces/plan.h"
 #include "daemon/pieces/state.h"
 #include "daemon/pieces/wire.h"
+#include "daemon/secure.h"
 #include "daemon/store/digest.h"
 #include "daemon/units.h"
 
@@ -55,6 +56,7 @@ static void hang_up(holder *h) {
     if (h->watch.active) {
         int fd = h->watch.fd;
         rs_loop_unwatch(f->all->agent->loop, &h->watch);
+        rs_piece_pipe_end(&h->pipe);
         close(fd);
     }
     forget_bits(h);
@@ -85,7 +87,7 @@ static void say(holder *h, const rs_piece_message *m) {
     uint8_t bytes[RS_PIECE_HEAD + 512];
     uint32_t length = rs_piece_put(m, bytes);
     /* These are few and small: what the socket does not take at once, nobody reads. */
-    if (send(h->watch.fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)length)
+    if (rs_piece_write(&h->pipe, bytes, length, false) != (ssize_t)length)
         lose(h, false, "it does not read what it is asked");
 }
 
@@ -94,10 +96,6 @@ static void holder_ready(void *context, uint32_t events);
 
 static void dial(holder *h) {
     fetch *f = h->of;
-    if (f->all->agent->keys) {
-        lose(h, false, "with --security required nothing is fetched from other agents");
-        return;
-    }
     struct sockaddr_in remote = {.sin_family = AF_INET, .sin_port = htons(h->port)}, local = {.sin_family = AF_INET};
     remote.sin_addr.s_addr = htonl(h->address);
     local.sin_addr.s_addr = htonl(f->all->agent->options.address);
@@ -109,8 +107,10 @@ static void dial(holder *h) {
     h->watch = (rs_watch){.ready = holder_ready, .context = h};
     if (fd < 0 || bind(fd, (struct sockaddr *)&local, sizeof local) < 0 ||
         (connect(fd, (struct sockaddr *)&remote, sizeof remote) < 0 && errno != EINPROGRESS) ||
+        !rs_piece_pipe_start(&h->pipe, f->all->agent->trust, fd, false, h->name) ||
         !rs_loop_watch(f->all->agent->loop, &h->watch, fd, EPOLLOUT)) {
         int number = errno;
+        rs_piece_pipe_end(&h->pipe);
         if (fd >= 0)
             close(fd);
         lose(h, false, strerror(number));
@@ -406,6 +406,9 @@ static void take(holder *h, const rs_piece_message *m) {
     case RS_PIECE_HAVE:
         holder_have(h, m);
         break;
+    case RS_PIECE_KEY:
+        rs_secure_hear(h->of->all->agent, m->nonce, m->epoch, m->key);
+        break;
     case RS_PIECE_RUNS:
         h->sends = true;
         rs_hear(h->of, m);
@@ -468,9 +471,13 @@ static bool read_some(holder *h, uint32_t *budget) {
     /* Without a piece under way only a little is read, so that the next one goes to its place at once. */
     if (!h->in_piece && f->plan && h->asked_count > 0 && room > 64)
         room = h->in_length < 64 ? 64 - h->in_length : room;
-    ssize_t got = recv(h->watch.fd, to, room, MSG_DONTWAIT);
+    ssize_t got = rs_piece_read(&h->pipe, to, room);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
-        lose(h, false, got == 0 ? "it closed the connection" : strerror(errno));
+        bool other = got < 0 && errno == EKEYREJECTED;
+        lose(h, other,
+             got == 0 ? "it closed the connection"
+             : other  ? "its certificate is that of another server"
+                      : strerror(errno));
         ask_all(f);
     }
     if (got <= 0)
@@ -485,7 +492,7 @@ static bool read_some(holder *h, uint32_t *budget) {
         if (!f->dead && h->watch.active)
             take_input(h);
     }
-    return !f->dead && h->watch.active && *budget > 0;
+    return !f->dead && h->watch.active && (*budget > 0 || rs_piece_pending(&h->pipe));
 }
 
 static void connected(holder *h) {
@@ -514,6 +521,11 @@ static void holder_ready(void *context, uint32_t events) {
         while (read_some(h, &budget))
             ;
     }
+    if (h->watch.active && !rs_piece_flush(&h->pipe))
+        lose(h, false, strerror(errno));
+    if (h->watch.active && h->state != HOLDER_CONNECTING)
+        (void)rs_loop_watch(all->agent->loop, &h->watch, h->watch.fd,
+                            EPOLLIN | (rs_piece_waits(&h->pipe) ? EPOLLOUT : 0));
     rs_fetch_sweep(all);
 }
 
@@ -645,9 +657,6 @@ bool rs_fetch_api(void *context, const rs_object_id *id, const char *const *hold
     uint16_t port;
     const rs_object *here = rs_store_find(agent->store, id);
     fetch *f = find(all, id);
-    if (agent->keys && count > 0)
-        return rs_error_set(error, ROSTRUM_ERR_UNAVAILABLE,
-                            "agents with --security required give no objects to those who fetch them: have it sent");
     for (uint32_t i = 0; i < count; i++)
         if (!rs_fetch_parse_holder(agent, holders[i], name, &address, &port, error))
             return false;

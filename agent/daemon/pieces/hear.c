@@ -133,6 +133,13 @@ void rs_hear_delivered(rs_fetches *all) {
         rs_fetch_sweep(all);
 }
 
+bool rs_hears(const rs_fetches *all, uint64_t nonce) {
+    const fetch *f = all->hearing > 0 ? all->first : NULL;
+    while (f && (f->dead || f->hears.fragments == 0 || f->hears.nonce != nonce))
+        f = f->next;
+    return f != NULL;
+}
+
 void rs_hear_look(fetch *f) {
     if (f->hears.live && rs_fetch_now(f) - f->hears.at > QUIET) {
         f->hears.live = false;

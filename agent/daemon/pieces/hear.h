@@ -15,6 +15,9 @@ void rs_hear_piece(struct fetch *f, uint32_t piece);
 /* From time to time: what was to come by itself and does not is asked for. */
 void rs_hear_look(struct fetch *f);
 
+/* Whether a transfer of that nonce to others is heard for some object. */
+bool rs_hears(const rs_fetches *fetches, uint64_t nonce);
+
 /* A data packet of no transfer to this server: where its payload belongs, if a fetch hears it; else NULL. The second:
  * all such payloads are in their places. */
 uint8_t *rs_hear_packet(rs_fetches *fetches, rs_group group, const uint8_t *header, size_t header_length,

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "daemon/accept.h"
 #include "daemon/log.h"
+#include "daemon/pieces/pipe.h"
 #include "daemon/pieces/wire.h"
 #include "daemon/store/digest.h"
 
@@ -21,15 +21,18 @@
 #define TURN_BYTES (256u << 10) /* written to one client before the others are looked at */
 #define SPARE_BYTES (64u << 10) /* the same, of what goes besides a transfer: others' packets wait no longer */
 #define BURST (2 * RS_MILLISECOND)
-#define IDLE (60 * RS_SECOND)    /* a client that says and takes nothing */
-#define LEAVES_BYTES (16u << 10) /* of digests in a message */
+#define HANDSHAKE (2 * RS_SECOND) /* for TLS's */
+#define IDLE (60 * RS_SECOND)     /* a client that says and takes nothing */
+#define LEAVES_BYTES (16u << 10)  /* of digests in a message */
 #define PEERS_TOLD 16u
+#define KEYS_TOLD 4u
 #define RUN_MOST 1024u /* fragments of a stream that are asked for at a time */
 
 typedef struct client {
     struct client *next;
     rs_piece_server *server;
     rs_watch watch;
+    rs_piece_pipe pipe;
     rs_piece_watch pieces;  /* of an object that is not whole */
     rs_object *object;      /* NULL: none was asked for yet */
     bool watching, holding; /* `pieces` is in use; the object is held */
@@ -91,6 +94,7 @@ static void drop(client *c) {
     int fd = c->watch.fd;
     detach(c);
     rs_loop_unwatch(server->config.loop, &c->watch);
+    rs_piece_pipe_end(&c->pipe);
     close(fd);
     free(c->out);
     free(c);
@@ -189,9 +193,9 @@ static void introduce(client *c) {
 
 /* Who comes while it is sent from here hears the rest, and gets what it missed from those who hear it, too. */
 static void let_hear(client *c, const rs_piece_message *m) {
-    rs_piece_message out[1 + PEERS_TOLD];
+    rs_piece_message out[KEYS_TOLD + 1 + PEERS_TOLD];
     const rs_piece_server_config *config = &c->server->config;
-    uint32_t count = config->runs ? config->runs(config->context, &m->id, m->name, out, 1 + PEERS_TOLD) : 0;
+    uint32_t count = config->runs ? config->runs(config->context, &m->id, m->name, out, KEYS_TOLD + 1 + PEERS_TOLD) : 0;
     for (uint32_t i = 0; i < count; i++)
         say(c, &out[i]);
 }
@@ -202,6 +206,10 @@ static void asked(client *c, const rs_piece_message *m) {
     bool complete = object && object->phase == RS_OBJECT_COMPLETE;
     if (c->object || c->streams) {
         c->over = true;
+        return;
+    }
+    if (!rs_piece_pipe_is(&c->pipe, m->name)) {
+        refuse(c, true, "the certificate is not of the server that it says it is");
         return;
     }
     rs_piece_message stream;
@@ -397,8 +405,7 @@ static void write_out(client *c) {
     for (uint32_t budget = TURN_BYTES; budget > 0 && !c->over;) {
         size_t upto = c->at < c->end ? c->out_before : c->out_length;
         if (c->out_sent < upto) {
-            ssize_t sent = send(c->watch.fd, c->out + c->out_sent, upto - c->out_sent,
-                                MSG_NOSIGNAL | MSG_DONTWAIT | (c->at < c->end ? MSG_MORE : 0));
+            ssize_t sent = rs_piece_write(&c->pipe, c->out + c->out_sent, upto - c->out_sent, c->at < c->end);
             if (!wrote(c, sent))
                 return;
             c->out_sent += (size_t)sent;
@@ -411,8 +418,7 @@ static void write_out(client *c) {
             }
             uint64_t left = c->end - c->at, room = c->spare_bps > 0 ? SPARE_BYTES : budget;
             uint64_t most = left < room ? left : room;
-            off_t offset = (off_t)c->at; /* without a copy; 0: somebody shortened the file */
-            ssize_t sent = sendfile(c->watch.fd, c->object->fd, &offset, (size_t)most);
+            ssize_t sent = rs_piece_write_file(&c->pipe, c->object->fd, c->at, (size_t)most);
             if (!wrote(c, sent))
                 return;
             if (sent == 0) {
@@ -443,7 +449,7 @@ static void write_out(client *c) {
 
 static void update_watch(client *c) {
     bool held = is_held(c) && (c->at < c->end || c->run_left > 0);
-    uint32_t events = EPOLLIN | (has_output(c) && !held ? EPOLLOUT : 0);
+    uint32_t events = EPOLLIN | ((has_output(c) && !held) || rs_piece_waits(&c->pipe) ? EPOLLOUT : 0);
     if (held)
         hold(c);
     if (c->watch.events != events)
@@ -453,7 +459,7 @@ static void update_watch(client *c) {
 /* ------------------------------------------------------------------------------------------------------- reading */
 
 static void read_in(client *c) {
-    ssize_t got = recv(c->watch.fd, c->in + c->in_length, sizeof c->in - c->in_length, MSG_DONTWAIT);
+    ssize_t got = rs_piece_read(&c->pipe, c->in + c->in_length, sizeof c->in - c->in_length);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
         c->over = true;
         return;
@@ -485,7 +491,10 @@ static void read_in(client *c) {
 static void client_ready(void *context, uint32_t events) {
     client *c = context;
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-        read_in(c);
+        do
+            read_in(c);
+        while (!c->over && rs_piece_pending(&c->pipe));
+    c->over |= !rs_piece_flush(&c->pipe);
     if (!c->over)
         write_out(c);
     if (c->over)
@@ -512,7 +521,9 @@ static void accept_one(rs_piece_server *server, int fd, uint32_t address) {
     c->heard_at = now_of(server);
     c->leaves_from = UINT32_MAX;
     c->watch = (rs_watch){.ready = client_ready, .context = c};
-    if (!rs_loop_watch(server->config.loop, &c->watch, fd, EPOLLIN)) {
+    if (!rs_piece_pipe_start(&c->pipe, server->config.identity, fd, true, NULL) ||
+        !rs_loop_watch(server->config.loop, &c->watch, fd, EPOLLIN)) {
+        rs_piece_pipe_end(&c->pipe);
         close(fd);
         free(c->out);
         free(c);
@@ -597,7 +608,8 @@ void rs_piece_server_timeout(rs_piece_server *server) {
         (void)rs_loop_watch(server->config.loop, &server->watch, server->watch.fd, EPOLLIN);
     for (client *c = server->clients, *next; c; c = next) {
         next = c->next;
-        if (c->over || now - c->heard_at > IDLE)
+        bool stranger = c->pipe.tls && !rs_tls_shaken(c->pipe.tls);
+        if (c->over || now - c->heard_at > (stranger ? HANDSHAKE : IDLE))
             drop(c);
     }
 }

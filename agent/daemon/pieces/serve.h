@@ -6,6 +6,7 @@
 #define RS_PIECES_SERVE_H
 
 #include "daemon/loop.h"
+#include "daemon/manager/tls.h"
 #include "daemon/pieces/wire.h"
 #include "daemon/store/store.h"
 
@@ -18,7 +19,8 @@ typedef struct {
     rs_store *store;
     uint32_t address; /* IPv4, host order */
     uint16_t port;
-    int64_t rate_bps; /* 0: no bound */
+    rs_tls_identity *identity; /* NULL: plain; else both ends show certificates. Must outlive it */
+    int64_t rate_bps;          /* 0: no bound */
     /* What those like `name` get together of an object that is under way here, sent or received: that goes first. 0: no
      * bound. */
     int64_t (*spare_bps)(void *context, const rs_object_id *id, const char *name);

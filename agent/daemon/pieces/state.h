@@ -3,6 +3,7 @@
 #define RS_PIECES_STATE_H
 
 #include "daemon/pieces/fetch.h"
+#include "daemon/pieces/pipe.h"
 #include "daemon/pieces/plan.h"
 #include "daemon/pieces/retry.h"
 #include "daemon/pieces/wire.h"
@@ -18,6 +19,7 @@ typedef struct {
     fetch *of;
     holder_state state;
     rs_watch watch;
+    rs_piece_pipe pipe;
     uint32_t address;
     uint16_t port;
     char name[RS_PIECE_NAME];

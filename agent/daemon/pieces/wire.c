@@ -23,7 +23,7 @@ typedef struct {
     { kind, offsetof(rs_piece_message, member), sizeof((rs_piece_message *)0)->member }
 #define FIELDS_MOST 5
 
-static const field FIELDS[RS_PIECE_RUN + 1][FIELDS_MOST] = {
+static const field FIELDS[RS_PIECE_KEY + 1][FIELDS_MOST] = {
     [RS_PIECE_ASK] = {FIELD(BYTES, id.app), FIELD(NUMBER, id.data), FIELD(NUMBER, port), FIELD(TEXT, name)},
     [RS_PIECE_HAS] = {FIELD(NUMBER, size), FIELD(NUMBER, root.algorithm), FIELD(NUMBER, root.length)},
     [RS_PIECE_NO] = {FIELD(FLAG, gone), FIELD(TEXT, text)},
@@ -36,6 +36,7 @@ static const field FIELDS[RS_PIECE_RUN + 1][FIELDS_MOST] = {
     [RS_PIECE_STREAM] = {FIELD(NUMBER, fragment_size), FIELD(NUMBER, sn), FIELD(NUMBER, here), FIELD(NUMBER, size)},
     [RS_PIECE_WANT_RUN] = {FIELD(NUMBER, sn), FIELD(NUMBER, count)},
     [RS_PIECE_RUN] = {FIELD(NUMBER, sn)},
+    [RS_PIECE_KEY] = {FIELD(NUMBER, nonce), FIELD(NUMBER, epoch), FIELD(BYTES, key)},
 };
 
 static uint64_t load(const void *from, size_t size) {
@@ -120,7 +121,7 @@ uint32_t rs_piece_put(const rs_piece_message *m, uint8_t *out) {
 bool rs_piece_take_head(const uint8_t head[RS_PIECE_HEAD], uint8_t *type, uint32_t *length) {
     *type = head[3];
     *length = (uint32_t)rs_le_get(head + 4, 4);
-    if (rs_le_get(head, 2) != MAGIC || head[2] != VERSION || *type < RS_PIECE_ASK || *type > RS_PIECE_RUN)
+    if (rs_le_get(head, 2) != MAGIC || head[2] != VERSION || *type < RS_PIECE_ASK || *type > RS_PIECE_KEY)
         return false;
     if (*type == RS_PIECE_PIECE)
         return *length > 4 && *length - 4 <= RS_DIGEST_CHUNK;
@@ -130,7 +131,7 @@ bool rs_piece_take_head(const uint8_t head[RS_PIECE_HEAD], uint8_t *type, uint32
 bool rs_piece_take(uint8_t type, const uint8_t *body, uint32_t length, rs_piece_message *out) {
     rs_reader in = {.at = body, .end = body + length};
     memset(out, 0, sizeof *out);
-    if (type < RS_PIECE_ASK || type > RS_PIECE_RUN)
+    if (type < RS_PIECE_ASK || type > RS_PIECE_KEY)
         return false;
     out->type = type;
     take_fields(&in, out);

@@ -24,10 +24,11 @@ typedef enum {
     RS_PIECE_RUNS,     /* it is being sent from here just now: where its packets can be heard */
     RS_PIECE_STREAM,   /* it is a continuing stream, of which this is kept here */
     RS_PIECE_WANT_RUN, /* fragments of it; of none: STREAM again */
-    RS_PIECE_RUN       /* their bytes */
+    RS_PIECE_RUN,      /* their bytes */
+    RS_PIECE_KEY       /* before RUNS, where packets are sealed: with what */
 } rs_piece_type;
 
-typedef struct {
+typedef struct rs_piece_message {
     uint8_t type;
     rs_object_id id; /* ASK */
     uint16_t port;   /* ASK, PEER: where that server gives pieces itself; 0: it does not. RUNS: of the data channel */
@@ -39,7 +40,9 @@ typedef struct {
     char text[RS_PIECE_TEXT]; /* NO */
     uint32_t first, count;    /* LEAVES, HAVE: pieces from there on, so many; WANT, PIECE: first; WANT_RUN: count */
     uint32_t address;         /* PEER; RUNS: the group. IPv4, host order */
-    uint64_t nonce;           /* RUNS: its packets have it */
+    uint64_t nonce;           /* RUNS, KEY: its packets have it */
+    uint16_t epoch;           /* KEY */
+    uint8_t key[32];          /* KEY */
     uint32_t fragment_size;   /* RUNS, STREAM */
     uint64_t sn, here;        /* STREAM: from sn to before `here`; WANT_RUN, RUN: from sn on */
     bool no_leaves;           /* HAS: it knows no digests of pieces */

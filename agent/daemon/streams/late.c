@@ -1,4 +1,6 @@
 #include "daemon/streams/late.h"
+#include "daemon/pieces/pipe.h"
+#include "daemon/secure.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,6 +35,7 @@ typedef struct rs_late late;
 typedef struct {
     late *of;
     rs_watch watch;
+    rs_piece_pipe pipe;
     uint32_t address;
     uint16_t port;
     char name[RS_PIECE_NAME];
@@ -89,6 +92,7 @@ static void hang_up(peer *p) {
         return;
     int fd = p->watch.fd;
     rs_loop_unwatch(p->of->agent->loop, &p->watch);
+    rs_piece_pipe_end(&p->pipe);
     close(fd);
     p->up = p->ready = p->asked = false;
     p->in_length = 0;
@@ -280,16 +284,12 @@ static void say(peer *p, const rs_piece_message *m) {
     uint32_t length = rs_piece_put(m, bytes);
     p->asked = true;
     p->since = now_of(p->of);
-    if (send(p->watch.fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)length)
+    if (rs_piece_write(&p->pipe, bytes, length, false) != (ssize_t)length)
         lose(p, false, "it does not read what it is asked");
 }
 
 static void dial(peer *p) {
     late *l = p->of;
-    if (l->agent->keys) {
-        lose(p, false, "with --security required what was before is fetched from nobody");
-        return;
-    }
     struct sockaddr_in remote = {.sin_family = AF_INET, .sin_port = htons(p->port)}, local = {.sin_family = AF_INET};
     remote.sin_addr.s_addr = htonl(p->address);
     local.sin_addr.s_addr = htonl(l->agent->options.address);
@@ -300,9 +300,11 @@ static void dial(peer *p) {
     p->since = now_of(l);
     if (fd >= 0 && bind(fd, (struct sockaddr *)&local, sizeof local) == 0 &&
         (connect(fd, (struct sockaddr *)&remote, sizeof remote) == 0 || errno == EINPROGRESS) &&
+        rs_piece_pipe_start(&p->pipe, l->agent->trust, fd, false, p->name) &&
         rs_loop_watch(l->agent->loop, &p->watch, fd, EPOLLOUT))
         return;
     int number = errno;
+    rs_piece_pipe_end(&p->pipe);
     if (fd >= 0)
         close(fd);
     lose(p, false, strerror(number));
@@ -442,6 +444,9 @@ static void take(peer *p, const rs_piece_message *m) {
     case RS_PIECE_RUN:
         take_run(p, m);
         break;
+    case RS_PIECE_KEY:
+        rs_secure_hear(p->of->agent, m->nonce, m->epoch, m->key);
+        break;
     case RS_PIECE_RUNS:
         take_runs(p, m);
         break;
@@ -458,7 +463,7 @@ static void take(peer *p, const rs_piece_message *m) {
 }
 
 static void read_in(peer *p) {
-    ssize_t got = recv(p->watch.fd, p->in + p->in_length, sizeof p->in - p->in_length, MSG_DONTWAIT);
+    ssize_t got = rs_piece_read(&p->pipe, p->in + p->in_length, sizeof p->in - p->in_length);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0) {
@@ -509,7 +514,13 @@ static void peer_ready(void *context, uint32_t events) {
     if (!p->up)
         connected(p);
     else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-        read_in(p);
+        do
+            read_in(p);
+        while (p->watch.active && !l->dead && rs_piece_pending(&p->pipe));
+    if (p->watch.active && !rs_piece_flush(&p->pipe))
+        lose(p, false, strerror(errno));
+    if (p->watch.active && p->up)
+        (void)rs_loop_watch(agent->loop, &p->watch, p->watch.fd, EPOLLIN | (rs_piece_waits(&p->pipe) ? EPOLLOUT : 0));
     hand_out(l);
     ask(l);
     sweep(agent);
