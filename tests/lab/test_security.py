@@ -222,18 +222,19 @@ def reads(datagram: bytes, keys: list[dict[str, Any]], group: IPv4Address, port:
 
 
 CATCHER = """
-import socket, struct, sys
+import select, socket, struct, sys, time
 heard = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
 heard.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)
 heard.bind((sys.argv[1], 0))
-heard.settimeout(float(sys.argv[2]))
 print("ready", flush=True)
-kept = 0
-while kept < 20:
-    try:
-        frame = heard.recv(1 << 17)
-    except TimeoutError:
-        break
+kept, ends, watched = 0, float("inf"), [heard, sys.stdin]
+while kept < 20 and (time.monotonic() < ends or (kept == 0 and time.monotonic() < ends + 10)):
+    ready, _, _ = select.select(watched, [], [], 0.2)
+    if sys.stdin in ready:  # it is done
+        ends, watched = time.monotonic() + 1, [heard]
+    if heard not in ready:
+        continue
+    frame = heard.recv(1 << 17)
     ip = frame[14:]
     if frame[12:14] == b"\\x08\\x00" and ip[9] == 17 and ip[16] >> 4 == 14:
         at = (ip[0] & 15) * 4
@@ -305,12 +306,12 @@ def insider(lab: Lab) -> Iterator[Insider]:
 
 def caught(lab: Lab, server: str, doing: Callable[[], None]) -> Caught:
     """Multicast datagrams that came by that server's interface meanwhile."""
-    catcher = lab.popen(server, [sys.executable, "-c", CATCHER, f"{server}-eth0", "5"],
-                        stdout=subprocess.PIPE, text=True)  # fmt: skip
+    catcher = lab.popen(server, [sys.executable, "-c", CATCHER, f"{server}-eth0"],
+                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # fmt: skip
     assert catcher.stdout
     assert catcher.stdout.readline() == "ready\n"
     doing()
-    out, _ = catcher.communicate(timeout=30)
+    out, _ = catcher.communicate(timeout=60)  # which ends its input
     rows = (row.split() for row in out.splitlines())
     return [(IPv4Address(group), int(port), bytes.fromhex(datagram)) for group, port, datagram in rows]
 
