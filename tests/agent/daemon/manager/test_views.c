@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +98,7 @@ typedef struct {
     unsigned delivered;
     uint32_t count;
     rs_manager_key keys[8];
+    char server[8]; /* of the last key: what a key points to is gone after the call */
 } seen_keys;
 
 static void see_keys(void *context, const rs_manager_message *message) {
@@ -106,6 +108,8 @@ static void see_keys(void *context, const rs_manager_message *message) {
     s->count = message->key_count;
     assert_true(s->count <= 8);
     memcpy(s->keys, message->keys, s->count * sizeof s->keys[0]);
+    if (s->count && s->keys[s->count - 1].server)
+        snprintf(s->server, sizeof s->server, "%s", s->keys[s->count - 1].server);
 }
 
 /* Of keys that cannot be ones the others are taken. */
@@ -154,7 +158,7 @@ static void keys__come_field_by_field(void **state) {
             assert_null(s.keys[0].server);
             assert_int_equal(s.keys[1].epoch, 65535);
             assert_int_equal(s.keys[1].purpose, RS_MANAGER_KEY_PEER);
-            assert_string_equal(s.keys[1].server, "h4");
+            assert_string_equal(s.server, "h4");
         }
         free(frame.data);
     }
