@@ -65,11 +65,16 @@ typedef struct {
     double velocity; /* how much faster it goes after a round trip without a queue */
     /* friendly: the window of CUBIC, in bytes */
     double window, window_most;
-    uint32_t stubborn;  /* events in a row that came too soon after one that had lowered the rate */
-    rs_time held_until; /* beside who does not yield, the rate is held until then */
-    rs_time turn_end;   /* of the present turn */
+    uint32_t stubborn;   /* events in a row that came too soon after one that had lowered the rate */
+    double event_window; /* at the last event, before it was cut; 0: none */
+    uint32_t beaten;     /* events in a row at which it had not come back to that */
+    rs_time held_until;  /* beside who does not yield, the rate is held until then */
+    rs_time held_at;     /* and was so last; 0: never */
+    rs_time turn_end;    /* of the present turn */
     uint32_t turn;
-    int64_t came_most[RS_WAN_TURNS]; /* the most that came out, by turns of a round trip */
+    rs_time turn_at;                 /* the receiver's clock when it began, 0: none did; */
+    uint64_t turn_came;              /* packets that had come by then */
+    int64_t came_most[RS_WAN_TURNS]; /* what came out, by turns of a round trip */
     rs_time epoch;
     uint64_t event_end; /* losses of what was sent before this position belong to the last event */
 } rs_wan_path;

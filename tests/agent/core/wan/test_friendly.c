@@ -9,14 +9,20 @@
 #include "core/wan/congestion.h"
 
 #define MS INT64_C(1000000)
-#define LINK 25000.0      /* bytes in a millisecond: 200 Mbit/s */
-#define QUEUE 1e6         /* bytes */
-#define PACKET 1500.0     /* bytes */
-#define LONGEST 60000     /* ms */
-#define WARM 3000         /* ms, for which TCP is alone */
+#define MBIT 125.0    /* bytes in a millisecond */
+#define PACKET 1500.0 /* bytes */
+#define LONGEST 60000 /* ms */
+#define SECONDS 40
+#define WARM 3000         /* ms, for which the first is alone */
 #define BW_ROUNDS 10      /* over which BBR keeps the most that came out */
 #define PROBE_RTT 10000   /* ms */
 #define PROBE_RTT_FOR 200 /* ms */
+
+/* A narrow link: round trip without a queue in ms, bytes in a millisecond, bytes of its queue. */
+typedef struct {
+    int rtt;
+    double link, queue;
+} place;
 
 /* What was sent in one millisecond, by ours [0] and by TCP [1]. */
 typedef struct {
@@ -93,15 +99,14 @@ static void bbr_heard(tcp *t, int now, double acked) {
     t->window = now < t->probe_until ? 4 * PACKET : (t->started ? 2 : 2.89) * bdp + 4 * PACKET;
 }
 
-/* Ours over TCP, in bytes, from when ours begins to the end. */
-static double beside(bool bbr, int rtt, int seconds) {
+/* Ours over TCP, in bytes, from when the second of them begins to the end. */
+static double beside(const place *where, bool bbr, bool ours_first) {
     static slice queue[LONGEST];
     static word words[LONGEST];
     static tcp t;
-    int end = WARM + seconds * 1000, head = 0;
+    int end = WARM + SECONDS * 1000, head = 0, rtt = where->rtt, begins = ours_first ? 0 : WARM;
     double queued = 0, ours = 0, tcps = 0, next = 0, received = 0, sent = 0;
     rs_wan_path path;
-    assert_true(end < LONGEST);
     memset(queue, 0, sizeof queue);
     memset(words, 0, sizeof words);
     t = (tcp){.bbr = bbr, .window = 10 * PACKET, .rtt = rtt, .least = 1e9, .pace = 10 * PACKET / rtt};
@@ -110,7 +115,7 @@ static double beside(bool bbr, int rtt, int seconds) {
     int report = rtt / 8 > 25 ? 25 : rtt / 8 < 2 ? 2 : rtt / 8;
     for (int now = 0; now < end; now++) {
         const word *w = &words[now];
-        double rate[2] = {now < WARM ? 0 : (double)path.rate_bps / 8e3, 0};
+        double rate[2] = {now < begins ? 0 : (double)path.rate_bps / 8e3, 0};
         /* what comes back */
         t.acked += w->acked[1];
         t.history[now] = t.acked;
@@ -123,7 +128,7 @@ static double beside(bool bbr, int rtt, int seconds) {
             cubic_heard(&t, now, w->acked[1], w->lost[1]);
         next += w->acked[0] + w->lost[0];
         received += w->acked[0];
-        if (now > WARM && now % report == 0 && w->acked[0] > 0) {
+        if (now > begins && now % report == 0 && w->acked[0] > 0) {
             const rs_wan_sample s = {.now = now * MS,
                                      .rtt = (rs_time)((rtt + w->waited) * 1e6),
                                      .at = now * MS,
@@ -136,17 +141,17 @@ static double beside(bool bbr, int rtt, int seconds) {
         }
         /* what is sent */
         double room = t.window - t.inflight;
-        rate[1] = room <= 0 ? 0 : room < t.pace ? room : t.pace;
+        rate[1] = room <= 0 || (ours_first && now < WARM) ? 0 : room < t.pace ? room : t.pace;
         t.inflight += rate[1];
         t.sent += rate[1];
         sent += rate[0];
-        double all = rate[0] + rate[1], over = queued + all - LINK - QUEUE;
+        double all = rate[0] + rate[1], over = queued + all - where->link - where->queue;
         double lost = over > 0 && all > 0 ? (over < all ? over / all : 1) : 0;
         queue[now] = (slice){{rate[0] * (1 - lost), rate[1] * (1 - lost)}, {rate[0] * lost, rate[1] * lost}};
         queued += all * (1 - lost);
         /* what comes out, back at the senders after a round trip */
         word *out = &words[now + rtt < LONGEST ? now + rtt : LONGEST - 1];
-        for (double left = LINK; head <= now; head++) {
+        for (double left = where->link; head <= now; head++) {
             slice *s = &queue[head];
             double here = s->there[0] + s->there[1], part = here <= left ? 1 : left / here;
             for (int i = 0; i < 2; i++) {
@@ -173,14 +178,35 @@ static void friendly__neither_it_nor_a_tcp_has_more_than_twice_the_other(void **
     static const int trips[] = {10, 20, 50, 100};
     for (int bbr = 0; bbr < 2; bbr++)
         for (size_t i = 0; i < sizeof trips / sizeof *trips; i++) {
-            double ratio = beside(bbr, trips[i], 40);
+            double ratio = beside(&(place){trips[i], MBIT * 200, 1e6}, bbr, false);
             printf("%s, %d ms: ours over TCP %.2f\n", bbr ? "BBR" : "CUBIC", trips[i], ratio);
             assert_true(ratio >= 0.5 && ratio <= 2);
         }
     (void)state;
 }
 
+/* A BBR that fills what ours leaves at each loss, and makes few losses itself: its queue is not so short that they come
+ * one after the other. */
+static void friendly__holds_its_own_where_its_window_shrinks_at_each_event(void **state) {
+    static const struct {
+        place where;
+        bool ours_first;
+    } cases[] = {
+        {{20, MBIT * 200, 5e5}, true},  {{50, MBIT * 200, 5e5}, true},  {{50, MBIT * 200, 1e6}, true},
+        {{20, MBIT * 400, 1e6}, true},  {{50, MBIT * 400, 1e6}, true},  {{10, MBIT * 400, 5e5}, true},
+        {{10, MBIT * 400, 5e5}, false}, {{20, MBIT * 400, 1e6}, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double ratio = beside(&cases[i].where, true, cases[i].ours_first);
+        printf("BBR, case %zu: ours over TCP %.2f\n", i, ratio);
+        assert_true(ratio >= 0.5 && ratio <= 2);
+    }
+    (void)state;
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(friendly__neither_it_nor_a_tcp_has_more_than_twice_the_other)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(friendly__neither_it_nor_a_tcp_has_more_than_twice_the_other),
+        cmocka_unit_test(friendly__holds_its_own_where_its_window_shrinks_at_each_event)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
