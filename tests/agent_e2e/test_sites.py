@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -122,6 +122,82 @@ def test_a_relay_that_dies_is_followed_by_one_that_goes_on_where_it_was(lab: Wor
         assert lab.app(name).read(2) == data
     assert int(re.findall(r"goes on where it was: bytes=(\d+)", "\n".join(lab.agents["h4"].log))[0]) > SIZE / 3
     assert over_the_wide_area(lab) < 0.7 * SIZE  # of the leg that came to its end; the dead relay's is not in it
+
+
+def half_at(lab: World, name: str) -> None:
+    app = lab.app(name)
+    wait_until(lambda: any(one.bytes > SIZE / 2 for one in app.status()[1]), f"half of it at {name}")
+
+
+def goes_on_at(lab: World, name: str) -> int:
+    return max((int(it) for line in lab.agents[name].log for it in re.findall(r"where it was: bytes=(\d+)", line)),
+               default=0)  # fmt: skip
+
+
+@pytest.fixture
+def cut_off(net: Network) -> Iterator[Callable[[str], None]]:
+    """Takes a machine off the network for the rest of a test: nobody is told, and no connection ends."""
+    gone: list[str] = []
+
+    def cut(name: str) -> None:
+        gone.append(name)
+        net.cut(name)
+
+    yield cut
+    for name in gone:
+        net.cut(name, False)
+
+
+def test_a_relay_whose_machine_falls_silent_is_followed_by_one_that_goes_on(
+    lab: World, cut_off: Callable[[str], None]
+) -> None:
+    data = content(SIZE, 5)
+    sender = lab.app("h1")
+    sender.add(5, data)
+    tag = sender.start_send(5, list(EAST))
+    half_at(lab, "h4")
+    cut_off("h3")
+    result, _ = sender.finish_send(tag, 60)
+    states = {row.name: row.state for row in result.receivers}
+    assert states == {"h3": "failed", "h4": "done", "h5": "done"}, result
+    for name in ("h4", "h5"):
+        assert lab.app(name).read(5, 60_000) == data
+    assert goes_on_at(lab, "h4") > SIZE / 3
+
+
+def test_a_relay_that_has_all_and_falls_silent_is_followed_by_one_that_goes_on(
+    lab: World, cut_off: Callable[[str], None]
+) -> None:
+    lab.agents["h3"].stop()
+    lab.start("h3", "--nic-rate", "20M").wait_log("this server is in site=")  # its site lags behind it
+    data = content(SIZE, 6)
+    sender = lab.app("h1")
+    sender.add(6, data)
+    tag = sender.start_send(6, list(EAST))
+    assert lab.app("h3").read(6, 60_000) == data
+    half_at(lab, "h4")
+    cut_off("h3")
+    result, _ = sender.finish_send(tag, 60)
+    assert {row.name: row.state for row in result.receivers} == dict.fromkeys(EAST, "done"), result
+    for name in ("h4", "h5"):
+        assert lab.app(name).read(6, 60_000) == data
+    assert goes_on_at(lab, "h4") > SIZE / 3
+
+
+def test_a_member_of_a_site_that_falls_silent_holds_nobody_up(lab: World, cut_off: Callable[[str], None]) -> None:
+    data = content(SIZE, 7)
+    sender = lab.app("h1")
+    sender.add(7, data)
+    tag = sender.start_send(7, list(EAST))
+    half_at(lab, "h5")
+    cut_off("h5")
+    for name in ("h3", "h4"):
+        assert lab.app(name).read(7, 60_000) == data
+    result, _ = sender.finish_send(tag, 60)
+    rows = {row.name: row for row in result.receivers}
+    assert {name: row.state for name, row in rows.items()} == {"h3": "done", "h4": "done", "h5": "failed"}, result
+    assert re.search("said nothing for|cannot be reached for", rows["h5"].cause), result
+    assert not goes_on_at(lab, "h4")
 
 
 def test_a_relay_without_room_is_passed_over_and_told(lab: World) -> None:
