@@ -38,6 +38,7 @@ typedef enum {
     RS_API_LEAVE = 21,          /* an object or stream that comes here is wanted no more */
     RS_API_STREAM_JOIN = 22,    /* with a descriptor, as STREAM_RECEIVE; receivers: who receives or sends it */
     RS_API_NAMES = 23,          /* by which programs know the objects that are here; answered DONE */
+    RS_API_EPHEMERAL = 24,      /* objects of the application here go with the last process that asks so */
     /* answers; those marked + do not end the request */
     RS_API_DONE = 128,
     RS_API_ERROR = 129,

@@ -626,6 +626,11 @@ rostrum_code rostrum_leave_object(rostrum *agent, uint64_t data_id, rostrum_erro
     return rostrum_ask(agent, 0, -1, NULL, error);
 }
 
+rostrum_code rostrum_ephemeral(rostrum *agent, rostrum_error *error) {
+    (void)rostrum_request(agent, RS_API_EPHEMERAL, 0);
+    return rostrum_ask(agent, 0, -1, NULL, error);
+}
+
 rostrum_code rostrum_read(rostrum *agent, uint64_t data_id, uint32_t wait_ms, int *fd, uint64_t *size,
                           rostrum_error *error) {
     rostrum_outcome outcome = {0};

@@ -8,8 +8,10 @@ import os
 import random
 import struct
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from rostrum.client import (
@@ -29,7 +31,7 @@ from rostrum.client import (
     wire,
 )
 
-from tests.client.conftest import OTHER_APP, QUOTA, Server
+from tests.client.conftest import APP, OTHER_APP, QUOTA, Server
 
 
 def random_bytes(rng: random.Random, size: int) -> bytes:
@@ -326,6 +328,44 @@ def test_delete_spares_readers(agent: Agent, server: Server) -> None:
     with pytest.raises(NotFound):
         agent.delete(1)
     assert agent.status().objects == ()
+
+
+def test_what_an_ephemeral_application_leaves_goes_with_its_last_process(server: Server) -> None:
+    def there() -> set[tuple[UUID, int]]:
+        return {(row.app, row.data_id) for row in watcher.status().objects}
+
+    def until_there(wanted: set[tuple[UUID, int]]) -> None:
+        end = time.monotonic() + 60
+        while there() != wanted:
+            assert time.monotonic() < end, (there(), wanted)
+            time.sleep(0.02)
+
+    with server.agent(process="watcher") as watcher:  # one that did not ask
+        first, second, another = server.agent(), server.agent(), server.agent(OTHER_APP)
+        first.ephemeral()
+        second.ephemeral()
+        first.add(1, b"sent")
+        first.add(2, b"x")
+        another.add(1, b"of another application, which did not ask")
+        second.send(1, ["slow"])
+        first.close()
+        until_there({(APP, 1), (APP, 2), (OTHER_APP, 1)})
+        another.close()
+        second.close()
+        until_there({(APP, 1), (OTHER_APP, 1)})  # it is being sent
+        watcher.add(3, b"what comes later")
+        until_there({(APP, 1), (OTHER_APP, 1)})
+        watcher.cancel(1)
+        until_there({(OTHER_APP, 1)})
+
+        third, other = server.agent(), server.agent(OTHER_APP)  # the application runs again
+        third.ephemeral()
+        other.ephemeral()
+        third.add(4, b"of one that lives")
+        other.close()
+        until_there({(APP, 4)})
+        third.close()
+        until_there(set())
 
 
 def test_reads_wait_until_the_object_is_whole(server: Server, agent: Agent) -> None:

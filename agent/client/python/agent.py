@@ -392,6 +392,13 @@ class Agent:
         number = self._connection.names.number(data_id)
         self._connection.ask(wire.LEAVE, struct.pack("<Q", number), f"leaving {data_id}", ANSWER_BOUND_S)
 
+    def ephemeral(self) -> None:
+        """The application's objects here go with the last of its processes that asked so, however it ends.
+
+        A transfer that uses one ends first; what comes later goes, too.
+        """
+        self._connection.ask(wire.EPHEMERAL, b"", "ephemeral", ANSWER_BOUND_S)
+
     def subscribe(self, data_id: int | str) -> Subscription:
         """News of the object's transfers from now on."""
         number = self._connection.names.number(data_id)

@@ -483,6 +483,10 @@ class Agent:
         number = self._connection.names.number(data_id)
         await self._connection.ask(wire.LEAVE, struct.pack("<Q", number), f"leaving {data_id}", ANSWER_BOUND_S)
 
+    async def ephemeral(self) -> None:
+        """As Agent.ephemeral."""
+        await self._connection.ask(wire.EPHEMERAL, b"", "ephemeral", ANSWER_BOUND_S)
+
     async def subscribe(self, data_id: int | str) -> Subscription:
         """News of the object's transfers from now on."""
         return await self._subscribe(data_id, None)

@@ -120,6 +120,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         here = ""
         try:
             self._agent = Agent(app_id=app, process=f"torch rank {self._number}")
+            self._agent.ephemeral()  # what a killed rank leaves is freed
             here = f"{self._agent.server} {self._large_from}"
         except RostrumError as error:
             here = f"! {error}"

@@ -62,7 +62,7 @@ rs_api_server *rs_api_server_new(const rs_api_config *config, const rs_api_handl
     server->handlers = *handlers;
     server->store = store;
     server->epoll = server->listener = server->framed_listener = -1;
-    server->read_deadline = server->key_ends = RS_NEVER;
+    server->read_deadline = server->key_ends = server->ephemeral.next = RS_NEVER;
     server->config.max_clients += config->max_clients ? 0 : 256;
     server->config.max_pending += config->max_pending ? 0 : 1024;
     server->config.max_queued_bytes +=
@@ -162,6 +162,7 @@ rs_time rs_api_server_deadline(const rs_api_server *server) {
         return 0;
     bool paused = server->pause.again != 0 && server->pause.again < server->read_deadline;
     rs_time next = paused ? server->pause.again : server->read_deadline;
+    next = server->ephemeral.next < next ? server->ephemeral.next : next;
     return server->key_ends < next ? server->key_ends : next;
 }
 
@@ -458,6 +459,7 @@ void rs_api_server_dispatch(rs_api_server *server, rs_time now) {
     expire_attached(server);
     if (server->reap)
         reap_dead(server);
+    rs_ephemeral_work(server);
     if (server->store_work)
         server->store_work = rs_store_work(server->store, FREE_BYTES);
 }
@@ -548,6 +550,8 @@ static void rs_api_forget(rs_api_server *server, rs_api_client *client, bool ans
     (void)rs_api_waits_forget(server, client->id, answer);
     drop_created(server, client->id);
     client->registered = false;
+    rs_ephemeral_left(server, client);
+    client->ephemeral = false;
 }
 
 static void serve_create(rs_api_server *server, rs_api_client *client, const rs_api_call *call, uint64_t size) {
@@ -899,6 +903,10 @@ static void serve_registered(rs_api_server *server, rs_api_client *client, const
     switch (request->type) {
     case RS_API_UNREGISTER:
         rs_api_forget(server, client, true);
+        rs_api_reply_ok(server, call);
+        break;
+    case RS_API_EPHEMERAL:
+        client->ephemeral = true;
         rs_api_reply_ok(server, call);
         break;
     case RS_API_ADD:

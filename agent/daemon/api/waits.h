@@ -5,6 +5,7 @@
 
 #include "api/wire.h"
 #include "daemon/accept.h"
+#include "daemon/api/ephemeral.h"
 #include "daemon/api/framed.h"
 #include "daemon/api/server.h"
 #include "daemon/store/digest.h"
@@ -27,7 +28,8 @@ typedef struct rs_api_client {
     char key[RS_API_KEY + 1]; /* it waits to become a stream's or a group's socket, which is asked for by that */
     rs_time key_ends;
     bool registered;
-    bool dead; /* no more reading or writing; reaped by the next dispatch */
+    bool ephemeral; /* its application's objects go with the last process that asked so */
+    bool dead;      /* no more reading or writing; reaped by the next dispatch */
     uint8_t app[16];
     char process[ROSTRUM_NAME_MAX + 1];
     int pid;
@@ -79,6 +81,7 @@ struct rs_api_server {
     rs_time read_deadline; /* the nearest of the waiting reads, or earlier */
     rs_time key_ends;      /* the nearest of those that wait to be asked for */
     rs_accept_pause pause;
+    rs_ephemeral ephemeral;
     rs_api_request request;         /* the one being served */
     rs_api_message message;         /* the one being built */
     char where[RS_STORE_PATH_SIZE]; /* goes with it to a client that can take no descriptor */

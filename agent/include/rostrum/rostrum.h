@@ -95,6 +95,10 @@ ROSTRUM_API rostrum_code rostrum_cancel(rostrum *agent, uint64_t data_id, rostru
  * fails (CANCELLED). UNKNOWN: it does not come in here. */
 ROSTRUM_API rostrum_code rostrum_leave_object(rostrum *agent, uint64_t data_id, rostrum_error *error);
 
+/* The application's objects here go with the last of its processes that asked so, however it ends (a transfer that uses
+ * one ends first). */
+ROSTRUM_API rostrum_code rostrum_ephemeral(rostrum *agent, rostrum_error *error);
+
 /* A read-only descriptor of the object, as soon as it is whole here; waits at most wait_ms (0: not at all). The caller
  * closes it, and may map it. `size` may be NULL. Errors: UNKNOWN, BUSY (without waiting), TIMEOUT. */
 ROSTRUM_API rostrum_code rostrum_read(rostrum *agent, uint64_t data_id, uint32_t wait_ms, int *fd, uint64_t *size,

@@ -68,8 +68,8 @@ static void requests__round_trip(void **context) {
         assert_int_equal(parsed.wait_ms, request.wait_ms);
         assert_int_equal(parsed.number, request.number);
     }
-    static const uint8_t with_number[] = {RS_API_CREATE,     RS_API_DROP,   RS_API_UNSUBSCRIBE,
-                                          RS_API_UNREGISTER, RS_API_STATUS, RS_API_NAMES};
+    static const uint8_t with_number[] = {RS_API_CREATE, RS_API_DROP,  RS_API_UNSUBSCRIBE, RS_API_UNREGISTER,
+                                          RS_API_STATUS, RS_API_NAMES, RS_API_EPHEMERAL};
     for (size_t i = 0; i < sizeof with_number; i++) {
         new_request(with_number[i])->number = i < 3 ? 1 + i : 0;
         round_trip();
