@@ -5,6 +5,7 @@
 
 enum { KIND_REPORT = 1, KIND_REQUEST = 2 };
 
+/* Of the wire. */
 #define PPM_MOST 1000000u
 #define RECEIVERS_MOST (1u << 24)
 

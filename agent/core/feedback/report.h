@@ -6,9 +6,10 @@
 #include "core/base/ranges.h"
 #include "core/base/types.h"
 
+/* Of the wire. */
 #define RS_REPORT_BYTES 112
 #define RS_REQUEST_BYTES 24
-#define RS_REQUEST_RANGES 24u /* of one request */
+#define RS_REQUEST_RANGES 24u /* of one request (a bound) */
 
 enum {
     RS_REPORT_OWN = 1,     /* What the reporter saw itself is told: `highest` to `waited`. */

@@ -1,8 +1,8 @@
 #include "core/feedback/reporter.h"
 
-#define WAIT_LEAST (30 * INT64_C(1000)) /* for the reports of each level below; */
-#define WAIT_MOST (1000 * INT64_C(1000))
-#define WAIT_PART 8 /* of the time between marks */
+#define WAIT_LEAST (30 * INT64_C(1000))  /* for the reports of each level below (rostrum sim run broadcast); */
+#define WAIT_MOST (1000 * INT64_C(1000)) /* a bound */
+#define WAIT_PART 8                      /* of the time between marks (docs/feedback.md) */
 
 void rs_reporter_session(rs_reporter *r, uint64_t first, uint64_t end) {
     r->first = first;

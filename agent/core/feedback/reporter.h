@@ -7,7 +7,8 @@
 
 #include "core/feedback/report.h"
 
-#define RS_REPORT_CHILDREN 32u /* at most collects one receiver */
+/* Where no other source is named: docs/feedback.md. */
+#define RS_REPORT_CHILDREN 32u /* at most collects one receiver (a bound) */
 #define RS_REPORT_SILENT_MARKS 3u
 #define RS_REPORT_SILENT (10 * INT64_C(1000000)) /* who answers none of so many marks for so long holds nobody back */
 

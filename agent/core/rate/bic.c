@@ -1,5 +1,6 @@
 #include "core/rate/bic.h"
 
+/* Where no other source is named: tcp_bic.c. */
 /* The values of Linux's BIC (net/ipv4/tcp_bic.c), which its authors wrote. Xu et al. call them low_window, S_max, B,
  * beta and smooth_part. */
 #define LOW_WINDOW 14u    /* packets: below, it grows and shrinks as Reno's */

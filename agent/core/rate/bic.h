@@ -6,7 +6,7 @@
 
 #include "core/base/types.h"
 
-#define RS_BIC_FIRST 16 /* packets: the window to begin with */
+#define RS_BIC_FIRST 16 /* packets: the window to begin with (docs/rdcm.md) */
 
 typedef struct {
     uint32_t window; /* packets, at least 2 */

@@ -1,6 +1,6 @@
 #include "core/rate/control.h"
 
-#define BACK_WINDOW (INT64_C(10) * 1000000000) /* in which clocks may drift apart: 100 ppm are 1 ms */
+#define BACK_WINDOW (INT64_C(10) * 1000000000) /* in which clocks drift apart by 1 ms (100 ppm); a bound */
 
 /* What the report waited on its way back: switches leave control a small share of each port, and an aggregator collects
  * several. As the base delay of LEDBAT (RFC 6817, 3.4.2), only the other way. */

@@ -8,10 +8,11 @@
 
 #include "core/base/types.h"
 
+/* Where no other source is named: test_pacer. */
 #define RS_PACER_QUANTUM 250000 /* 0.25 ms */
 /* What a late caller may catch up: about what fits into the queue that a path is held at (path_model.c). */
-#define RS_PACER_DEPTH_BITS (256000 * 8)
-#define RS_PACER_DEPTH_LEAST 1000000 /* 1 ms */
+#define RS_PACER_DEPTH_BITS (256000 * 8) /* test_pace */
+#define RS_PACER_DEPTH_LEAST 1000000     /* 1 ms */
 #define RS_PACER_DEPTH_MOST 4000000
 #define RS_PACER_BURST 32 /* packets of a quantum, however fast */
 

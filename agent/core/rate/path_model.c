@@ -3,26 +3,25 @@
 #include "core/base/wire.h"
 #include "core/rate/pacer.h"
 
+/* Where no other source is named: test_pace. */
 #define MS INT64_C(1000000)
 /* BBR (draft-ietf-ccwg-bbr): start-up grows by 2/ln 2 a round trip, which doubles what is delivered, and is over when
  * three of them brought less than a quarter more; a queue drains at 3/4 of the rate. */
 #define GROWTH 2.885
 #define FULL_GROWTH 1.25
 #define FULL_ROUNDS 3
-#define HELD_ROUNDS 4 /* so many in which the sender was held back count as one */
+#define HELD_ROUNDS 4 /* so many in which the sender was held back count as one (rostrum sim run broadcast) */
 #define DRAIN_LEAST 0.75
 #define QUEUE_RTTS \
     6 /* a queue that was not there once in so many round trips, all of the last RS_HOST_PAUSE, does not stand */
-/* The queue wanted, beside half the time that a change takes to show: some 20 frames of 9 KB, which bridges a pause of
- * 1.5 ms at 1 Gbit/s and fits into half of what the smallest top-of-rack buffers give a port (384 KB). */
-#define QUEUE_BITS (192e3 * 8)
-#define QUEUE_LEAST RS_PACER_QUANTUM /* the sender's own batches make one so long */
-#define SMALL_BUFFER_PACKETS 8       /* half a run of losses: less cannot be told from the batches of a host */
-#define SAMPLE (2 * MS)              /* a sample of the rate takes so long: two reports, each late by a part of it */
-#define SAMPLE_STARTING (MS / 5)     /* and in start-up one report */
-#define IDLE_PART 16                 /* of a sample's time: then the sender was the slow one */
-#define FADES 10                     /* samples over which what came from behind a queue is averaged */
-#define GROWS 16 /* after a sample without more losses than usual the queue held may be 1/16 longer */
+#define QUEUE_LEAST RS_PACER_QUANTUM           /* the sender's own batches make one so long */
+#define SMALL_BUFFER_PACKETS (RS_LOSS_RUN / 2) /* less cannot be told from the batches of a host */
+#define SAMPLE \
+    (2 * MS) /* a sample of the rate takes so long: two reports (REPORTS_STEADY), each late by a part of it */
+#define SAMPLE_STARTING (MS / 5) /* and in start-up one report (REPORTS_STARTING) */
+#define IDLE_PART 16             /* of a sample's time: then the sender was the slow one */
+#define FADES 10                 /* samples over which what came from behind a queue is averaged (test_trace) */
+#define GROWS 16                 /* after a sample without more losses than usual the queue held may be 1/16 longer */
 
 void rs_path_model_start(rs_path_model *r, uint32_t packet_bytes, int64_t first_bps) {
     *r = (rs_path_model){.packet_bytes = packet_bytes, .room = UINT32_MAX, .wanted_bps = first_bps};
@@ -67,7 +66,7 @@ rs_time rs_path_model_queue(const rs_path_model *r, rs_time now) {
 /* The queue wanted where there is room for it. */
 static rs_time usual(const rs_path_model *r) {
     int64_t rate = rs_path_model_rate(r);
-    rs_time queue = rate ? (rs_time)(QUEUE_BITS * 1e9 / (double)rate) : QUEUE_LEAST;
+    rs_time queue = rate ? (rs_time)(RS_QUEUE_BITS * 1e9 / (double)rate) : QUEUE_LEAST;
     queue = queue < QUEUE_LEAST ? QUEUE_LEAST : queue > RS_HOST_PAUSE ? RS_HOST_PAUSE : queue;
     return queue + (r->min_rtt + r->reports_every) / 2;
 }

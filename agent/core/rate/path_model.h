@@ -12,10 +12,13 @@
 
 #include "core/rate/trial.h"
 
-#define RS_PATH_RTTS 8
+#define RS_PATH_RTTS 8 /* test_pace */
+/* The queue wanted, beside half the time that a change takes to show: some 20 frames of 9 KB, which bridges a pause of
+ * 1.5 ms at 1 Gbit/s and fits into half of what the smallest top-of-rack buffers give a port (384 KB; test_pace). */
+#define RS_QUEUE_BITS (192e3 * 8)
 /* A host does something else for so long now and then (seen on a virtual machine whose two cores are busy): no queue
  * has to be longer to bridge that, and what waited so long in a host says nothing of the path. */
-#define RS_HOST_PAUSE INT64_C(6000000)
+#define RS_HOST_PAUSE INT64_C(6000000) /* test_pauses */
 
 /* What one report says. */
 typedef struct {

@@ -1,10 +1,11 @@
 #include "core/rate/rate.h"
 
+/* Where no other source is named: test_rate. */
 #define DROPPED \
     0.002 /* share lost, when the receiver says its socket dropped packets: there is no doubt whose loss it is */
-#define TRIED_TIME INT64_C(1000000000) /* a receiver that says nothing for so long keeps no trial from others */
-#define DRAINS 0.97 /* of what got through: what stands in the queue drains within some 30 round trips */
-#define CUT_MOST 8
+#define TRIED_TIME INT64_C(1000000000) /* who says nothing for so long keeps no trial from others (a bound) */
+#define DRAINS 0.97 /* of what got through: what stands in the queue drains within some 30 round trips (test_pace) */
+#define CUT_MOST 8  /* a bound */
 /* Binary increase (BIC: Xu, Harfoush, Rhee, INFOCOM 2004): half the way to what got through, then away from it in steps
  * that double; S_min and S_max as shares of the rate, for the window is not in packets here. */
 #define STEP_LEAST 256

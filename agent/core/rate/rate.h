@@ -10,8 +10,8 @@
 
 #include "core/rate/trial.h"
 
-#define RS_RATE_SAMPLE 64     /* packets; of fewer, losses say nothing */
-#define RS_RATE_LEAST 1000000 /* bit/s: never below, or the transfer would not end */
+#define RS_RATE_SAMPLE 64     /* packets; of fewer, losses say nothing (test_rate) */
+#define RS_RATE_LEAST 1000000 /* bit/s: never below, or the transfer would not end (a bound) */
 
 /* What is known of the losses of one receiver. */
 typedef struct {

@@ -8,6 +8,7 @@
 
 #include "core/base/types.h"
 
+/* Bounds: others of that order would do. */
 #define RS_SENT_TIMES 64
 #define RS_SENT_TIMES_MOST (INT64_C(100) * 1000000) /* passes at most between two, however slow packets go */
 

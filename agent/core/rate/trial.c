@@ -1,5 +1,6 @@
 #include "core/rate/trial.h"
 
+/* Where no other source is named: test_trial. */
 /* Loss above what is usual that is worth a trial. Less than that costs less in repairs than trials do: each takes some
  * of the rate, or of the queue, for TRIED packets. */
 #define MUCH 0.005
@@ -8,9 +9,9 @@
  * sample ends after four times as many, half that deviation. */
 #define TRIED 2048
 #define WHOLE (4 * TRIED)
-#define HELPED 0.5 /* so much of it is left, or less */
-#define USUAL_MOST 0.5
-#define FADES 16 /* whole samples in which most of the usual loss is forgotten where it does not come any more */
+#define HELPED 0.5     /* so much of it is left, or less */
+#define USUAL_MOST 0.5 /* a bound */
+#define FADES 16       /* whole samples in which most of the usual loss is forgotten where it does not come any more */
 
 static bool is_much(double usual, double share, uint64_t packets) {
     double above = share - 1.25 * usual - MUCH; /* the usual loss is known no better than by a quarter */

@@ -7,7 +7,7 @@
 
 #include "core/base/types.h"
 
-/* Packets that one cause takes together (half a burst of the pacer): losses come in runs, so a sample's share scatters
+/* Packets that one cause takes together (half of RS_PACER_BURST): losses come in runs, so a sample's share scatters
  * like that of so many times fewer packets. */
 #define RS_LOSS_RUN 16
 

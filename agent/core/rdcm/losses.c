@@ -7,6 +7,7 @@
  * is always congestion: flows that lose together, none of whom can change that by itself, stop there. */
 #include "core/rdcm/losses.h"
 
+/* Where no other source is named: test_congestion. */
 /* Of a count of losses the deviation is its root: 6 are known to two fifths, 24 to a fifth, 64 to an eighth. */
 #define TRIAL_GAPS 6               /* losses that make a trial, and that it waits for */
 #define SURE_GAPS (4 * TRIAL_GAPS) /* what is usual is known well, */

@@ -9,11 +9,11 @@
 #include "core/rdcm/sender.h"
 #include "core/transfer/engine.h"
 
-#define READY_TRIES 64
-#define OLD_SILENT (1000 * RS_MS) /* an old successor that says nothing for so long is not repaired any more */
-
-#define ANSWER_TIME (RS_MS / 8) /* in which repairs are acknowledged */
-#define LATE_MANY 4             /* time-outs: an answer that takes longer is none */
+/* Where no other source is named: docs/rdcm.md. */
+#define READY_TRIES 64            /* a bound */
+#define OLD_SILENT (1000 * RS_MS) /* an old successor silent for so long is let go */
+#define ANSWER_TIME (RS_MS / 8)   /* in which repairs are acknowledged */
+#define LATE_MANY 4               /* time-outs: an answer that takes longer is none (test_rdcm) */
 #define AHEAD_PARTS 16 /* expectations are told in steps of so many to a window, so that the slowest can know its own */
 
 /* What needs memory, made before anything is changed. */
@@ -535,35 +535,35 @@ bool rs_rdcm_poll_ack(rs_node *node, rs_time now, rs_receiving *x, rs_packet_out
  * enough, and repairs by multicast.
  *
  * A packet is due for repair when it is here, passed here longer ago than the ACK timeout, and is not acknowledged;
- * or when the successor says that it was lost. One that comes here late is due for those behind at
- * once: so repairs run along a ring without waiting again at each hop. Repairs under way are bounded as TCP bounds
- * segments. */
+ * or when the successor says that it was lost. One that comes here late is due for those behind at once: so repairs run
+ * along a ring without waiting again at each hop. Repairs under way are bounded as TCP bounds segments. */
 
+/* Where no other source is named: docs/rdcm.md. */
 #define TIMEOUT_MOST (50 * RS_MS)
-#define PAUSE_MOST (100 * RS_MS)
+#define PAUSE_MOST (100 * RS_MS) /* a bound */
 #define FLYING_FIRST 32
 /* Doublings of a timeout until a round trip is measured again (RFC 6298): a multicast too many costs the whole tree; a
  * successor below a failed link, whose packets are all repaired, must not wait. */
 #define STRETCH_SENDER 6
 #define STRETCH_RING 1
-#define LEAST_FOR (10000 * RS_MS)
-#define TIMEOUTS_LATE 3 /* timeouts */
+#define LEAST_FOR (10000 * RS_MS) /* then a least round trip is forgotten (draft-ietf-ccwg-bbr has as long) */
+#define TIMEOUTS_LATE 3           /* timeouts */
 /* A failure is told again while it goes on, so that the manager sees that this is no moment of work: after so many
  * failure bounds, then after more each time, but within the second in which a manager forgets it; so often in all, by
  * when the sender itself has given such a receiver up. */
-#define TELL_AGAIN 5
-#define TELL_SLOWEST 15
-#define TELL_TIMES 32
+#define TELL_AGAIN 5       /* test_repair */
+#define TELL_SLOWEST 15    /* test_repair */
+#define TELL_TIMES 32      /* test_repair */
 #define UNANSWERED_LEAST 3 /* times in a row, before a successor is told failed */
 #define PROBES 4           /* by time-outs alone, in one time-out, of one to whom the tree brings packets */
 #define SUSPECT_LEAST 16   /* packets in a row that came by repair, before a link is suspected */
 /* That is told again while it goes on: the word may have met a manager that was away. After about what a manager takes
  * to weigh it, then after twice as long each time, so often in all. */
-#define SUSPECT_AGAIN (500 * RS_MS)
+#define SUSPECT_AGAIN (500 * RS_MS) /* rostrum lab run rdcm-failure */
 #define SUSPECT_TIMES 8
 
-#define AHEAD_LEAST 16 /* packets that a successor is ahead of what came here by the tree */
-#define ACKS_LEAST 3   /* in a row: one may have waited in a socket, before packets that wait in another */
+#define AHEAD_LEAST 16 /* packets that a successor is ahead of what came here by the tree (docs/rdcm.md) */
+#define ACKS_LEAST 3 /* in a row: one may have waited in a socket, before packets that wait in another (docs/rdcm.md) */
 
 rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w) {
     const rs_rdcm_config *c = rs_rdcm_options(node);

@@ -5,7 +5,7 @@
 
 #include "core/base/types.h"
 
-#define RS_PASSES 64
+#define RS_PASSES 64 /* stretches remembered: four timeouts of a sixteenth each (docs/rdcm.md) */
 
 typedef struct {
     uint64_t top;  /* All below had passed. */

@@ -6,8 +6,8 @@
 #include "core/rdcm/sender.h"
 #include "core/transfer/engine.h"
 
-#define WINDOW_MOST (1u << 20)
-#define WINDOW_LEAST 256u
+#define WINDOW_MOST (1u << 20) /* packets (a bound) */
+#define WINDOW_LEAST 256u      /* packets (docs/rdcm.md) */
 
 static rs_time otherwise(rs_time given, rs_time fallback) {
     return given ? given : fallback;

@@ -6,9 +6,9 @@
 #include "core/rdcm/state.h"
 #include "core/transfer/engine.h"
 
-#define RS_RDCM_SILENT_LEAST (20 * RS_MS) /* a child that answers nothing for so long holds nobody back */
+#define RS_RDCM_SILENT_LEAST (20 * RS_MS) /* a child silent for so long holds nobody back (docs/rdcm.md) */
 #define RS_RDCM_OVERTAKEN 3               /* by so many later packets of the tree: lost rather than late (RFC 5681) */
-#define RS_RDCM_NO_LIMIT ((uint64_t)INT64_MAX / 4)
+#define RS_RDCM_NO_LIMIT ((uint64_t)INT64_MAX / 4) /* half of what numbers that are added to may be (a bound) */
 
 /* making and ending; memory; timers; the row in the table of engines */
 extern const rs_engine rs_engine_rdcm;

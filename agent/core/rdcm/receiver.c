@@ -5,15 +5,15 @@
 #include "core/rdcm/sender.h"
 #include "core/transfer/engine.h"
 
-#define SERVE_SILENT_SENDER 4 /* sender silence bounds: whoever needs repairs longer than that has other help */
+#define SERVE_SILENT_SENDER 4 /* sender silence bounds: then there is other help (docs/rdcm.md) */
 
-#define GOING (20 * RS_MS) /* one that leaves says so long that nothing is to be repaired to it */
+/* Where no other source is named: docs/rdcm.md. */
+#define GOING (20 * RS_MS) /* one that leaves says so long that nothing is to be repaired to it (a bound) */
 #define WITHOUT_RING (10 * RS_MS)
-#define REQUEST_TIMEOUT (1000 * RS_MS) /* the control channel is reliable: to ask again is a last resort */
 /* Whoever repaired with wrong bytes does it again: the sender is asked soon, but of forged packets not more often. */
 #define REFUSED_SOON (10 * RS_MS)
 #define REFUSED_AGAIN (50 * RS_MS)
-#define RUNS_MOST 16 /* asked for at once */
+#define RUNS_MOST 16 /* asked for at once (a bound) */
 
 static rs_rx_result verdict(rs_rx_verdict what) {
     return (rs_rx_result){.verdict = what};
@@ -437,7 +437,7 @@ void rs_rdcm_request_look(rs_node *node, rs_time now, rs_receiving *x) {
     rs_rdcm *r = x->t.own;
     if (now < r->request_due)
         return;
-    r->request_due = now + REQUEST_TIMEOUT;
+    r->request_due = now + RS_REQUEST_TIMEOUT;
     r->request_at = r->here.cum;
     r->request_top = due_top(x);
     r->request_runs = RUNS_MOST;

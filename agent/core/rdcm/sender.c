@@ -6,11 +6,12 @@
 #include "core/rdcm/receiver.h"
 #include "core/transfer/engine.h"
 
-#define ACCEPT_BOUND (250 * RS_MS) /* receivers that have not accepted are not waited for longer, if others have */
-#define STALL_LEAST (2000 * RS_MS) /* without any progress: what is left goes by unicast */
-#define QUEUE_TIME (6 * RS_MS)     /* and two round trips and an ACK's delay of what goes through may be under way */
-#define QUEUE_LEAST 32             /* packets */
-#define PACE_TIME (2 * RS_MS)      /* over which, or over a round trip, what goes through is measured */
+/* Where no other source is named: docs/rdcm.md. */
+#define ACCEPT_BOUND RS_CONTROL_LATE /* receivers that have not accepted are not waited for longer, if others have */
+#define STALL_LEAST (2000 * RS_MS)   /* without any progress: what is left goes by unicast */
+#define QUEUE_TIME (6 * RS_MS)       /* and two round trips and an ACK's delay of what goes through may be under way */
+#define QUEUE_LEAST 32               /* packets (a bound) */
+#define PACE_TIME (2 * RS_MS)        /* over which, or over a round trip, what goes through is measured (a bound) */
 #define PROBE_LEAST (2 * RS_MS)
 #define PROBE_MOST (100 * RS_MS)
 

@@ -10,12 +10,13 @@
 #include "core/rdcm/wire.h"
 #include "core/transfer/node.h"
 
-#define RS_RDCM_RINGS 4    /* leaf and proxy ring, and the two that are not left yet */
-#define RS_RDCM_FLYING 512 /* repairs to one successor that are not acknowledged yet, at most */
-#define RS_RDCM_GAPS 16    /* losses on the tree not told to congestion control yet */
-#define RS_RDCM_SAID 32    /* expectations said last */
-#define RS_RDCM_CHILDREN 4096
-#define RS_RDCM_OWED 4
+/* Bounds: others of that order would do. */
+#define RS_RDCM_RINGS 4       /* leaf and proxy ring, and the two that are not left yet (Sec. 3.4) */
+#define RS_RDCM_FLYING 512    /* repairs to one successor that are not acknowledged yet, at most (docs/rdcm.md) */
+#define RS_RDCM_GAPS 16       /* losses on the tree not told to congestion control yet */
+#define RS_RDCM_SAID 32       /* expectations said last */
+#define RS_RDCM_CHILDREN 4096 /* of one sender */
+#define RS_RDCM_OWED 4        /* of a stream: a silence bound is looked at in so many parts */
 
 /* A repair that is under way. */
 typedef struct {

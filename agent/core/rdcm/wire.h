@@ -5,6 +5,7 @@
 
 #include "core/base/types.h"
 
+/* Of the wire. */
 #define RS_ACK_HEADER 56
 #define RS_ACK_SETTLED UINT16_MAX
 #define RS_ACK_WORDS 48 /* of 64 sns each, at most, that one ACK tells of one by one */

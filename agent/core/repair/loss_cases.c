@@ -1,7 +1,7 @@
 #include "core/repair/loss_cases.h"
 
-#define REORDER_MAX 1024 /* how far behind the prior sn a straggler may be: processors' queues overtake each other */
-#define ROUND_CONFIRM 3  /* that many in a row so near are the second round after all */
+#define REORDER_MAX 1024 /* so far behind the prior sn a straggler may be: queues overtake each other (a bound) */
+#define ROUND_CONFIRM 3  /* that many in a row so near are the second round after all (test_loss_cases) */
 
 void rs_ring_start(rs_ring *r, uint64_t first, uint64_t end) {
     *r = (rs_ring){.first = first, .end = end};

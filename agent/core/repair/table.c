@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+/* Where no other source is named: test_table. */
 #define CANDIDATES 96u /* wanted rows looked at for a set */
 #define NEED 1u        /* how much more those count who want most */
 

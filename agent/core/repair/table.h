@@ -11,6 +11,7 @@
 
 #include "core/base/types.h"
 
+/* Bounds: others of that order would do. */
 #define RS_REPAIR_ROWS 4096u      /* fragments remembered */
 #define RS_REPAIR_RECEIVERS 1024u /* more are patched one by one */
 #define RS_REPAIR_WORDS (RS_REPAIR_RECEIVERS / 64)

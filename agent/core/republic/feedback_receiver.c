@@ -3,9 +3,9 @@
 
 #include "core/republic/tree_receiver.h"
 
-#define REPORT_LEAST (1 * RS_MS) /* between two reports, when something is wrong */
+#define REPORT_LEAST (1 * RS_MS) /* between two reports, when something is wrong (REPORTS_STEADY) */
 #define ACTIVE_FOR RS_HOST_BUSY  /* a transfer takes part in the NIC's share so long after its last high-rate packet */
-#define QUIET_REPORTS 2          /* feedback intervals between two reports when nothing is wrong */
+#define QUIET_REPORTS 2          /* feedback intervals between two reports when nothing is wrong (test_feedback) */
 
 static int64_t nic_share(const rs_node *node, rs_time now, const rs_receiving *self) {
     int64_t active = 1;

@@ -6,25 +6,25 @@
 #include "core/republic/tree_sender.h"
 #include "core/republic/window.h"
 
-#define REPORTS_EACH 50000 /* ns per receiver: all together at most 20,000 a second that are asked for */
+/* Where no other source is named: test_pace. */
 /* Switches give control a fiftieth of each port (docs/operating.md, "Queues"), of the sender's own too. More reports
  * than fit wait there, and tell ever older positions: so they are a 64th of the data. */
-#define REPORT_BYTES 192 /* on the wire, with the headers of TCP */
-#define DATA_PART 64
-#define REPORTS_STARTING (200000)  /* ns between two of them in start-up */
-#define REPORTS_STEADY (1 * RS_MS) /* and later, of up to three receivers */
-#define STEADY_EACH (RS_MS / 3)    /* per receiver of more: what it costs to read reports stays the same */
-#define STEADY_MOST (4 * RS_MS)
-#define FIRST_BYTES (64 << 10) /* a round trip of start-up begins with */
-#define FIRST_RTT (RS_MS / 2)  /* and takes at least that long: hosts are slow to look at their first packets */
-#define LOGS_MOST 8            /* rate cuts told a person, per session */
+#define REPORT_BYTES 192                 /* on the wire, with the headers of TCP (wire) */
+#define DATA_PART 64                     /* docs/operating.md */
+#define REPORTS_STARTING (200000)        /* ns between two of them in start-up */
+#define REPORTS_STEADY (1 * RS_MS)       /* and later, of up to three receivers */
+#define STEADY_EACH (REPORTS_STEADY / 3) /* per receiver of more: what it costs to read reports stays the same */
+#define STEADY_MOST (4 * RS_MS)          /* test_feedback */
+#define FIRST_BYTES (64 << 10)           /* a round trip of start-up begins with */
+#define FIRST_RTT (RS_MS / 2) /* and takes at least that long: hosts are slow to look at their first packets */
+#define LOGS_MOST 8           /* rate cuts told a person, per session (a bound) */
 
 static uint32_t wire_bytes(const rs_sending *x) {
     return x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD;
 }
 
 rs_time rs_reports_least(const rs_sending *x) {
-    return REPORTS_EACH * (rs_time)rs_speaker_count(x);
+    return RS_REPORTS_EACH * (rs_time)rs_speaker_count(x);
 }
 
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now) {

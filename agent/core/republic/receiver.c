@@ -8,7 +8,6 @@
 
 #define ASKED_RUNS 48 /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
 #define TAIL_LATEST RS_CONTROL_LATE /* after DATA_FNSD what is missing is asked for, even while data packets come */
-#define TAIL_QUIET (4 * RS_MS)      /* no data packet for so long: nothing is under way any more */
 
 /* ------------------------------------------------------------------------------------------- asking for patches */
 
@@ -45,7 +44,7 @@ void rs_request_schedule(rs_node *node, rs_time now, rs_receiving *x) {
 /* DATA_FNSD came. Asks for what is missing once no data packet came in for a while. */
 static void request_tail(rs_node *node, rs_time now, rs_receiving *x) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
-    rs_time quiet = x->data_at + TAIL_QUIET;
+    rs_time quiet = x->data_at + RS_TAIL_QUIET;
     own->tail_due = quiet < own->tail_last ? quiet : own->tail_last;
     if (now < own->tail_due) {
         rs_receiver_arm(node, x);

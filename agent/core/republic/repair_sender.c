@@ -12,7 +12,7 @@
 #include "core/republic/speakers.h"
 #include "core/republic/window.h"
 
-#define CHOICE_ASKED 8                  /* losses: their number is known to a third (its root), */
+#define CHOICE_ASKED 8                  /* losses: their number is known to a third (its root) (test_repair), */
 #define CHOICE_LEAST (4 * CHOICE_ASKED) /* and more than one packet in four is no loss that repairs mend */
 #define PATCHES_DEAR 200 /* patching costs a packet in so many of the data channel or more: 0.5 % (MUCH of trial.c) */
 #define SPARED_LEAST (2 * PATCHES_DEAR)     /* and half of that can be spared */
@@ -24,12 +24,13 @@
 #define HOLD_LEAST RS_AHEAD /* and whoever lost the same says so within it, */
 #define HOLD_MOST (2 * RS_CONTROL_LATE) /* or never */
 #define ENDING (RS_AHEAD * 3 / 2)       /* so long before the end of a round without a tail nothing waits */
-#define MARKS 2                         /* a mark goes out so many times: one may be lost */
+#define MARKS 2                         /* a mark goes out so many times: one may be lost (test_repair) */
 #define MARK_AGAIN (10 * RS_MS)         /* an answer takes so long at a host that reads late (RS_HOST_PAUSE), */
 #define MARKS_MOST 12                   /* and who leaves so many unanswered is silent (RS_SILENT): the tail ends */
 #define TAIL_LEAST RS_CONTROL_LATE
-#define ROUNDS_IDLE 3  /* rounds of the tail that mend nothing: two may have been lost */
-#define ROUNDS_CODED 4 /* after so many what is left is patched: of 5 % lost, 6 fragments of a million are */
+#define ROUNDS_IDLE 3 /* rounds of the tail that mend nothing: two may have been lost (test_repair) */
+#define ROUNDS_CODED \
+    4 /* after so many what is left is patched: of 5 % lost, 6 fragments of a million are (test_repair) */
 
 static bool takes_part(const rs_sending *x, const rs_recipient *r) {
     return rs_is_active(r) && r->light == RS_LIGHT_LIT && rs_peer_is_up(r->link.peer) && rs_speaks(x, r);

@@ -10,7 +10,7 @@
 #include "core/republic/window.h"
 
 /* The attempt interval when the path needs no reconfiguration doubles every 64 packets from the first to the last: a
- * hundred seconds of attempts are 20,000 packets. */
+ * hundred seconds of attempts are 20,000 packets (a bound). */
 #define ATTEMPT_LIVE (RS_MS / 5)
 #define ATTEMPT_STEP 64
 #define ATTEMPT_SLOWEST (5 * RS_MS)
@@ -20,9 +20,6 @@
 #define DARK_LEAST (4 * RS_CONTROL_LATE) /* after 4 light bounds, at least this, who is dark gets patches; */
 #define DARK_UNBOUNDED \
     (20 * RS_CONTROL_LATE) /* when the grant gave no light bound: 10 reconfigurations, at least this */
-#define DRAIN \
-    (1 *      \
-     RS_MS) /* from the last data packet to releasing the path: QUEUE_BITS of path_model.c pass in that at 1.5 Gbit/s */
 
 /* ------------------------------------------------------------------------------------------- attempts and light */
 
@@ -278,15 +275,16 @@ static void data_done(rs_node *node, rs_time now, rs_sending *x) {
     own->light_due = own->pass_over_due = own->grace_due = own->dark_due = RS_NEVER;
     tell_all_dark(node, now, x);
     if (!rs_repair_tail(node, now, x)) {
-        x->path_done_due = now + DRAIN;
-        x->fnsd_due = now + (coded ? DRAIN : patch_timeout(node, x)); /* coded: they wait for it to ask for patches */
+        x->path_done_due = now + RS_DRAIN;
+        x->fnsd_due =
+            now + (coded ? RS_DRAIN : patch_timeout(node, x)); /* coded: they wait for it to ask for patches */
     }
     rs_sender_phase(node, x, RS_PHASE_PATCHING);
     rs_republic_schedule(node, now, x);
 }
 
 void rs_sender_data_over(rs_node *node, rs_time now, rs_sending *x, bool complete) {
-    x->path_done_due = now + DRAIN;
+    x->path_done_due = now + RS_DRAIN;
     x->fnsd_due = complete ? now + patch_timeout(node, x) : now;
     rs_sender_arm(node, x);
 }

@@ -6,7 +6,7 @@
 
 #include "core/republic/state.h"
 
-#define RS_SPEAKERS_MOST 32u
+#define RS_SPEAKERS_MOST 32u /* docs/feedback.md */
 #define RS_TREE_NOBODY UINT32_MAX
 
 /* A receiver's place in the tree. */

@@ -8,10 +8,7 @@
 #include "core/repair/table.h"
 #include "core/transfer/engine.h"
 
-/* A control message that is lost once is here within this: Linux's TCP sends again after 200 ms (TCP_RTO_MIN), and a
- * busy host reads late. */
-#define RS_CONTROL_LATE (250 * RS_MS)
-/* A busy host reads nothing for so long: twice what the wide-area engine's pacer catches up (wan/sender.c). */
+/* A busy host reads nothing for so long: twice RS_WAN_QUEUE_MOST. */
 #define RS_HOST_BUSY (50 * RS_MS)
 
 /* How far a receiver is, as its sender knows. */

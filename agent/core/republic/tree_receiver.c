@@ -4,14 +4,15 @@
 #include "core/republic/feedback_receiver.h"
 #include "core/republic/receiver.h"
 
+/* Bounds: others of that order would do. */
 #define NEAR_FIRST (4 * RS_MS) /* an answer is waited for so long while no round trip is known */
 #define NEAR_LEAST (1 * RS_MS)
 #define NEAR_MOST RS_REPORT_SILENT /* then it is silent */
 /* Requests in a row without an answer, each after twice the wait (63 ms at least: the parent may miss the same, and
  * wait for a repair that is coded): the sender is asked, */
-#define NEAR_TRIES 6
+#define NEAR_TRIES 6          /* test_tree */
 #define FAR_FOR (200 * RS_MS) /* for so long. */
-#define FINAL_REPORTS 3       /* reports of being done: one may be lost */
+#define FINAL_REPORTS 3       /* reports of being done: one may be lost (test_tree) */
 #define LAST_EVERY (1 * RS_MS)
 #define SERVE_LEAST RS_CONTROL_LATE      /* after the last request of somebody below, */
 #define SERVE_MOST (4 * RS_CONTROL_LATE) /* and after all is here: whoever is not heard has other help */

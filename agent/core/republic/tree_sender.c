@@ -9,10 +9,11 @@
 #include "core/republic/speakers.h"
 #include "core/republic/window.h"
 
+/* Where no other source is named: docs/feedback.md. */
 #define TOPS 8u          /* at 50 us for each they are asked every 0.4 ms */
 #define PROMOTED_MOST 8u /* that speak for themselves */
 #define SAMPLE_LEAST RS_CONTROL_LATE
-#define SAMPLE_EACH RS_MS      /* of each receiver: all together 1,000 a second */
+#define SAMPLE_EACH RS_MS      /* of each receiver: all together 1,000 a second (a bound) */
 #define SLOW_FOR RS_HOST_BUSY  /* behind the others for so long: it speaks for itself */
 #define LOSSY_PPM 20000u       /* so does one that loses so much more than who reports for it */
 #define CLAIM_AGE RS_HOST_BUSY /* what was said so long ago was true by now, or is a lie */

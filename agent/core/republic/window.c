@@ -14,8 +14,8 @@
 
 #define PROBE_PACKETS (RS_LOSS_RUN / 2)  /* a run of losses that takes the first of them leaves the last */
 #define AHEAD_LEAST RS_LOSS_RUN          /* packets */
-#define ROOM_UNKNOWN (UINT64_C(4) << 20) /* bytes: a quarter of what agents ask the kernel for (io/sockets.c) */
-#define ROOM_LEAST 2                     /* packets: one is read while one comes */
+#define ROOM_UNKNOWN (UINT64_C(4) << 20) /* bytes: a quarter of what agents ask the kernel for (a bound) */
+#define ROOM_LEAST 2                     /* packets: one is read while one comes (a bound) */
 #define PROBE_AFTER (2 * RS_MS) /* besides two round trips (RFC 8985, Sec. 7.2), which are the least ones here */
 
 uint64_t rs_window_room(const rs_sending *x, const rs_recipient *r) {

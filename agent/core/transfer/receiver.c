@@ -5,9 +5,7 @@
 
 #include <string.h>
 
-#define KEEP (60000 * RS_MS) /* a finished transfer answers a sender that missed its final answer for so long */
-#define REQUEST_TIMEOUT \
-    (1000 * RS_MS)                   /* control channels are reliable: to ask again on the same one is a last resort */
+#define KEEP (60000 * RS_MS)         /* a finished transfer answers a sender that missed its final answer for so long */
 #define REPLACE_AFTER (1000 * RS_MS) /* a sender that was not heard for so long gives way to another of the object */
 #define PLACE_KEPT (1u << 20)        /* bytes of which are here: it does not give its place to another */
 
@@ -24,7 +22,7 @@ void rs_receiver_free(rs_node *node, rs_receiving *x) {
 
 rs_time rs_receiver_request_timeout(const rs_receiving *x) {
     rs_time late = 4 * rs_rtt_late(&x->link.peer->rtt, 0);
-    return late > REQUEST_TIMEOUT ? late : REQUEST_TIMEOUT;
+    return late > RS_REQUEST_TIMEOUT ? late : RS_REQUEST_TIMEOUT;
 }
 
 /* Room for what is here, and for the fallback's sets. Of a stream the engine has all that. */

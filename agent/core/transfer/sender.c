@@ -8,8 +8,8 @@
 #define LINGER (1000 * RS_MS) /* how long final messages (ABORT) and statistics stay */
 #define TICK_LEAST (10 * RS_MS)
 #define TICK_MOST (500 * RS_MS)
-#define EVENTS_EACH 2u           /* that one call may make of each receiver: nothing came to it, and it failed */
-#define KEPT_AGAIN (250 * RS_MS) /* who fetches the rest is asked so often whether it has it */
+#define EVENTS_EACH 2u             /* that one call may make of each receiver: nothing came to it, and it failed */
+#define KEPT_AGAIN RS_CONTROL_LATE /* who fetches the rest is asked so often whether it has it */
 
 static rs_time tick(const rs_node *node) {
     rs_time tick = node->config.receiver_silence_bound / 10;
@@ -600,7 +600,6 @@ rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_re
 
 /* ---- Paths and sessions: one is wanted, granted, moves, fails or is done with; what is left goes by unicast. */
 #define FEEDBACK (5 * RS_MS)
-#define FEEDBACK_EACH 50000 /* ns per receiver: at most 20,000 RATE messages a second in all */
 
 void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase) {
     if (x->phase == phase)
@@ -683,7 +682,7 @@ static void start_session(rs_node *node, rs_time now, rs_sending *x, const rs_pa
     begin_session(node, now, x, x->wanted_from, x->wanted_from + (accepted < left ? accepted : left));
     x->light_confirm = node->config.light_confirm ? node->config.light_confirm : grant->reconfiguration ? 3 : 1;
     x->feedback_interval =
-        FEEDBACK_EACH * x->recipient_count > FEEDBACK ? FEEDBACK_EACH * x->recipient_count : FEEDBACK;
+        RS_REPORTS_EACH * x->recipient_count > FEEDBACK ? RS_REPORTS_EACH * x->recipient_count : FEEDBACK;
     rs_rate_start(&x->rate, now, ceiling / 100 * 99 + 1, 2 * x->feedback_interval);
     rs_pacer_start(&x->pacer, now, rs_rate_bps(&x->rate));
     x->stats.granted_at = now;

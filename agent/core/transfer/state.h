@@ -19,6 +19,15 @@
 #include "core/transfer/node.h"
 
 #define RS_MS INT64_C(1000000)
+/* Reports to a sender are 20,000 a second at most, from all receivers together (docs/feedback.md): ns for each. */
+#define RS_REPORTS_EACH 50000
+/* A control message that is lost once is here within this: Linux's TCP sends again after 200 ms (TCP_RTO_MIN), and a
+ * busy host reads late. */
+#define RS_CONTROL_LATE (250 * RS_MS)
+#define RS_REQUEST_TIMEOUT (1000 * RS_MS) /* control channels are reliable: to ask again is a last resort (a bound) */
+/* From the last data packet to releasing the path: RS_QUEUE_BITS pass in that at 1.5 Gbit/s. */
+#define RS_DRAIN (1 * RS_MS)
+#define RS_TAIL_QUIET (4 * RS_MS)     /* no data packet for so long: nothing is under way any more (a bound) */
 #define RS_UNKNOWN_TRANSFER_REPLIES 8 /* answers to messages about transfers unknown here, per peer */
 #define RS_KEPT 256                   /* finished transfers remembered, each way */
 #define RS_RINGS 8                    /* sessions whose rings a sender remembers */

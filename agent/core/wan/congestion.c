@@ -2,46 +2,47 @@
 
 #include <math.h>
 
+#include "core/rate/path_model.h"
+#include "core/rate/rate.h"
+
+/* Where no other source is named: docs/wan.md. */
 #define MS INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
 #define FIRST_BYTES (256 << 10) /* in the first round trip to one receiver: what any queue takes, paced; */
-#define FIRST_BPS 40e6          /* more in a long one: as many bits a second, */
+#define FIRST_BPS 40e6          /* more in a long one: as many bits a second (rostrum sim run wan), */
 #define FIRST_BYTES_MOST (1 << 20)
-#define TREE_EXPONENT 0.8  /* Chuang and Sirbu: L_m / L_u = N^0.8 */
-#define RATE_LEAST 1000000 /* bit/s: never below, or a transfer would not end */
+#define TREE_EXPONENT 0.8 /* Chuang and Sirbu: L_m / L_u = N^0.8 */
 /* The queue wanted at the narrowest place: these bytes of each transfer, as FAST TCP's alpha: equal for all, so that
  * transfers that share the place come to equal rates. */
-#define QUEUE_BITS (192e3 * 8)
 #define QUEUE_LEAST (1 * MS)
-#define QUEUE_MOST (25 * MS)
-#define QUEUE_TRIP 16 /* and that part of a round trip, so that hosts which stand still for some ms do not empty it */
-#define DRAIN_SEEN (100 * MS)
+#define QUEUE_TRIP 16         /* and that part of a round trip: hosts stand still for some ms (rostrum lab run wan) */
+#define DRAIN_SEEN (100 * MS) /* a drained path is looked at for so long at least (rostrum lab run wan) */
 #define WINDOW_LEAST (2 * MS) /* time over which a sample of what comes out is taken; and an eighth of a round trip */
 #define GROWTH 2.5            /* start-up: faster by that each round trip */
-#define GREW 1.2              /* a round trip that brought less more than that was flat; two of them end start-up */
-#define VELOCITY_FIRST 0.01   /* share faster after a round trip without a queue; doubled each time */
+#define GREW 1.2 /* a round trip that brought less more than that was flat; two of them end start-up (BBR has 1.25) */
+#define VELOCITY_FIRST 0.01 /* share faster after a round trip without a queue; doubled each time */
 #define VELOCITY_MOST 0.125
-#define SLOWER_MOST 0.25   /* than what comes out */
-#define FAR_BELOW 0.85     /* of the best rate of late: */
-#define VELOCITY_BACK 0.25 /* from there it goes back faster, for that rate was carried */
-#define LOSS_MUCH 0.02     /* above what is usual: it may be a queue that is too short to be seen */
-#define CHANCE 5           /* standard deviations of what is lost among so few packets are no sign of anything */
-#define LOSS_USUAL_MOST 0.3
+#define SLOWER_MOST 0.25    /* than what comes out */
+#define FAR_BELOW 0.85      /* of the best rate of late (rostrum lab run wan): */
+#define VELOCITY_BACK 0.25  /* from there it goes back faster, for that rate was carried */
+#define LOSS_MUCH 0.02      /* above what is usual: it may be a queue that is too short to be seen */
+#define CHANCE 5            /* standard deviations of what is lost among so few packets are no sign of anything */
+#define LOSS_USUAL_MOST 0.3 /* more is no loss that a transfer can live with (a bound) */
 #define LOSS_PACKETS 256    /* are judged at once, at least: of fewer a single loss is a great share */
 #define SPELL (10 * SECOND) /* paths change: a least round trip older than two of these is forgotten */
-#define CUBIC_C 0.8         /* twice that of RFC 9438: as fair, and a transfer is there sooner */
-#define CUBIC_BETA 0.7
+#define CUBIC_C 0.8         /* twice that of RFC 9438: as fair, and a transfer is there sooner (test_friendly) */
+#define CUBIC_BETA 0.7      /* RFC 9438, 4.6 */
 /* A TCP that yields leaves room for as many round trips at least; losses that come again sooner, so often in a row, are
  * made by one that does not. */
-#define STUBBORN_TRIPS 8
-#define STUBBORN_TIMES 2
-#define STUBBORN_WINDOW 32 /* packets; below, the window itself comes back as soon */
+#define STUBBORN_TRIPS 8   /* test_friendly */
+#define STUBBORN_TIMES 2   /* test_friendly */
+#define STUBBORN_WINDOW 32 /* packets; below, the window itself comes back as soon (test_friendly) */
 /* Or it leaves room, but ever less: a window that did not come back to that part of what it was at the event before, so
  * often in a row. One TCP that yields takes 0.85, 0.88, 0.9 of a window that had all; who does not, 0.7 and a bit. */
-#define BEATEN_PART 0.87
-#define BEATEN_TIMES 3
+#define BEATEN_PART 0.87   /* test_friendly */
+#define BEATEN_TIMES 3     /* test_friendly */
 #define HOLD (10 * SECOND) /* then it is looked whether that one is still there; for as long a single sign is enough */
-#define TURNS 8            /* of BBR's ways of trying */
+#define TURNS 8            /* of BBR's ways of trying (draft-ietf-ccwg-bbr) */
 
 double rs_wan_tree_size(uint32_t receivers) {
     return pow(receivers ? (double)receivers : 1, TREE_EXPONENT);
@@ -52,7 +53,7 @@ int64_t rs_wan_first_rate(rs_time grtt, uint32_t receivers, uint32_t tree_links,
     double trip = (double)(grtt > MS / 2 ? grtt : MS / 2), bytes = FIRST_BPS / 8e9 * trip;
     bytes = bytes < FIRST_BYTES ? FIRST_BYTES : bytes > FIRST_BYTES_MOST ? FIRST_BYTES_MOST : bytes;
     double rate = bytes * 8e9 / trip / (size > 1 ? size : 1);
-    return rate > RATE_LEAST ? (int64_t)rate : RATE_LEAST;
+    return rate > RS_RATE_LEAST ? (int64_t)rate : RS_RATE_LEAST;
 }
 
 void rs_wan_path_start(rs_wan_path *p, rs_wan_congestion law, uint32_t packet_bytes, int64_t first_bps,
@@ -70,13 +71,13 @@ void rs_wan_path_resume(rs_wan_path *p) {
 
 static void set_rate(rs_wan_path *p, double bps) {
     double most = (double)p->most_bps;
-    p->rate_bps = (int64_t)(bps > most ? most : bps < RATE_LEAST ? RATE_LEAST : bps);
+    p->rate_bps = (int64_t)(bps > most ? most : bps < RS_RATE_LEAST ? RS_RATE_LEAST : bps);
 }
 
 static rs_time wanted_queue(const rs_wan_path *p) {
-    rs_time queue = (rs_time)(QUEUE_BITS * 1e9 / (double)p->rate_bps);
+    rs_time queue = (rs_time)(RS_QUEUE_BITS * 1e9 / (double)p->rate_bps);
     queue = queue > p->least / QUEUE_TRIP ? queue : p->least / QUEUE_TRIP;
-    return queue < QUEUE_LEAST ? QUEUE_LEAST : queue > QUEUE_MOST ? QUEUE_MOST : queue;
+    return queue < QUEUE_LEAST ? QUEUE_LEAST : queue > RS_WAN_QUEUE_MOST ? RS_WAN_QUEUE_MOST : queue;
 }
 
 static void take_rtt(rs_wan_path *p, const rs_wan_sample *s) {

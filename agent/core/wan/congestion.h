@@ -22,8 +22,9 @@ typedef struct {
     int64_t sent_bps; /* at which it has sent */
 } rs_wan_sample;
 
-#define RS_WAN_RTTS 4
-#define RS_WAN_TURNS 10 /* over which the most of what comes out is kept, as BBR does */
+#define RS_WAN_RTTS 4                       /* docs/wan.md */
+#define RS_WAN_QUEUE_MOST INT64_C(25000000) /* ns (docs/wan.md); a sender's pause as long is caught up */
+#define RS_WAN_TURNS 10 /* over which the most of what comes out is kept, as BBR does (draft-ietf-ccwg-bbr) */
 
 /* All zero, then rs_wan_path_start. */
 typedef struct {

@@ -6,21 +6,16 @@
 
 #include <math.h>
 
-#define QUIET (4 * RS_MS)              /* after DATA_FNSD: data packets may be late */
-#define REQUEST_TIMEOUT (1000 * RS_MS) /* requests are sent reliably: to ask again is a last resort */
+/* Where no other source is named: docs/wan.md. */
 #define LATE_LEAST (1 * RS_MS)
 #define LATE_MOST (100 * RS_MS)
-/* Statuses: eight in a round trip, so that the sender sees the path several times in what is under way; and never more
- * than 20,000 a second from all receivers together. */
-#define REPORT_LEAST (2 * RS_MS)
-#define REPORT_MOST (25 * RS_MS)
-#define HERE_I_AM (50 * RS_MS) /* by unicast, until data comes: address translators must see a packet from inside */
-#define REPORTS_EACH 50000
-#define REPEATS_MOST 5 /* doublings of the time to a further NACK of the same section */
+#define HERE_I_AM (50 * RS_MS) /* by unicast, until data comes: address translators must see a packet (a bound) */
+#define REPEATS_MOST 5         /* doublings of the time to a further NACK of the same section */
 
 static rs_time report_interval(const rs_wan_receiver *w) {
-    rs_time every = w->grtt / 8 < REPORT_MOST ? w->grtt / 8 : REPORT_MOST, all = (rs_time)w->group * REPORTS_EACH;
-    every = every > REPORT_LEAST ? every : REPORT_LEAST;
+    rs_time every = w->grtt / 8 < RS_WAN_REPORT_MOST ? w->grtt / 8 : RS_WAN_REPORT_MOST,
+            all = (rs_time)w->group * RS_REPORTS_EACH;
+    every = every > RS_WAN_REPORT_LEAST ? every : RS_WAN_REPORT_LEAST;
     return every > all ? every : all;
 }
 
@@ -65,12 +60,12 @@ bool rs_wan_accept(rs_node *node, rs_time now, rs_receiving *x) {
     rs_engine_take(&x->t, &rs_engine_wan, w);
     advance_cum(x);
     if (is_unicast(x)) { /* what is here, and where it is reached from */
-        w->report_due = now + REPORT_LEAST;
+        w->report_due = now + RS_WAN_REPORT_LEAST;
         status_soon(node, x);
         rs_receiver_arm(node, x);
     }
     if (x->ended || x->path_kind == RS_OPEN_NO_PATH || x->ring.first > 0) {
-        w->ask_due = now + QUIET;
+        w->ask_due = now + RS_TAIL_QUIET;
         rs_receiver_arm(node, x);
     }
     return true;
@@ -119,7 +114,7 @@ static uint64_t first_missing(const rs_receiving *x, uint64_t section) {
 /* Sections before `section` were sent: what is missing of them is said when late packets have come. */
 static void sections_over(rs_node *node, rs_time now, rs_receiving *x, uint64_t section) {
     rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
-    rs_time spread = w->group > 1 ? backoff(node, w->group, (rs_time)w->group * REPORTS_EACH) : 0;
+    rs_time spread = w->group > 1 ? backoff(node, w->group, (rs_time)w->group * RS_REPORTS_EACH) : 0;
     for (; w->ended < section && w->ended < w->section_count; w->ended++)
         if (first_missing(x, w->ended) < section_end(x, w->ended))
             nack_by(node, x, w->ended, now + w->late + spread);
@@ -237,7 +232,7 @@ static rs_rx_result patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t 
     rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
     rs_rx_result result = rs_receiver_store(x, sn);
     if (w->ask_due != RS_NEVER)
-        w->ask_due = now + REQUEST_TIMEOUT;
+        w->ask_due = now + RS_REQUEST_TIMEOUT;
     if (result.verdict != RS_RX_STORE)
         return result;
     x->stats.patches_received++;
@@ -295,7 +290,7 @@ rs_rx_verdict rs_wan_receiver_message(rs_node *node, rs_time now, rs_receiving *
     rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
     if (m->type == RS_MSG_DATA_FNSD) {
         if (w)
-            ask_at(node, x, now + QUIET);
+            ask_at(node, x, now + RS_TAIL_QUIET);
         return RS_RX_NONE;
     }
     if (m->session > x->t.session && m->open.engine != RS_PROTOCOL_WAN) { /* the rest comes by another engine */
@@ -310,7 +305,7 @@ rs_rx_verdict rs_wan_receiver_message(rs_node *node, rs_time now, rs_receiving *
         }
     }
     if (w && x->state == RS_RX_RECEIVING && due_end(x) > 0)
-        ask_at(node, x, now + QUIET);
+        ask_at(node, x, now + RS_TAIL_QUIET);
     if (x->state != RS_RX_OFFERED)
         rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK);
     return RS_RX_NONE;
@@ -410,7 +405,7 @@ bool rs_wan_request(rs_node *node, rs_time now, rs_receiving *x, rs_message *m, 
 static void ask(rs_node *node, rs_time now, rs_receiving *x) {
     rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
     w->ask_at = 0;
-    w->ask_due = now + REQUEST_TIMEOUT;
+    w->ask_due = now + RS_REQUEST_TIMEOUT;
     rs_control_set_pending(node, now, &x->link, RS_CONTROL_PTCH_REQ);
 }
 

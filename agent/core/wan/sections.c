@@ -3,7 +3,7 @@
 /* By multicast a packet crosses the sender's own link once, for all who miss it; by unicast once for each of them, but
  * then only their own links. The first link is the narrow one where many sites hang on one sender, so its packets
  * decide; where that saves less than a tenth of them, unicast spares all the others. */
-#define WORTH 0.9
+#define WORTH 0.9 /* docs/wan.md */
 
 bool rs_wan_sections_start(rs_wan_sections *s, const rs_allocator *allocator, uint64_t fragments, uint32_t receivers) {
     *s = (rs_wan_sections){.count = (fragments + RS_WAN_SECTION - 1) / RS_WAN_SECTION, .receivers = receivers};

@@ -8,7 +8,7 @@
 #include "core/wan/wire.h"
 
 /* Receivers are told apart by bits of a word; of more than these some share a bit, and all repairs go by multicast. */
-#define RS_WAN_BITS 64
+#define RS_WAN_BITS 64 /* docs/wan.md */
 
 typedef enum { RS_WAN_MULTICAST, RS_WAN_UNICAST, RS_WAN_CODED } rs_wan_repair;
 

@@ -5,24 +5,19 @@
 
 #include "core/wan/wan.h"
 
-#define ACCEPT_MOST (1000 * RS_MS) /* who has not accepted by then is not waited for, if others have */
-#define ACCEPT_SPREAD (50 * RS_MS)
-#define DRAIN (1 * RS_MS)
-#define GATHER_LEAST (2 * RS_MS)
-#define LOOK_LEAST (2 * RS_MS)
-#define LOOK_MOST (25 * RS_MS)
+/* Where no other source is named: docs/wan.md. */
+#define ACCEPT_MOST (1000 * RS_MS)  /* who has not accepted by then is not waited for, if others have (a bound) */
+#define ACCEPT_SPREAD (50 * RS_MS)  /* a bound */
+#define GATHER_LEAST (2 * RS_MS)    /* a bound */
 #define SILENT_LEAST (1000 * RS_MS) /* who says nothing for so long, and eight round trips, holds nothing up */
-#define PROBE_LEAST (20 * RS_MS)
-#define PROBE_MOST (1000 * RS_MS)
+#define PROBE_LEAST (20 * RS_MS)    /* a bound */
+#define PROBE_MOST (1000 * RS_MS)   /* a bound */
 #define PROBES_MOST 10
 #define SLOW_FOR (1000 * RS_MS) /* and ten round trips: it is not a moment's trouble */
-#define TRIAL_PACKETS 64        /* of a trial that tells; what one receiver more than another got in it */
-/* After a pause of the sender's process: as long as the queue that it holds may be (QUEUE_MOST in congestion.c). What
- * that queue did not bridge is lost anyway. */
-#define CATCH_UP (25 * RS_MS)
-#define PART_LEAST 0.2 /* at the end of an object, when only repairs go, to others */
-#define TAIL_PART 64   /* of an object: so much goes twice at most, while nothing else is to be sent */
-#define NEED_RTTS 3    /* round trips from a packet's first sending to its section's end: NACK, repair, word */
+#define TRIAL_PACKETS 64        /* of a trial that tells; what one receiver more than another got in it (a bound) */
+#define PART_LEAST 0.2          /* at the end of an object, when only repairs go, to others (rostrum lab run wan) */
+#define TAIL_PART 64            /* of an object: so much goes twice at most, while nothing else is to be sent */
+#define NEED_RTTS 3             /* round trips from a packet's first sending to its section's end: NACK, repair, word */
 #define NEED_MORE (100 * RS_MS)
 
 static uint32_t wire_bytes(const rs_sending *x) {
@@ -94,7 +89,7 @@ static void data_done(rs_node *node, rs_time now, rs_sending *x) {
     rs_data_stop(node, x);
     rs_wan_sender_stop(node, x);
     x->stats.data_done_at = now;
-    x->path_done_due = x->fnsd_due = now + DRAIN;
+    x->path_done_due = x->fnsd_due = now + RS_DRAIN;
     rs_sender_phase(node, x, RS_PHASE_PATCHING);
     rs_sender_arm(node, x);
 }
@@ -168,13 +163,13 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     }
     begin_where_it_is(x);
     w->sections.gather = GATHER_LEAST;
-    w->look_due = now + LOOK_LEAST;
+    w->look_due = now + RS_WAN_REPORT_LEAST;
     w->begin_due = RS_NEVER;
     w->sent_since = now;
     x->stats.high_rate_at = now;
     rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
     rs_pacer_start(&x->pacer, now, first < most ? first : most);
-    x->pacer.depth_most = CATCH_UP;
+    x->pacer.depth_most = RS_WAN_QUEUE_MOST;
 }
 
 static void schedule(rs_node *node, rs_time now, rs_sending *x);
@@ -620,7 +615,9 @@ static void look(rs_node *node, rs_time now, rs_sending *x) {
         if (!tried && p->cum < x->end && (!slowest || p->path.rate_bps < peer_of(x, slowest)->path.rate_bps))
             slowest = r;
     }
-    rs_time every = w->grtt / 16 < LOOK_LEAST ? LOOK_LEAST : w->grtt / 16 > LOOK_MOST ? LOOK_MOST : w->grtt / 16;
+    rs_time every = w->grtt / 16 < RS_WAN_REPORT_LEAST  ? RS_WAN_REPORT_LEAST
+                    : w->grtt / 16 > RS_WAN_REPORT_MOST ? RS_WAN_REPORT_MOST
+                                                        : w->grtt / 16;
     w->look_due = now + every;
     if ((waiting == 0 || counted == 0 || w->probes >= PROBES_MOST) && (waiting == 0 || next_sn(x) == x->end)) {
         data_done(node, now, x);

@@ -14,7 +14,11 @@ typedef struct {
     rs_wan_pool pool;
 } rs_wan_node;
 
-#define RS_WAN_END_REPAIRS 256
+/* Statuses go eight times in a round trip, so that the sender sees the path several times in what is under way, within
+ * these bounds (docs/wan.md); it looks at them as often. */
+#define RS_WAN_REPORT_LEAST (2 * RS_MS)
+#define RS_WAN_REPORT_MOST (25 * RS_MS)
+#define RS_WAN_END_REPAIRS 256 /* of one receiver, that go once more at the end of an object (a bound) */
 
 /* A receiver, as the sender sees it; at the place of its rs_recipient. */
 typedef struct {

@@ -6,7 +6,8 @@
 #include "core/wan/receiver.h"
 #include "core/wan/sender.h"
 
-#define MEMORY (UINT64_C(512) << 20)
+/* Bounds: others of that order would do. */
+#define MEMORY (UINT64_C(512) << 20) /* docs/wan.md */
 #define MEMORY_LEAST (UINT64_C(1) << 20)
 #define MEMORY_MOST (UINT64_C(1) << 40)
 

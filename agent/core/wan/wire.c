@@ -2,7 +2,7 @@
 
 #include "core/base/bytes.h"
 
-#define LARGEST (UINT64_MAX / 4) /* of numbers that are added to */
+#define LARGEST (UINT64_MAX / 4) /* of numbers that are added to (a bound) */
 
 static size_t map_bytes(uint16_t bits) {
     return ((size_t)bits + 7) / 8;

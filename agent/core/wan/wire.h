@@ -6,7 +6,8 @@
 #include "core/base/types.h"
 #include "core/base/wire.h"
 
-#define RS_WAN_SECTION 1024 /* fragments of a section */
+/* Of the wire. */
+#define RS_WAN_SECTION 1024 /* fragments of a section (docs/wan.md) */
 #define RS_WAN_STATUS_HEADER 96
 #define RS_WAN_NACK_HEADER 10
 #define RS_WAN_NACKS 3 /* in one status: so many of whole sections fit into RS_HEADER_MAX */
@@ -40,7 +41,7 @@ size_t rs_wan_encode_status(const rs_wan_status *status, uint8_t out[RS_HEADER_M
 /* False: malformed. */
 bool rs_wan_decode_status(const uint8_t *bytes, size_t length, rs_wan_status *out);
 
-#define RS_WAN_STAMP_BITS 40
+#define RS_WAN_STAMP_BITS 40 /* docs/wan.md */
 
 /* In `aux` of a data packet, with RS_DATA_LIMIT. Times are rounded up to 1/8 of themselves. */
 typedef struct {
