@@ -14,6 +14,7 @@
 
 #include "core/base/loss_pattern.h"
 #include "core/rdcm/options.h"
+#include "daemon/api/access.h"
 #include "daemon/api/waits.h"
 #include "daemon/data/combine.h"
 #include "daemon/data/journal.h"
@@ -30,6 +31,7 @@
 #include "daemon/pieces/fetch.h"
 #include "daemon/pieces/hear.h"
 #include "daemon/pieces/holdings.h"
+#include "daemon/programs.h"
 #include "daemon/secure.h"
 #include "daemon/streams/late.h"
 #include "daemon/streams/receive.h"
@@ -406,6 +408,10 @@ static void on_signal(void *context, uint32_t events) {
     (void)events;
     if (read(agent->signal_watch.fd, &info, sizeof info) != (ssize_t)sizeof info)
         return;
+    if (info.ssi_signo == SIGHUP) {
+        rs_programs_reload(agent);
+        return;
+    }
     if (agent->stopping) /* asked twice */
         _exit(1);
     rs_log(RS_LOG_INFO, "agent", "signal=%s", strsignal((int)info.ssi_signo));
@@ -539,9 +545,9 @@ static bool start_signals(rs_agent *agent) {
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
     int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     agent->signal_watch = (rs_watch){.ready = on_signal, .context = agent};
     return fd >= 0 && rs_loop_watch(agent->loop, &agent->signal_watch, fd, EPOLLIN);
@@ -699,6 +705,7 @@ static bool start_api(rs_agent *agent) {
                                    .reserve_bytes = o->reserve_bytes,
                                    .has_group = o->has_group,
                                    .group = o->group,
+                                   .by_grant = o->policy != NULL,
                                    .disk = o->disk_directory,
                                    .disk_from = o->disk_from,
                                    .disk_quota_bytes = o->disk_quota_bytes,
@@ -733,6 +740,7 @@ static bool start_api(rs_agent *agent) {
                                       .on_fetch = rs_fetch_api,
                                       .on_name = rs_holdings_name_api,
                                       .on_join = rs_groups_api,
+                                      .on_asked = agent->audit ? rs_programs_asked : NULL,
                                       .on_stream_end = rs_stream_end_api,
                                       .on_stream_receive = rs_stream_take_api,
                                       .on_stream_join = rs_late_api,
@@ -743,6 +751,7 @@ static bool start_api(rs_agent *agent) {
         rs_log(RS_LOG_ERROR, "api", "%s", error.text);
         return false;
     }
+    rs_api_policy_set(agent->api, agent->policy);
     agent->api_watch = (rs_watch){.ready = on_api_ready, .context = agent};
     return rs_loop_watch(agent->loop, &agent->api_watch, rs_api_server_fd(agent->api), EPOLLIN);
 }
@@ -899,10 +908,11 @@ rs_agent *rs_agent_new(const rs_options *options) {
     raise_descriptor_limit();
     if (!agent->loop || !start_signals(agent)) {
         rs_log(RS_LOG_ERROR, "agent", "cannot start the event loop: %s", strerror(errno));
-    } else if (rs_secure_start(agent) && start_data(agent, seed) && start_core(agent, seed) && start_control(agent) &&
-               start_overlay(agent) && (agent->sites = rs_sites_new(agent)) &&
-               (agent->groups = rs_groups_new(agent, seed)) && start_api(agent) && start_pieces(agent) &&
-               start_metrics(agent) && start_lan(agent, seed) && start_link(agent)) {
+    } else if (rs_secure_start(agent) && rs_programs_start(agent) && start_data(agent, seed) &&
+               start_core(agent, seed) && start_control(agent) && start_overlay(agent) &&
+               (agent->sites = rs_sites_new(agent)) && (agent->groups = rs_groups_new(agent, seed)) &&
+               start_api(agent) && start_pieces(agent) && start_metrics(agent) && start_lan(agent, seed) &&
+               start_link(agent)) {
         char address[RS_ADDRESS_TEXT];
         rs_log(RS_LOG_INFO, "agent",
                "started server=%s version=%s address=%s interface=%s control_port=%u fragment=%u socket=%s",
@@ -936,6 +946,8 @@ void rs_agent_free(rs_agent *agent) {
         rs_loop_unwatch(agent->loop, &agent->api_watch);
         rs_api_server_free(agent->api);
     }
+    rs_policy_free(agent->policy);
+    rs_audit_close(agent->audit);
     rs_control_free(agent->control);
     rs_evict_free(agent->evict);
     if (agent->store)

@@ -7,6 +7,7 @@
 #define RS_DAEMON_AGENT_H
 
 #include "daemon/api/server.h"
+#include "daemon/audit.h"
 #include "daemon/control/control.h"
 #include "daemon/control/peers.h"
 #include "daemon/data/data.h"
@@ -49,6 +50,8 @@ typedef struct rs_agent {
     rs_data *data;
     rs_repairs *repairs; /* received */
     rs_api_server *api;
+    rs_policy *policy;       /* NULL: programs may do everything */
+    rs_audit *audit;         /* NULL: it is written nowhere */
     rs_manager_client *link; /* NULL without a manager */
     rs_lan *lan;             /* which paths are asked of instead (--standalone); NULL = none */
     rs_overlay *overlay;

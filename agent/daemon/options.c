@@ -169,6 +169,16 @@ static bool take_lan_peers(rs_options *o, const char *text, char *error) {
     return true;
 }
 
+static bool take_policy(rs_options *o, const char *text, char *error) {
+    o->policy = text;
+    return text[0] != '\0' || wrong(error, "a file is needed; docs/security.md says what is in it");
+}
+
+static bool take_audit(rs_options *o, const char *text, char *error) {
+    o->audit = text;
+    return text[0] != '\0' || wrong(error, "a file is needed, for example /var/log/rostrum/audit.jsonl");
+}
+
 static bool take_store(rs_options *o, const char *text, char *error) {
     o->store_directory = text;
     return text[0] != '\0' || wrong(error, "a folder on a tmpfs is needed");
@@ -334,6 +344,7 @@ static bool take_log_level(rs_options *o, const char *text, char *error) {
     return rs_log_set_level(text) || wrong(error, "it is one of debug, info, warning, error");
 }
 
+/* In the order of --help. */
 static const option options_table[] = {
     {"server", "NAME", "this server's name in the topology file (needed)", take_server},
     {"interface", "NIC", "network interface of the data network (needed)", take_interface},
@@ -342,6 +353,11 @@ static const option options_table[] = {
     {"socket-group", "GROUP", "whose members may use the socket and read the objects [the agent's own]",
      take_socket_group},
     {"socket-mode", "MODE", "of the socket, octal [0660]", take_socket_mode},
+    {"policy", "FILE",
+     "which users and groups of this server may send where, publish, subscribe, read and delete; read again on SIGHUP "
+     "[whoever may connect may do all]",
+     take_policy},
+    {"audit", "FILE", "append who asked for what, a JSON object a line; opened again on SIGHUP [nowhere]", take_audit},
     {"store", "DIR", "folder for objects, on a tmpfs (needed)", take_store},
     {"manager", "IPV4:PORT[,...]",
      "the manager's Thrift port, and those of its standbys, tried in turn; without it this agent can receive but not "

@@ -31,7 +31,9 @@ typedef struct {
     const char *socket_path;
     uint32_t socket_mode;
     bool has_group;
-    uint32_t group; /* whose members may use socket and objects; else the process's own */
+    uint32_t group;     /* whose members may use socket and objects; else the process's own */
+    const char *policy; /* file: what programs may do; NULL = everything */
+    const char *audit;  /* file: who asked for what; NULL = nowhere */
     const char *store_directory;
     uint64_t quota_bytes;       /* 0 = what the tmpfs holds */
     const char *disk_directory; /* where received objects lie on disk; NULL = nowhere */

@@ -16,6 +16,7 @@
 #include "api/wire.h"
 #include "core/transfer/node.h"
 #include "daemon/accept.h"
+#include "daemon/api/access.h"
 #include "daemon/api/status.h"
 #include "daemon/api/waits.h"
 #include "daemon/store/digest.h"
@@ -412,15 +413,13 @@ static void accept_clients(rs_api_server *server, bool framed) {
             close(fd);
             continue;
         }
-        struct ucred credentials = {0};
-        socklen_t length = sizeof credentials;
-        (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length);
         client->id = ++server->next_client;
         client->fd = fd;
         client->framed = framed;
-        client->pid = (int)credentials.pid;
-        client->uid = (unsigned int)credentials.uid;
-        if (!watch(server, EPOLL_CTL_ADD, fd, EPOLLIN, client->id)) {
+        bool known = rs_policy_peer(fd, &client->who);
+        client->pid = (int)client->who.pid;
+        client->uid = (unsigned int)client->who.uid;
+        if (!known || !watch(server, EPOLL_CTL_ADD, fd, EPOLLIN, client->id)) {
             close(fd);
             free(client);
             continue;
@@ -631,7 +630,8 @@ void rs_api_reply_object(rs_api_server *server, const rs_api_call *call, const r
     rs_error error;
     const rs_api_client *client = rs_api_client_find(server, call->client);
     int fd = rs_store_reader_fd(object, &error); /* a framed client's too: it was read now */
-    bool ok = fd >= 0 && (!client || !client->framed || rs_store_reader_path(object, server->where, &error));
+    bool ok =
+        fd >= 0 && (!client || !client->framed || rs_store_reader_path(object, client->uid, server->where, &error));
     if (!ok) {
         if (fd >= 0)
             close(fd);
@@ -890,6 +890,7 @@ static void serve_join(rs_api_server *server, const rs_api_client *client, const
                               .protocol = request->protocol,
                               .order = request->order,
                               .options = request->options,
+                              .who = &client->who,
                               .socket = own};
     if (server->handlers.on_join)
         server->handlers.on_join(server->handlers.context, &join);
@@ -973,15 +974,15 @@ static void serve_registered(rs_api_server *server, rs_api_client *client, const
 
 static void rs_api_serve(rs_api_server *server, rs_api_client *client, const rs_api_request *request, int fd) {
     rs_api_call call = {.client = client->id, .tag = request->tag};
-    if (request->type == RS_API_REGISTER)
-        serve_register(server, client, &call, request);
-    else if (request->type == RS_API_STATUS)
+    if (request->type == RS_API_STATUS)
         server->handlers.on_status(server->handlers.context, &call);
     else if (request->type == RS_API_NAMES)
         rs_api_reply_names(server, &call);
+    else if (request->type == RS_API_REGISTER && rs_api_may(server, client, &call, request))
+        serve_register(server, client, &call, request);
     else if (!client->registered)
         rs_api_reply_error(server, &call, ROSTRUM_ERR_NOT_REGISTERED, "register with the application's id first");
-    else
+    else if (request->type != RS_API_REGISTER && rs_api_may(server, client, &call, request))
         serve_registered(server, client, &call, request, fd);
     if (fd >= 0)
         close(fd);

@@ -12,6 +12,7 @@
 
 #include "api/error.h"
 #include "core/base/types.h"
+#include "daemon/api/policy.h"
 #include "daemon/store/store.h"
 
 typedef struct rs_api_server rs_api_server;
@@ -56,7 +57,22 @@ typedef struct {
     const char *group, *protocol, *order; /* the last two "" = as the group is */
     const char *options;                  /* of the protocol's engine: what is not named is as the group has it */
     int socket;                           /* to be the group's, the callee's to close; -1: one is to be made */
+    const rs_policy_who *who;
 } rs_api_join;
+
+/* A program asked for something. */
+typedef struct {
+    const char *what, *process; /* process "": it did not register yet */
+    int pid;
+    const rs_policy_who *who;
+    const uint8_t *app; /* 16 bytes */
+    bool has_object;
+    uint64_t data_id;
+    const char *group;          /* NULL: of none */
+    const char *const *servers; /* receivers or holders */
+    uint32_t server_count;
+    const char *refusal; /* NULL: the policy allows it */
+} rs_api_asked;
 
 /* What the daemon does. Pointers in arguments are valid during the call only (an rs_object as long as the store says).
  */
@@ -94,6 +110,8 @@ typedef struct {
                      rs_error *error);
     /* Answer with rs_api_reply_status, which leaves application ids out that are none of the asker's business. */
     void (*on_status)(void *context, const rs_api_call *call);
+    /* A program asks for something, and may or may not. May be NULL. */
+    void (*on_asked)(void *context, const rs_api_asked *asked);
     /* One line for the log. May be NULL. */
     void (*log)(void *context, const char *text);
     void *context;

@@ -2,18 +2,11 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "daemon/api/waits.h"
+#include "daemon/api/access.h"
 
-/* An application's id is the right to its objects: only root, the agent's own user and the application see it. */
-static bool may_see(const rs_api_client *asks, const uint8_t app[16]) {
-    return asks && (asks->uid == 0 || asks->uid == (unsigned int)geteuid() ||
-                    (asks->registered && memcmp(asks->app, app, sizeof asks->app) == 0));
-}
-
-static void hide_app(const rs_api_client *asks, uint8_t app[16]) {
-    if (!may_see(asks, app))
+static void hide_app(const rs_api_server *server, const rs_api_client *asks, uint8_t app[16]) {
+    if (!rs_api_may_see(server, asks, app))
         memset(app, 0, sizeof asks->app);
 }
 
@@ -41,7 +34,7 @@ static void put_objects(rs_api_server *server, const rs_api_call *call) {
         for (count = 0; count < sizeof rows / sizeof *rows && (object = rs_store_next(server->store, &cursor)); count++)
             object_row(object, &rows[count]);
         for (uint32_t i = 0; i < count; i++)
-            hide_app(asks, rows[i].app);
+            hide_app(server, asks, rows[i].app);
         if (count) {
             (void)rs_api_encode_objects(&server->message, call->tag, rows, count);
             rs_api_transmit(server, call->client, -1, false);
@@ -57,7 +50,7 @@ void rs_api_reply_names(rs_api_server *server, const rs_api_call *call) {
     do {
         uint32_t count = 0;
         while (count < sizeof rows / sizeof *rows && (object = rs_store_next(server->store, &cursor)))
-            if (object->name && may_see(asks, object->id.app)) {
+            if (object->name && rs_api_may_see(server, asks, object->id.app)) {
                 rows[count] = (rs_api_object_name){.data_id = object->id.data, .name = object->name};
                 memcpy(rows[count++].app, object->id.app, sizeof rows->app);
             }
@@ -83,7 +76,7 @@ void rs_api_reply_status(rs_api_server *server, const rs_api_call *call, const r
         uint32_t left = status->transfer_count - done, count = left < 32 ? left : 32;
         memcpy(rows, status->transfers + done, count * sizeof *rows);
         for (uint32_t i = 0; i < count; i++)
-            hide_app(rs_api_client_find(server, call->client), rows[i].app);
+            hide_app(server, rs_api_client_find(server, call->client), rows[i].app);
         done += rs_api_encode_transfers(&server->message, call->tag, rows, count);
         rs_api_transmit(server, call->client, -1, false);
     }

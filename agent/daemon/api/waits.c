@@ -138,7 +138,8 @@ static void work_create(rs_api_server *server, rs_api_wait *wait) {
     const rs_api_client *client = rs_api_client_find(server, wait->call.client);
     bool path = client && client->framed;
     int fd = left < 0 || path ? -1 : rs_store_writer_fd(wait->object, &error);
-    bool shown = left >= 0 && path && rs_store_writer_path(wait->object, client->app, server->where, &error);
+    bool shown =
+        left >= 0 && path && rs_store_writer_path(wait->object, client->uid, client->app, server->where, &error);
     if (fd < 0 && !shown) {
         rs_api_reply_failure(server, &wait->call, &error);
         rs_api_wait_end(server, wait, true);

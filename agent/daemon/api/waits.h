@@ -34,6 +34,7 @@ typedef struct rs_api_client {
     char process[ROSTRUM_NAME_MAX + 1];
     int pid;
     unsigned int uid;
+    rs_policy_who who;
     uint32_t pending; /* waits of this client, all kinds */
     rs_api_outgoing *first, *last;
     uint64_t queued_bytes;
@@ -82,6 +83,7 @@ struct rs_api_server {
     rs_time key_ends;      /* the nearest of those that wait to be asked for */
     rs_accept_pause pause;
     rs_ephemeral ephemeral;
+    const rs_policy *policy;        /* NULL: everybody may do everything */
     rs_api_request request;         /* the one being served */
     rs_api_message message;         /* the one being built */
     char where[RS_STORE_PATH_SIZE]; /* goes with it to a client that can take no descriptor */

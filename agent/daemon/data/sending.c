@@ -396,7 +396,7 @@ static rs_sent_from source_of(const rs_object *object, char path[RS_STORE_PATH_S
     if (object->on_disk)
         return RS_SENT_FROM_STORE;
     if (object->received || object->handle || fstat(object->fd, &info) < 0 ||
-        !rs_store_reader_path(object, path, &error))
+        !rs_store_reader_path(object, geteuid(), path, &error))
         return RS_SENT_FROM_MEMORY;
     *changed_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
     return RS_SENT_FROM_FILE;

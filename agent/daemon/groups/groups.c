@@ -159,6 +159,18 @@ void rs_group_refuse(rs_local_group *group, bool waiting_only, rostrum_code code
     group->held--;
 }
 
+void rs_groups_policy_changed(rs_groups *g) {
+    for (rs_local_group *group = g->groups, *after; group; group = after) {
+        after = group->next;
+        for (rs_group_stream *s = group->streams, *next; s; s = next) {
+            next = rs_stream_next(s);
+            if (!rs_stream_may(s))
+                rs_stream_refuse(s, ROSTRUM_ERR_DENIED,
+                                 "the policy of this server's agent changed, and does not allow this user the group");
+        }
+    }
+}
+
 /* ----------------------------------------------------------------------------------------------- from programs */
 
 static rs_local_group *make_group(rs_groups *g, const char *name) {

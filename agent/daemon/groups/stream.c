@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "api/group_frames.h"
+#include "daemon/api/access.h"
 #include "daemon/groups/ordered.h"
 #include "daemon/groups/views.h"
 
@@ -33,7 +34,8 @@ struct rs_group_stream {
     rs_group_stream *next, *next_dirty;
     rs_groups *groups;
     rs_local_group *group;
-    bool receives, waits, paused, dirty, blocked;
+    bool receives, waits, paused, dirty, blocked, may_publish;
+    bool refused; /* it published, and may not */
     rs_api_call call;
     rs_time deadline;
     rs_manager_group_options options;
@@ -48,6 +50,7 @@ struct rs_group_stream {
     uint64_t lost_all;
     rs_time lost_at; /* the last of them */
     char process[ROSTRUM_NAME_MAX + 1];
+    rs_policy_who who;
     uint64_t *told; /* bit i: the program knows the name of the peer with that index */
     uint32_t told_size;
 };
@@ -64,6 +67,12 @@ bool rs_stream_receives(const rs_group_stream *s) {
 
 rs_time rs_stream_deadline(const rs_group_stream *s) {
     return s->deadline;
+}
+
+bool rs_stream_may(rs_group_stream *s) {
+    const rs_api_server *api = s->groups->agent->api;
+    s->may_publish = rs_api_may_publish(api, &s->who, s->group->name);
+    return s->receives ? rs_api_may_subscribe(api, &s->who, s->group->name) : s->may_publish;
 }
 
 rs_group_stream *rs_stream_next(const rs_group_stream *s) {
@@ -320,6 +329,10 @@ static void set_paused(rs_group_stream *s, bool paused) {
 /* What is in the buffer. False: the program does not keep to the format. */
 static bool take_frames(rs_group_stream *s) {
     bool full = false;
+    if (!s->may_publish && s->in_length > 0) {
+        s->refused = true;
+        return false;
+    }
     while (!full && s->in_length - s->in_start >= RS_GROUP_FRAME_HEAD) {
         const uint8_t *at = s->in + s->in_start;
         uint32_t length;
@@ -371,6 +384,15 @@ static bool read_in(rs_group_stream *s) {
     return take_frames(s);
 }
 
+static void end_stream(rs_group_stream *s) {
+    if (s->refused)
+        rs_stream_refuse(s, ROSTRUM_ERR_DENIED,
+                         "this user may not publish here: the policy of this server's agent does not say so. Have the "
+                         "operator add the group to the line \"publish =\" of your user or group");
+    else
+        close_stream(s);
+}
+
 static void ready(void *context, uint32_t events) {
     rs_group_stream *s = context;
     bool alive = true;
@@ -381,7 +403,7 @@ static void ready(void *context, uint32_t events) {
     else if (alive && (events & (EPOLLHUP | EPOLLERR)))
         rs_loop_unwatch(s->groups->agent->loop, &s->watch); /* what it published last is still to go */
     if (!alive)
-        close_stream(s);
+        end_stream(s);
 }
 
 void rs_streams_resume(rs_groups *g) {
@@ -392,7 +414,7 @@ void rs_streams_resume(rs_groups *g) {
         for (rs_group_stream *s = group->streams, *next; s; s = next) {
             next = s->next;
             if (s->paused && !take_frames(s))
-                close_stream(s);
+                end_stream(s);
         }
     }
 }
@@ -407,6 +429,8 @@ rs_group_stream *rs_stream_new(rs_groups *g, rs_local_group *group, const rs_api
     s->group = group;
     s->waits = true;
     s->receives = join->subscribe;
+    s->who = *join->who;
+    s->may_publish = rs_api_may_publish(g->agent->api, &s->who, group->name);
     s->call = join->call;
     s->deadline = deadline;
     s->fd = -1;

@@ -22,6 +22,8 @@ void rs_stream_lost(rs_group_stream *stream, const rs_messages_event *event);
 /* What groups with guarantees give out goes to programs, as fast as the slowest takes it if the group waits for such.
  * True: there is more. */
 bool rs_streams_take_ordered(rs_groups *groups);
+/* The policy is another: may the program still do what it joined for? */
+bool rs_stream_may(rs_group_stream *stream);
 /* Sends what was put into streams since. */
 void rs_streams_flush(rs_groups *groups);
 /* Publishes of those that waited for room, as many as go. */

@@ -70,15 +70,16 @@ static uint64_t get(const uint8_t *at, unsigned bytes) {
 }
 
 const char *rs_seal_text(rs_seal_verdict verdict) {
-    static const char *const words[RS_SEAL_VERDICTS] = {[RS_SEAL_RIGHT] = "right",
-                                                        [RS_SEAL_PLAIN] = "not sealed",
-                                                        [RS_SEAL_SHORT] = "cut",
-                                                        [RS_SEAL_EPOCH] = "of an epoch whose key is not here",
-                                                        [RS_SEAL_FORGED] = "its tag is wrong",
-                                                        [RS_SEAL_REPLAYED] = "it came before, or very late",
-                                                        [RS_SEAL_ROOM] = "too many transmitters",
-                                                        [RS_SEAL_SCOPE] = "of a transfer, group or agent whose key is "
-                                                                          "not here"};
+    static const char *const words[RS_SEAL_VERDICTS] = {
+        [RS_SEAL_RIGHT] = "right",
+        [RS_SEAL_PLAIN] = "not sealed",
+        [RS_SEAL_SHORT] = "cut",
+        [RS_SEAL_EPOCH] = "of an epoch whose key is not here",
+        [RS_SEAL_FORGED] = "its tag is wrong",
+        [RS_SEAL_REPLAYED] = "it came before, or very late",
+        [RS_SEAL_ROOM] = "too many transmitters",
+        [RS_SEAL_SCOPE] = "of a transfer, group or agent whose key is not here",
+    };
     return words[verdict];
 }
 

@@ -28,7 +28,7 @@ bool rs_disk_begin(const rs_store_folder *folder, const rs_manifest *manifest, r
     char part[NAME_SIZE], pieces[NAME_SIZE], app[37];
     rs_store_uuid_text(manifest->id.app, app);
     *out = (rs_disk_files){-1, -1};
-    if (mkdirat(folder->fd, app, 0710) < 0 && errno != EEXIST)
+    if (mkdirat(folder->fd, app, rs_store_app_mode(folder)) < 0 && errno != EEXIST)
         return rs_error_system(error, errno, "object store %s: folder %s", folder->path, app);
     name_of(&manifest->id, PART, part);
     name_of(&manifest->id, PIECES, pieces);
@@ -89,7 +89,8 @@ bool rs_disk_read_piece(int manifest_fd, const rs_manifest *manifest, uint64_t p
 
 bool rs_disk_name(const rs_store_folder *folder, int fd, const rs_object_id *id, rs_error *error) {
     char part[NAME_SIZE], whole[NAME_SIZE];
-    if (fchmod(fd, 0440) < 0 || renameat(folder->fd, name_of(id, PART, part), folder->fd, name_of(id, "", whole)) < 0)
+    if (fchmod(fd, folder->by_grant ? 0400 : 0440) < 0 ||
+        renameat(folder->fd, name_of(id, PART, part), folder->fd, name_of(id, "", whole)) < 0)
         return rs_error_system(error, errno, "object store %s: %s", folder->path, whole);
     return true;
 }

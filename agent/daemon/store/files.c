@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,11 +13,74 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
+
+mode_t rs_store_app_mode(const rs_store_folder *folder) {
+    return folder->by_grant ? 0711 : 0710;
+}
+
+static mode_t whole_mode(const rs_store_folder *folder) {
+    return folder->by_grant ? 0400 : 0440;
+}
+
+/* An access control list (acl(5)), as the kernel takes it: little-endian; users come second. */
+typedef struct {
+    uint16_t tag, permissions;
+    uint32_t id;
+} acl_entry;
+
+#define ACL_USERS_MAX 32 /* to whom a file may be given at a time; beyond, the first loses it */
+#define ACL_HEAD 4       /* its version */
+
+enum { ACL_USER_OBJ = 1, ACL_USER = 2, ACL_GROUP_OBJ = 4, ACL_MASK = 16, ACL_OTHER = 32 };
+static const char acl_name[] = "system.posix_acl_access";
+
+static size_t put_entry(uint8_t *list, size_t at, uint16_t tag, uint16_t permissions, uint32_t id) {
+    const acl_entry entry = {htole16(tag), htole16(permissions), htole32(id)};
+    memcpy(list + at, &entry, sizeof entry);
+    return at + sizeof entry;
+}
+
+/* Users that the file's list has already, but for `uid`. */
+static unsigned users_of(int fd, uid_t uid, uint32_t users[ACL_USERS_MAX]) {
+    uint8_t list[ACL_HEAD + (ACL_USERS_MAX + 4) * sizeof(acl_entry)];
+    ssize_t got = fgetxattr(fd, acl_name, list, sizeof list);
+    unsigned count = 0;
+    acl_entry entry;
+    for (size_t at = ACL_HEAD; got > 0 && at + sizeof entry <= (size_t)got; at += sizeof entry) {
+        memcpy(&entry, list + at, sizeof entry);
+        if (le16toh(entry.tag) == ACL_USER && le32toh(entry.id) != uid && count < ACL_USERS_MAX)
+            users[count++] = le32toh(entry.id);
+    }
+    return count;
+}
+
+bool rs_store_file_grant(const rs_store_folder *folder, int fd, uid_t uid, bool write) {
+    uint8_t list[ACL_HEAD + (ACL_USERS_MAX + 4) * sizeof(acl_entry)] = {2};
+    uint32_t users[ACL_USERS_MAX];
+    const uint16_t right = write ? 6 : 4;
+    const uint32_t nobody = UINT32_MAX;
+    if (!folder->by_grant || uid == 0 || uid == geteuid())
+        return true;
+    unsigned count = users_of(fd, uid, users);
+    size_t at = put_entry(list, ACL_HEAD, ACL_USER_OBJ, right, nobody);
+    for (unsigned i = count == ACL_USERS_MAX; i < count; i++)
+        at = put_entry(list, at, ACL_USER, right, users[i]);
+    at = put_entry(list, at, ACL_USER, right, uid);
+    at = put_entry(list, at, ACL_GROUP_OBJ, 0, nobody);
+    at = put_entry(list, at, ACL_MASK, right, nobody);
+    at = put_entry(list, at, ACL_OTHER, 0, nobody);
+    return fsetxattr(fd, acl_name, list, at, 0) == 0;
+}
+
+bool rs_store_file_revoke(int fd) {
+    return fremovexattr(fd, acl_name) == 0 || errno == ENODATA || errno == EOPNOTSUPP;
+}
 
 /* Names in the folder are what gives access to objects: nobody but the owner may list them. With a group, what is made
  * in the folder is that group's too. One that others share (sticky, or of another owner) is not changed. */
-static bool protect(int fd, const char *path, const gid_t *group, rs_error *error) {
+static bool protect(const rs_store_folder *folder, int fd, const char *path, const gid_t *group, rs_error *error) {
     struct stat now;
     if (fstat(fd, &now) < 0)
         return rs_error_system(error, errno, "object store %s", path);
@@ -33,7 +97,9 @@ static bool protect(int fd, const char *path, const gid_t *group, rs_error *erro
     if (group && fchown(fd, (uid_t)-1, *group) < 0)
         return rs_error_system(error, errno, "object store %s cannot be given to group %u (is this agent a member?)",
                                path, (unsigned)*group);
-    return fchmod(fd, group ? 02710 : 0710) == 0 || rs_error_system(error, errno, "object store %s: chmod", path);
+    const mode_t mode = group ? S_ISGID : 0;
+    return fchmod(fd, mode | rs_store_app_mode(folder)) == 0 ||
+           rs_error_system(error, errno, "object store %s: chmod", path);
 }
 
 bool rs_store_folder_open(rs_store_folder *out, const char *path, bool memory, const gid_t *group, rs_error *error) {
@@ -65,7 +131,7 @@ bool rs_store_folder_open(rs_store_folder *out, const char *path, bool memory, c
         close(fd);
         return false;
     }
-    if (!protect(fd, path, group, error)) {
+    if (!protect(out, fd, path, group, error)) {
         close(fd);
         return false;
     }
@@ -214,6 +280,15 @@ bool rs_store_file_same(int fd, int other) {
     return fstat(fd, &one) == 0 && fstat(other, &two) == 0 && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
 }
 
+bool rs_store_file_path(int fd, char *out, size_t size) {
+    char self[32];
+    struct stat has, there;
+    (void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(self, out, size - 1);
+    out[length > 0 ? length : 0] = 0;
+    return fstat(fd, &has) == 0 && lstat(out, &there) == 0 && has.st_dev == there.st_dev && has.st_ino == there.st_ino;
+}
+
 bool rs_store_file_sealed(int fd) {
     int seals = fcntl(fd, F_GET_SEALS);
     return seals >= 0 && (seals & F_SEAL_SHRINK) && (seals & F_SEAL_WRITE);
@@ -240,7 +315,7 @@ static bool own_name(const rs_store_folder *folder, const rs_object_id *id, char
                      rs_error *error) {
     rs_store_uuid_text(id->app, app);
     (void)snprintf(name, RS_STORE_NAME_SIZE, "%s/%" PRIu64, app, id->data);
-    return mkdirat(folder->fd, app, 0710) == 0 || errno == EEXIST ||
+    return mkdirat(folder->fd, app, rs_store_app_mode(folder)) == 0 || errno == EEXIST ||
            rs_error_system(error, errno, "object store: folder %s/%s", folder->path, app);
 }
 
@@ -255,7 +330,7 @@ bool rs_store_file_name(const rs_store_folder *folder, int fd, const rs_object_i
     (void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
     if (!own_name(folder, id, name, app, error))
         return false;
-    if (fchmod(fd, 0440) < 0 || linkat(AT_FDCWD, self, folder->fd, name, AT_SYMLINK_FOLLOW) < 0)
+    if (fchmod(fd, whole_mode(folder)) < 0 || linkat(AT_FDCWD, self, folder->fd, name, AT_SYMLINK_FOLLOW) < 0)
         return not_named(folder, name, app, error);
     return true;
 }
@@ -280,9 +355,10 @@ bool rs_store_file_show(const rs_store_folder *folder, int fd, const uint8_t app
     char name[RS_STORE_NAME_SIZE], self[32], of[37];
     shown_name(app, handle, name, of);
     (void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-    if (mkdirat(folder->fd, of, 0710) < 0 && errno != EEXIST)
+    if (mkdirat(folder->fd, of, rs_store_app_mode(folder)) < 0 && errno != EEXIST)
         return rs_error_system(error, errno, "object store: folder %s/%s", folder->path, of);
-    if (fchmod(fd, 0660) < 0 || linkat(AT_FDCWD, self, folder->fd, name, AT_SYMLINK_FOLLOW) < 0)
+    if (fchmod(fd, folder->by_grant ? 0600 : 0660) < 0 ||
+        linkat(AT_FDCWD, self, folder->fd, name, AT_SYMLINK_FOLLOW) < 0)
         return not_named(folder, name, of, error);
     return true;
 }
@@ -294,7 +370,8 @@ bool rs_store_file_rename(const rs_store_folder *folder, int fd, const uint8_t a
     shown_name(app, handle, shown, of);
     if (!own_name(folder, id, name, own, error))
         return false;
-    if (fchmod(fd, 0440) < 0 || renameat2(folder->fd, shown, folder->fd, name, RENAME_NOREPLACE) < 0)
+    if ((folder->by_grant && !rs_store_file_revoke(fd)) || fchmod(fd, whole_mode(folder)) < 0 ||
+        renameat2(folder->fd, shown, folder->fd, name, RENAME_NOREPLACE) < 0)
         return not_named(folder, name, own, error);
     (void)unlinkat(folder->fd, of, AT_REMOVEDIR); /* empty, if the object is another application's */
     return true;

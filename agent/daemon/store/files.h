@@ -17,6 +17,7 @@
 typedef struct {
     int fd; /* of the folder, locked */
     char path[PATH_MAX];
+    bool by_grant; /* files are the owner's alone, and of users to whom rs_store_file_grant gave them */
 } rs_store_folder;
 
 /* A file that nobody needs any more: its mapping and pages go slice by slice, since freeing 512 MiB at once takes some
@@ -28,7 +29,8 @@ typedef struct {
     bool punch; /* nobody else reads it, so its pages can be freed before the last close */
 } rs_store_reclaim;
 
-/* Opens, checks (with `memory`: tmpfs), locks and protects the folder: mode 0710, of that group (NULL: as it is; what
+/* Opens, checks (with `memory`: tmpfs), locks and protects the folder: mode 0710 (0711 with out->by_grant, to be set
+ * before), of that group (NULL: as it is; what
  * is made in it is of the process's). The descriptor is in out->fd. */
 bool rs_store_folder_open(rs_store_folder *out, const char *path, bool memory, const gid_t *group, rs_error *error);
 DIR *rs_store_folder_list(const rs_store_folder *folder, rs_error *error); /* NULL: it cannot be read */
@@ -49,12 +51,20 @@ int rs_store_file_reopen(int fd, int flags);
 bool rs_store_file_check(int fd, uint64_t *size, dev_t *device, ino_t *inode, bool *in_memory, rs_error *error);
 /* Do both descriptors name one file? */
 bool rs_store_file_same(int fd, int other);
+/* The path by which that file can be opened. False: it has none any more, or never had one. */
+bool rs_store_file_path(int fd, char *out, size_t size);
 /* A memfd that nobody can shorten or change any more? */
 bool rs_store_file_sealed(int fd);
 
 /* Does nobody else have it open or mapped, or by a name? */
 bool rs_store_file_ours_alone(int fd);
 
+/* With folder->by_grant: that user may read, or write too, the file by its path. False with errno. */
+bool rs_store_file_grant(const rs_store_folder *folder, int fd, uid_t uid, bool write);
+/* Nobody may any more. False with errno. */
+bool rs_store_file_revoke(int fd);
+/* Mode of an application's folder. */
+mode_t rs_store_app_mode(const rs_store_folder *folder);
 /* Gives the file its name, read-only for owner and group; removes the name, and the application's folder with the last.
  */
 bool rs_store_file_name(const rs_store_folder *folder, int fd, const rs_object_id *id, rs_error *error);

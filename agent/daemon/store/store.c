@@ -67,9 +67,12 @@ struct rs_store {
     rs_store_reclaim *dead; /* [cap]; when full, the oldest is freed at once */
 };
 
-static bool open_place(place *p, const char *path, bool disk, uint64_t quota, const gid_t *group, rs_error *error) {
+static bool open_place(place *p, const rs_store_config *config, bool disk, rs_error *error) {
+    const char *path = disk ? config->disk : config->directory;
+    const uint64_t quota = disk ? config->disk_quota_bytes : config->quota_bytes;
     uint64_t unused, total;
-    if (!rs_store_folder_open(&p->folder, path, !disk, group, error))
+    p->folder.by_grant = config->by_grant;
+    if (!rs_store_folder_open(&p->folder, path, !disk, config->has_group ? &config->group : NULL, error))
         return false;
     if ((!disk && !rs_store_folder_clean(&p->folder, error)) ||
         !rs_store_folder_space(&p->folder, &unused, &total, error)) {
@@ -88,7 +91,6 @@ rs_store *rs_store_open(const rs_store_config *config, rs_error *error) {
     uint32_t cap = config->max_objects ? config->max_objects : MAX_OBJECTS_DEFAULT;
     rs_object **objects = calloc(cap, sizeof(rs_object *));
     rs_store_reclaim *dead = calloc(cap, sizeof *dead);
-    const gid_t *group = config->has_group ? &config->group : NULL;
     if (!store || !objects || !dead) {
         rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "no memory for an object store of %u objects", cap);
         goto fail;
@@ -97,10 +99,10 @@ rs_store *rs_store_open(const rs_store_config *config, rs_error *error) {
         rs_error_system(error, errno, "no room to keep memory in reserve");
         goto fail;
     }
-    if (!open_place(&store->memory, config->directory, false, config->quota_bytes, group, error))
+    if (!open_place(&store->memory, config, false, error))
         goto fail;
     store->has_disk = config->disk != NULL;
-    if (store->has_disk && !open_place(&store->disk, config->disk, true, config->disk_quota_bytes, group, error)) {
+    if (store->has_disk && !open_place(&store->disk, config, true, error)) {
         close(store->memory.folder.fd);
         goto fail;
     }
@@ -939,41 +941,33 @@ int rs_store_writer_fd(const rs_object *object, rs_error *error) {
     return fd;
 }
 
-static bool in_folder(const rs_store_folder *folder, const uint8_t app[16], const char *prefix, uint64_t number,
+static bool in_folder(const rs_object *object, uid_t reader, const uint8_t app[16], const char *prefix, uint64_t number,
                       char out[RS_STORE_PATH_SIZE], rs_error *error) {
+    const rs_store_folder *folder = &object->internal->place->folder;
     char whole[PATH_MAX], uuid[37];
-    if (!realpath(folder->path, whole))
+    if (!realpath(folder->path, whole) || !rs_store_file_grant(folder, object->fd, reader, prefix[0]))
         return rs_error_system(error, errno, "object store %s", folder->path);
     rs_store_uuid_text(app, uuid);
     (void)snprintf(out, RS_STORE_PATH_SIZE, "%s/%s/%s%" PRIu64, whole, uuid, prefix, number);
     return true;
 }
 
-bool rs_store_reader_path(const rs_object *object, char out[RS_STORE_PATH_SIZE], rs_error *error) {
+bool rs_store_reader_path(const rs_object *object, uid_t uid, char out[RS_STORE_PATH_SIZE], rs_error *error) {
     if (!object->internal->foreign)
-        return in_folder(&object->internal->place->folder, object->id.app, "", object->id.data, out, error);
-    char self[32], path[RS_STORE_PATH_SIZE];
-    struct stat has, there;
-    (void)snprintf(self, sizeof self, "/proc/self/fd/%d", object->fd);
-    ssize_t length = readlink(self, path, sizeof path - 1);
-    path[length > 0 ? length : 0] = 0;
-    if (fstat(object->fd, &has) == 0 && lstat(path, &there) == 0 && has.st_dev == there.st_dev &&
-        has.st_ino == there.st_ino) {
-        memcpy(out, path, sizeof path);
-        return true;
-    }
-    return rs_error_set(error, ROSTRUM_ERR_INVALID,
+        return in_folder(object, uid, object->id.app, "", object->id.data, out, error);
+    return rs_store_file_path(object->fd, out, RS_STORE_PATH_SIZE) ||
+           rs_error_set(error, ROSTRUM_ERR_INVALID,
                         "object %" PRIu64 " lies in a file without a name, which this program cannot open; add it from "
                         "a file that has one, or by create",
                         object->id.data);
 }
 
-bool rs_store_writer_path(rs_object *object, const uint8_t app[16], char out[RS_STORE_PATH_SIZE], rs_error *error) {
+bool rs_store_writer_path(rs_object *object, uid_t uid, const uint8_t app[16], char out[RS_STORE_PATH_SIZE],
+                          rs_error *error) {
     memcpy(object->internal->shown_to, app, sizeof object->internal->shown_to);
-    object->internal->shown =
-        rs_store_file_show(&object->internal->place->folder, object->fd, app, object->handle, error);
-    return object->internal->shown &&
-           in_folder(&object->internal->place->folder, app, "new-", object->handle, out, error);
+    const rs_store_folder *folder = &object->internal->place->folder;
+    object->internal->shown = rs_store_file_show(folder, object->fd, app, object->handle, error);
+    return object->internal->shown && in_folder(object, uid, app, "new-", object->handle, out, error);
 }
 
 bool rs_store_delete(rs_store *store, const rs_object_id *id, rs_error *error) {

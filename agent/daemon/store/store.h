@@ -18,6 +18,8 @@
 #ifndef RS_STORE_H
 #define RS_STORE_H
 
+#include <sys/types.h>
+
 #include "api/error.h"
 #include "core/base/types.h"
 #include "daemon/store/manifest.h"
@@ -69,6 +71,7 @@ typedef struct {
     uint64_t reserve_bytes; /* kept ready for objects to come, besides what they use; 0 = none */
     bool has_group;         /* objects are `group`'s to read, else that of the process */
     uint32_t group;
+    bool by_grant;             /* or the owner's alone, but for users to whom their paths are given */
     const char *disk;          /* folder for received objects on disk; NULL: all are in memory */
     uint64_t disk_from;        /* received objects of so many bytes or more go there */
     uint64_t disk_quota_bytes; /* 0 = what the disk has */
@@ -184,8 +187,9 @@ int rs_store_writer_fd(const rs_object *object, rs_error *error);
 
 /* The same, for programs that can take no descriptor: by which path to open it. A CREATED one gets a name in `app`'s
  * folder until it is added. False and `error`: INVALID for a file that has no name (a memfd). */
-bool rs_store_reader_path(const rs_object *object, char out[RS_STORE_PATH_SIZE], rs_error *error);
-bool rs_store_writer_path(rs_object *object, const uint8_t app[16], char out[RS_STORE_PATH_SIZE], rs_error *error);
+bool rs_store_reader_path(const rs_object *object, uid_t uid, char out[RS_STORE_PATH_SIZE], rs_error *error);
+bool rs_store_writer_path(rs_object *object, uid_t uid, const uint8_t app[16], char out[RS_STORE_PATH_SIZE],
+                          rs_error *error);
 
 /* COMPLETE objects: UNKNOWN if there is none, BUSY (with the reason) while a transfer holds it or it is being built.
  * Descriptors that readers have stay valid; the memory is free when the last of them is closed. */
