@@ -36,7 +36,7 @@ void rs_ephemeral_left(rs_api_server *server, const rs_api_client *client) {
 }
 
 /* True: something of it is here, and cannot go yet. */
-static bool free_objects(rs_api_server *server, const uint8_t app[16]) {
+static bool free_objects(rs_api_server *server, const uint8_t app[16], rs_ephemeral_drop *drop) {
     bool left = false;
     uint32_t cursor = 0;
     for (rs_object *object; (object = rs_store_next(server->store, &cursor));) {
@@ -45,7 +45,7 @@ static bool free_objects(rs_api_server *server, const uint8_t app[16]) {
         rs_object_id id = object->id;
         rs_error busy;
         bool changes = object->phase == RS_OBJECT_RECEIVING || object->phase == RS_OBJECT_CHECKING;
-        if (!changes && rs_api_drop(server, &id, &busy)) {
+        if (!changes && drop(server, &id, &busy)) {
             left = false;
             cursor = 0; /* the store has changed */
         } else {
@@ -55,13 +55,13 @@ static bool free_objects(rs_api_server *server, const uint8_t app[16]) {
     return left;
 }
 
-void rs_ephemeral_work(rs_api_server *server) {
+void rs_ephemeral_work(rs_api_server *server, rs_ephemeral_drop *drop) {
     rs_ephemeral *all = &server->ephemeral;
     if (server->now < all->next)
         return;
     for (uint32_t i = 0; i < all->count; i++) {
         if (!is_here(server, all->gone[i].app)) {
-            if (free_objects(server, all->gone[i].app))
+            if (free_objects(server, all->gone[i].app, drop))
                 all->gone[i].forget_at = server->now + FORGET_NS;
             if (server->now < all->gone[i].forget_at)
                 continue;

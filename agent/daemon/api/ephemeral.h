@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "api/error.h"
 #include "core/base/types.h"
 
 #define RS_EPHEMERAL_MOST 64 /* applications at once; of more, the longest gone is forgotten */
@@ -24,7 +25,9 @@ struct rs_api_client;
 
 /* The client unregistered or is gone: when it asked, and no other process of its application did, objects go. */
 void rs_ephemeral_left(struct rs_api_server *server, const struct rs_api_client *client);
+/* Takes an object from the store; false: not now. */
+typedef bool rs_ephemeral_drop(struct rs_api_server *server, const rs_object_id *id, rs_error *busy);
 /* Frees what can be freed by now. Cheap before server->ephemeral.next. */
-void rs_ephemeral_work(struct rs_api_server *server);
+void rs_ephemeral_work(struct rs_api_server *server, rs_ephemeral_drop *drop);
 
 #endif

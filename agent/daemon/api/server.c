@@ -458,7 +458,7 @@ void rs_api_server_dispatch(rs_api_server *server, rs_time now) {
     expire_attached(server);
     if (server->reap)
         reap_dead(server);
-    rs_ephemeral_work(server);
+    rs_ephemeral_work(server, rs_api_drop);
     if (server->store_work)
         server->store_work = rs_store_work(server->store, FREE_BYTES);
 }
