@@ -7,8 +7,8 @@
  *       happen, and after each (or a batch) rs_order_poll_event and rs_order_poll_out until they return false, then
  *       rs_order_deadline.
  *
- * What a poll gives out stays as it is until the next call of anything but the polls; of rs_order_poll_event until its
- * next call. An event that is not polled is not lost: who polls late holds all others back, by a bounded window. */
+ * What a poll gives out stays as it is until the next call of that poll, or of anything but the polls. An event that is
+ * not polled is not lost: who polls late holds all others back, by a bounded window. */
 #ifndef RS_CORE_ORDER_H
 #define RS_CORE_ORDER_H
 

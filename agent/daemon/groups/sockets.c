@@ -307,6 +307,17 @@ static void send_batch(rs_groups *g, const rs_io_packet *packets, uint32_t count
     rs_loop_watch(g->agent->loop, &g->writable, rs_io_send_fd(g->io), EPOLLOUT);
 }
 
+/* Its bytes hold until the next poll only, and the batch is sent after it: short ones, which all acknowledgements are,
+ * are copied into the batch, and others go at once. */
+static void send_datagram(rs_groups *g, const rs_order_out *out) {
+    if (out->length <= RS_DATAGRAM_HEADER_MAX - RS_SEAL_MORE) {
+        rs_groups_send_to(g, out->peer, out->bytes, out->length, NULL, 0);
+        return;
+    }
+    rs_groups_send_to(g, out->peer, NULL, 0, out->bytes, out->length);
+    rs_overlay_flush(g->agent->overlay);
+}
+
 static bool send_ordered(rs_groups *g, rs_local_group *group) {
     rs_order_out out;
     uint32_t count = 0;
@@ -315,7 +326,7 @@ static bool send_ordered(rs_groups *g, rs_local_group *group) {
         uint64_t sn = 0;
         count++;
         if (out.peer != RS_NO_PEER)
-            rs_groups_send_to(g, out.peer, NULL, 0, out.bytes, out.length);
+            send_datagram(g, &out);
         else if (rs_messages_publish(g->node, now, group->id, out.bytes, out.length, &sn) == RS_OK)
             rs_flow_published(&group->flow, sn);
     }
