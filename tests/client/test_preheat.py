@@ -371,6 +371,7 @@ def test_a_plain_folder_becomes_a_model(agents: Hub, tmp_path: Path, rng: random
 
 def test_models_that_are_not_whole_are_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)  # a folder ../x beside the checkout would be one
     folder = cached(tmp_path, "1" * 40, {"a": b"x"})
     for source, words in {
         "hf:org/other": "hf download org/other",
