@@ -49,26 +49,13 @@ static int start(void **state) {
     snprintf(w->socket, sizeof w->socket, "%s/agent.sock", w->directory);
     snprintf(w->port, sizeof w->port, "%d", 20000 + getpid() % 20000);
     snprintf(w->data_port, sizeof w->data_port, "%d", 40000 + getpid() % 20000);
-    char *argv[] = {(char[]){"rostrumd"},
-                    (char[]){"--server"},
-                    (char[]){"h2"},
-                    (char[]){"--interface"},
-                    (char[]){"lo"},
-                    (char[]){"--address"},
-                    (char[]){"127.0.0.1"},
-                    (char[]){"--socket"},
-                    w->socket,
-                    (char[]){"--store"},
-                    w->store,
-                    (char[]){"--control-port"},
-                    w->port,
-                    (char[]){"--io"},
-                    (char[]){"udp"},
-                    (char[]){"--data-port"},
-                    w->data_port,
-                    (char[]){"--quota"},
-                    (char[]){"1000000"},
-                    NULL};
+    static char names[][16] = {"rostrumd",  "--server",  "h2",          "--interface", "lo",
+                               "--address", "127.0.0.1", "--socket",    "--store",     "--control-port",
+                               "--io",      "udp",       "--data-port", "--quota",     "1000000"};
+    /* The agent keeps what it is given. */
+    char *argv[] = {names[0],  names[1],  names[2],     names[3],  names[4],  names[5], names[6],
+                    names[7],  w->socket, names[8],     w->store,  names[9],  w->port,  names[10],
+                    names[11], names[12], w->data_port, names[13], names[14], NULL};
     assert_int_equal(rs_options_parse((int)(sizeof argv / sizeof *argv) - 1, argv, &options, stdout, stderr),
                      RS_OPTIONS_RUN);
     w->agent = rs_agent_new(&options);
