@@ -20,14 +20,13 @@
 struct rs_audit {
     int fd;
     char *path, *server;
-    uint64_t lost;
     rs_log_limit complaints;
     size_t used;
     char line[LINE_BYTES];
 };
 
 static int open_file(const char *path, rs_error *error) {
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600);
     struct stat info;
     if (fd < 0 || fstat(fd, &info) < 0) {
         rs_error_system(error, errno, "audit %.200s cannot be opened", path);
@@ -78,10 +77,6 @@ bool rs_audit_reopen(rs_audit *audit, rs_error *error) {
     return true;
 }
 
-uint64_t rs_audit_lost(const rs_audit *audit) {
-    return audit ? audit->lost : 0;
-}
-
 /* ---------------------------------------------------------------------------------------------------------- lines */
 
 __attribute__((format(printf, 2, 3))) static void put(rs_audit *a, const char *format, ...) {
@@ -124,7 +119,6 @@ static void end(rs_audit *a) {
     ssize_t done = write(a->fd, a->line, a->used);
     if (done == (ssize_t)a->used)
         return;
-    a->lost++;
     rs_log_limited(&a->complaints, 1, RS_LOG_ERROR, "audit", "a line was not written to %s: %s", rs_quote(a->path),
                    done < 0 ? strerror(errno) : "the disk is full");
 }

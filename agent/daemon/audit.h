@@ -15,7 +15,5 @@ bool rs_audit_reopen(rs_audit *audit, rs_error *error);
 void rs_audit_asked(rs_audit *audit, const rs_api_asked *asked);
 /* Something the agent itself did or let happen: names and values, NULL at the end. */
 void rs_audit_event(rs_audit *audit, const char *what, ...) __attribute__((sentinel));
-/* Lines that could not be written. */
-uint64_t rs_audit_lost(const rs_audit *audit);
 
 #endif

@@ -252,7 +252,7 @@ def test_an_agent_does_not_start_with_a_policy_that_is_wrong(lab: World) -> None
     assert done.returncode == 1 and "cannot be opened" in done.stderr
 
 
-def test_the_command_shows_the_words(lab: World, tmp_path: Path) -> None:
+def test_the_command_shows_the_text(lab: World, tmp_path: Path) -> None:
     (h1,) = start(lab, "h1")
     file = tmp_path / "file"
     file.write_bytes(DATA)

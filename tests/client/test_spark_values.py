@@ -35,7 +35,7 @@ def test_a_value__is_the_same_and_its_buffers_are_views() -> None:
     assert bytes(got["c"])[0] == ord("y")  # a view, no copy
 
 
-def test_garbage__is_refused_in_words() -> None:
+def test_garbage__is_refused_in_text() -> None:
     right = bytes(written([pickle.PickleBuffer(b"z" * 300)]))
     for seed in range(SEEDS):
         random_of = random.Random(seed)

@@ -399,7 +399,7 @@ def test_a_member_that_left_reads_and_writes_nothing_with_the_old_key(lab: Lab, 
         assert all(message.startswith(b"to members") for message in got)
 
 
-def test_agents_that_do_not_seal_are_refused_with_words(lab: Lab) -> None:
+def test_agents_that_do_not_seal_are_refused_with_text(lab: Lab) -> None:
     folder, home = lab.run / "certificates", lab.run / "h8"
     lab.kill("h8")
     address = str(lab.topology.servers["h8"].address)

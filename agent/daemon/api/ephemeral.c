@@ -45,12 +45,10 @@ static bool free_objects(rs_api_server *server, const uint8_t app[16], rs_epheme
         rs_object_id id = object->id;
         rs_error busy;
         bool changes = object->phase == RS_OBJECT_RECEIVING || object->phase == RS_OBJECT_CHECKING;
-        if (!changes && drop(server, &id, &busy)) {
-            left = false;
-            cursor = 0; /* the store has changed */
-        } else {
+        if (!changes && drop(server, &id, &busy))
+            cursor--; /* the store's last one is in its place now */
+        else
             left = true;
-        }
     }
     return left;
 }

@@ -184,7 +184,7 @@ async def _start(run: Path) -> None:
         pass
 
 
-async def test_agents__that_seal_get_keys_and_others_words(tmp_path: Path) -> None:
+async def test_agents__that_seal_get_keys_and_others_a_text(tmp_path: Path) -> None:
     ours = Authority(tmp_path, "ours")
     async with running(tmp_path, topology=SECURE, security=guarded(tmp_path, ours)) as manager:
         tls = {name: client(ours, ours.sign(name, dns=())) for name in ("h1", "h2", "h3")}
