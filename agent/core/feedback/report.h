@@ -19,9 +19,9 @@ enum {
 };
 
 typedef struct {
-    uint64_t nonce;
-    uint32_t session;
-    uint32_t flags;
+    uint64_t nonce;     /* The transfer's. */
+    uint32_t session;   /* The session that it is about. */
+    uint32_t flags;     /* RS_REPORT_* bits. */
     uint32_t receivers; /* It speaks for so many, itself included. */
     /* Of the reporter itself, as in RATE. */
     uint64_t highest, received, repairs, dropped, at, waited;
@@ -36,10 +36,10 @@ typedef struct {
 
 /* Fragments that the receiver misses and asks of the one it reports to. */
 typedef struct {
-    uint64_t nonce;
-    uint32_t session;
-    uint32_t count;
-    rs_range range[RS_REQUEST_RANGES];
+    uint64_t nonce;                    /* The transfer's. */
+    uint32_t session;                  /* The session that it is about. */
+    uint32_t count;                    /* Length of `range`. */
+    rs_range range[RS_REQUEST_RANGES]; /* Ascending, without overlap. */
 } rs_repair_request;
 
 size_t rs_report_encode(const rs_report *report, uint8_t *out); /* RS_REPORT_BYTES */

@@ -13,8 +13,8 @@
 #define RS_REPORT_SILENT (10 * INT64_C(1000000)) /* who answers none of so many marks for so long holds nobody back */
 
 typedef struct {
-    rs_peer peer;
-    uint32_t address;
+    rs_peer peer;      /* Who it is. */
+    uint32_t address;  /* Its IPv4 address, host order. */
     bool heard, late;  /* Something was heard of it; its answer to the newest mark is awaited. */
     rs_time heard_at;  /* Its newest report came then, or it became a child... */
     uint64_t marks;    /* ...when so many marks had come. */
@@ -24,19 +24,19 @@ typedef struct {
 } rs_reporter_child;
 
 typedef struct {
-    rs_peer parent;
+    rs_peer parent;  /* To whom it reports. */
     uint32_t height; /* levels below */
     uint32_t child_count;
-    rs_reporter_child *children;
-    uint64_t first, end; /* the session's ring */
-    bool done;           /* This receiver itself is not waited for; */
-    bool complete;       /* it misses nothing. */
-    rs_report own;       /* With RS_REPORT_OWN: what it saw when the newest mark came. */
-    uint64_t moved;      /* So many fragments further than at the mark before. */
-    uint64_t marks;      /* Packets that asked for a report. */
-    rs_time marked_at;   /* The newest came then, */
-    rs_time mark_every;  /* and the one before so long before. */
-    rs_time due;         /* The next report goes then. */
+    rs_reporter_child *children; /* Those that report to it. */
+    uint64_t first, end;         /* the session's ring */
+    bool done;                   /* This receiver itself is not waited for; */
+    bool complete;               /* it misses nothing. */
+    rs_report own;               /* With RS_REPORT_OWN: what it saw when the newest mark came. */
+    uint64_t moved;              /* So many fragments further than at the mark before. */
+    uint64_t marks;              /* Packets that asked for a report. */
+    rs_time marked_at;           /* The newest came then, */
+    rs_time mark_every;          /* and the one before so long before. */
+    rs_time due;                 /* The next report goes then. */
     uint32_t silent_turn;
 } rs_reporter;
 

@@ -19,16 +19,16 @@ typedef struct {
     rs_time back_least, back_before, back_until;
     /* The report that losses are counted from; `based`: there is one. */
     bool based;
-    uint64_t base_pos, base_received, base_dropped;
+    uint64_t base_pos, base_received, base_dropped; /* The report that the sample began with. */
     /* The present sample of losses: packets it should have had, those that did not come, and whether its socket dropped
      * any of them. */
     uint64_t expected, lost;
-    bool dropped;
+    bool dropped; /* The receiver's own socket dropped packets. */
 } rs_receiver_rate;
 
 /* A report, and what the sender knew when it came. */
 typedef struct {
-    rs_time now;
+    rs_time now; /* The sender's clock. */
     /* Of the receiver. */
     uint64_t pos;      /* The newest position of the data channel that it has seen. */
     rs_time at;        /* Its clock when that came. */

@@ -17,7 +17,7 @@
 #define RS_PACER_BURST 32 /* packets of a quantum, however fast */
 
 typedef struct {
-    int64_t rate_bps;
+    int64_t rate_bps;   /* Bits a second on the wire. */
     rs_time tat;        /* theoretical arrival time: what was sent so far is paid for at this time */
     rs_time wake;       /* shut until then */
     rs_time depth_most; /* what a late caller catches up at most; RS_PACER_DEPTH_MOST, if nobody says otherwise */

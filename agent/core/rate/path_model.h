@@ -22,7 +22,7 @@
 
 /* What one report says. */
 typedef struct {
-    rs_time now;
+    rs_time now;        /* the sender's clock */
     rs_time at;         /* receiver's clock, when the newest packet came */
     uint64_t pos;       /* the newest position it saw */
     rs_time sent_at;    /* when that was sent; RS_NEVER = forgotten */
@@ -41,14 +41,14 @@ typedef struct {
     bool startup_done;  /* start-up is over */
     /* what came out of it */
     bool based;
-    rs_path_model_report base;
+    rs_path_model_report base; /* the report that the sample began with */
     int64_t rate_bps; /* the most while no queue stood: it may have had less to carry later; else its own rate */
     double queued_packets,
         queued_time; /* while one stands: how much came out of it in which time, faded; 0 = none stands */
     /* how long packets are on it */
     rs_time rtts[RS_PATH_RTTS], rtts_at[RS_PATH_RTTS];
-    uint32_t rtt_count;
-    rs_time min_rtt; /* round trip without a queue; 0 = unknown */
+    uint32_t rtt_count; /* ever taken; the newest RS_PATH_RTTS are kept */
+    rs_time min_rtt;    /* round trip without a queue; 0 = unknown */
     uint64_t under_way;
     /* a place with room for less than the queue wanted loses packets while the queue stands at that room */
     rs_time small_buffer;    /* the queue it holds, as far as losses show; 0 = what is wanted */

@@ -13,8 +13,8 @@
 #define RS_SENT_TIMES_MOST (INT64_C(100) * 1000000) /* passes at most between two, however slow packets go */
 
 typedef struct {
-    uint64_t pos;
-    rs_time at;
+    uint64_t pos; /* the position */
+    rs_time at;   /* when it was sent */
 } rs_sent_time;
 
 typedef struct {
@@ -25,9 +25,9 @@ typedef struct {
     /* What the slowest that is waited for has told, and how long its answers may take. While they take longer they wait
      * for one another on their way, and no more are asked for. */
     uint64_t answered;
-    rs_time timeout;
-    rs_time due;
-    uint64_t count; /* ever made; the newest RS_SENT_TIMES are kept */
+    rs_time timeout; /* answers may take so long */
+    rs_time due;     /* the next one is asked for then */
+    uint64_t count;  /* ever made; the newest RS_SENT_TIMES are kept */
     rs_sent_time ring[RS_SENT_TIMES];
 } rs_sent_times;
 

@@ -18,9 +18,9 @@
 
 /* What needs memory, made before anything is changed. */
 typedef struct {
-    rs_rdcm_watch watch[2];
-    rs_rdcm_child *children;
-    uint64_t *subtree;
+    rs_rdcm_watch watch[2];  /* Its successors, by ring. */
+    rs_rdcm_child *children; /* Its overlay children. */
+    uint64_t *subtree;       /* What it and all below it have. */
 } made;
 
 static void unmake(rs_node *node, made *m) {
@@ -618,8 +618,8 @@ void rs_watch_grown(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w) {
 /* ------------------------------------------------------------------------------------------------- what it has */
 
 typedef struct {
-    uint64_t fresh, by_repair, tried;
-    uint64_t newest, newest_repair; /* one past; 0 = none */
+    uint64_t fresh, by_repair, tried; /* Packets newly acknowledged; by repair; those tried. */
+    uint64_t newest, newest_repair;   /* one past; 0 = none */
 } learned;
 
 static uint64_t past_highest(uint64_t index, uint64_t bits) {

@@ -20,8 +20,8 @@
 
 /* A repair that is under way. */
 typedef struct {
-    uint64_t sn;
-    rs_time at; /* It was sent then. */
+    uint64_t sn; /* The fragment. */
+    rs_time at;  /* It was sent then. */
 } rs_flying;
 
 typedef enum {
@@ -79,7 +79,7 @@ typedef struct {
 } rs_rdcm_ring;
 
 typedef struct {
-    rs_peer peer;
+    rs_peer peer;      /* Who it is. */
     uint64_t expected; /* HESN, its own and that of all below it. */
     uint64_t settled;  /* What is below need not be waited for, by it and all below it. */
     rs_time heard_at;  /* It was heard last then. */
@@ -95,8 +95,8 @@ typedef struct {
 
 /* Packets [from, to) were lost on the tree, as was seen then. */
 typedef struct {
-    uint64_t from, to;
-    rs_time at;
+    uint64_t from, to; /* The gap: from the first to before the last. */
+    rs_time at;        /* It was found then. */
 } rs_rdcm_gap;
 
 /* Packets come to a successor by the tree, and none here: repair.c. */
@@ -124,22 +124,22 @@ typedef enum {
 } rs_rdcm_view_state;
 
 typedef struct rs_rdcm {
-    struct rs_transfer *transfer;
-    uint64_t capacity;       /* A window can tell so many sns apart: a power of 2. */
-    uint32_t say;            /* That is to be said: bits as above. */
-    uint32_t later;          /* Of these, that need not be said before... */
-    rs_time later_due;       /* ...then. */
-    rs_peer not_predecessor; /* It repaired though it is no predecessor: it learns that it need not. */
+    struct rs_transfer *transfer; /* What it is about. */
+    uint64_t capacity;            /* A window can tell so many sns apart: a power of 2. */
+    uint32_t say;                 /* That is to be said: bits as above. */
+    uint32_t later;               /* Of these, that need not be said before... */
+    rs_time later_due;            /* ...then. */
+    rs_peer not_predecessor;      /* It repaired though it is no predecessor: it learns that it need not. */
     rs_rdcm_leaving leaving;
 
-    rs_rdcm_view_state view;
+    rs_rdcm_view_state view;           /* Tree and rings in use. */
     uint64_t version;                  /* Of the view. */
     rs_rdcm_ring rings[RS_RDCM_RINGS]; /* The leaf and the proxy ring, and the two that are not left yet. */
     rs_time ready_due;                 /* The new predecessors are asked again then, */
     uint32_t ready_tries;              /* so many times more. */
     rs_rdcm_child *children;
-    uint32_t child_count;
-    bool own_child; /* It is in the ring it is the parent of. */
+    uint32_t child_count; /* Length of `children`. */
+    bool own_child;       /* It is in the ring it is the parent of. */
 
     rs_rdcm_set here;      /* At a receiver the fragments that are here; at the sender those that were sent. */
     rs_passes passes;      /* When `here.top` went by. */
@@ -154,13 +154,13 @@ typedef struct rs_rdcm {
 
     /* receiver: congestion control */
     rs_bic bic;
-    rs_losses losses;
+    rs_losses losses;             /* What is missing and who is asked. */
     uint64_t tree_top;            /* One past the highest sn that came by the tree. */
     bool tree_report;             /* That one said REPORT. */
     rs_time tree_at;              /* It came then. */
     rs_rdcm_starving starving[2]; /* By rs_ring_kind. */
     rs_rdcm_gap gaps[RS_RDCM_GAPS];
-    uint32_t gap_count;
+    uint32_t gap_count;          /* Length of `gaps`. */
     uint64_t said[RS_RDCM_SAID]; /* These expectations were said last, */
     uint32_t said_at;            /* the newest there. */
     uint64_t limit;              /* The sender's limit, as its newest packet says. */

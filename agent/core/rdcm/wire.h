@@ -22,7 +22,7 @@ enum {
 };
 
 typedef struct {
-    uint8_t flags;
+    uint8_t flags;    /* RS_ACK_* bits. */
     uint64_t nonce;   /* of the transfer, as in OPEN */
     uint64_t version; /* of the view it is sent by */
     uint64_t cum;     /* all below */

@@ -29,7 +29,7 @@ typedef enum {
 } rs_loss_case;
 
 typedef struct {
-    rs_loss_case what;
+    rs_loss_case what;                /* which of the three cases of Republic's Fig. 4 */
     uint64_t lost_after, lost_before; /* exclusive, going around; only with GAP and ROUND */
 } rs_loss;
 

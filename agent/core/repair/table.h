@@ -17,7 +17,7 @@
 #define RS_REPAIR_WORDS (RS_REPAIR_RECEIVERS / 64)
 
 typedef struct {
-    uint64_t sn;
+    uint64_t sn;     /* the fragment */
     rs_time since;   /* first heard of */
     uint32_t number; /* of the newest repair packet it went out in; 0 = none */
 } rs_repair_row;
@@ -30,7 +30,7 @@ typedef struct {
 } rs_repair_of;
 
 typedef struct {
-    uint32_t receivers, words;
+    uint32_t receivers, words;      /* how many; 64-bit words of a set of them */
     uint32_t capacity, count, dead; /* rows; those of `count` that nobody misses any more */
     uint32_t share;                 /* rows one receiver may have */
     uint64_t wanted;                /* sum of all receivers' */
@@ -42,7 +42,7 @@ typedef struct {
 
 /* A set of fragments to combine. */
 typedef struct {
-    uint32_t count;
+    uint32_t count;               /* members */
     uint32_t row[RS_COMBINE_MAX]; /* in increasing order, as the sns are */
     uint64_t sn[RS_COMBINE_MAX];
     bool full;                        /* it has as many members as a packet can name */
@@ -55,10 +55,10 @@ typedef struct {
 /* What a receiver said is missing (PTCH_MAP): nothing in [from, base), in [base, base + bits) what `map` says; nothing
  * beyond either if `last`. `number` is the newest repair packet it saw. */
 typedef struct {
-    uint64_t from, base;
-    uint32_t bits, number;
-    bool last;
-    const uint8_t *map;
+    uint64_t from, base;   /* where what is said, and where `map`, begins */
+    uint32_t bits, number; /* length of `map`; see above */
+    bool last;             /* nothing beyond is missing */
+    const uint8_t *map;    /* bit i: base + i is missing */
 } rs_repair_told;
 
 rs_status rs_repair_table_init(rs_repair_table *table, const rs_allocator *allocator, uint32_t receivers);

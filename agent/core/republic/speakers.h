@@ -33,9 +33,9 @@ typedef struct {
 } rs_tree_speaker;
 
 typedef struct {
-    rs_tree_speaker speakers[RS_SPEAKERS_MOST];
-    uint32_t speaker_count;
-    uint32_t promoted;        /* So many of them speak for themselves. */
+    rs_tree_speaker speakers[RS_SPEAKERS_MOST]; /* Who reports to the sender itself; */
+    uint32_t speaker_count;                     /* so many. */
+    uint32_t promoted;                          /* So many of them speak for themselves. */
     rs_tree_member *nodes;    /* By the places of the recipients; NULL: there is no tree, all report to the sender. */
     uint64_t least_room;      /* The least room that one of all receivers told; 0: none did. */
     rs_time sample;           /* Each receiver says RATE so often all the same. */

@@ -43,7 +43,7 @@ typedef enum {
 } rs_repair_phase;
 
 typedef struct {
-    rs_repair_phase phase;
+    rs_repair_phase phase;  /* What repairs wait for. */
     uint64_t from_pos;      /* The choice is made from what was asked for since that position: */
     uint64_t asked;         /* so many fragments by all receivers, */
     uint64_t asked_most;    /* and so many by the one that asked for most. */

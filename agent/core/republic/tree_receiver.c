@@ -19,9 +19,9 @@
 #define LOSS_SAMPLE 4096                 /* packets */
 
 typedef struct {
-    rs_reporter reporter;
-    bool has_parent; /* Else it reports to the sender itself. */
-    rs_time sample;  /* It says RATE so often all the same. */
+    rs_reporter reporter; /* What it collects of its children, and says to its parent. */
+    bool has_parent;      /* Else it reports to the sender itself. */
+    rs_time sample;       /* It says RATE so often all the same. */
     /* asking */
     bool asks;         /* A request is to be sent. */
     bool unanswered;   /* Nothing came since the last request. */

@@ -38,9 +38,9 @@ static bool wire_place(const rs_node *node, rs_peer peer, rs_wire_place *out) {
 }
 
 typedef struct {
-    rs_wire_place at;
-    uint64_t rack;
-    uint32_t place;
+    rs_wire_place at; /* Address and port. */
+    uint64_t rack;    /* Its rack's number. */
+    uint32_t place;   /* Among the recipients. */
 } ordered;
 
 static int by_rack(const void *a, const void *b) {

@@ -38,11 +38,11 @@ typedef enum {
 } rs_news_kind;
 
 typedef struct {
-    rs_news_kind what;
-    rs_recipient *receiver;
-    rs_path_kind kind;
-    rs_peer from;
-    uint64_t sn;
+    rs_news_kind what;      /* What happened. */
+    rs_recipient *receiver; /* At a sender: the receiver that it happened to. */
+    rs_path_kind kind;      /* The path's, of news about a path. */
+    rs_peer from;           /* At a receiver: who sent the packet. */
+    uint64_t sn;            /* The fragment that it is about. */
 } rs_news;
 
 /* Why a transfer is asked for a packet: the list of the node it is in. */
@@ -71,10 +71,10 @@ struct rs_engine {
     /* Of the first engine of a table: bytes that it remembers of each transfer and of each receiver of one, which lie
      * with these and are zero, and what fills in the rest. */
     size_t sending_size, recipient_size, receiving_size;
-    void (*prepare)(rs_time now, rs_transfer *t);
+    void (*prepare)(rs_time now, rs_transfer *t); /* Fills in what is not zero there. */
     /* The same of an accepted object's fragments: so many sets of them, at `words` from now on; NULL: nowhere. */
     size_t sets;
-    void (*lay_sets)(rs_receiving *x, uint64_t *words);
+    void (*lay_sets)(rs_receiving *x, uint64_t *words); /* Has the sets begin at `words`. */
     /* A receiver that has all is still needed by others: the engine ends it (rs_receiver_end). */
     bool (*serves)(const rs_receiving *x);
     /* Fills in `options` from what the caller gave (NULL: all defaults). False: out of range. */
@@ -82,7 +82,7 @@ struct rs_engine {
     /* Options of one send, NAME=VALUE joined by commas: into `asked`, `asked_size` bytes that begin as those of the
      * node's options do. False, with the reason: not to be had. NULL: it takes none. */
     bool (*ask)(const char *text, void *asked, char *reason, size_t size);
-    size_t asked_size;
+    size_t asked_size; /* Bytes of the options of one send. */
     /* At the sender: a path was granted, the session is begun. Returns NULL, or why it cannot go by this engine: then
      * the fallback's follows, which always can. */
     const char *(*path_granted)(rs_node *node, rs_time now, rs_sending *x);
@@ -107,10 +107,10 @@ struct rs_engine {
     bool (*poll)(rs_node *node, rs_time now, rs_transfer *t, rs_turn turn, rs_packet_out *out);
     void (*timeout)(rs_node *node, rs_time now, rs_transfer *t); /* a receiver may have ended after this */
     rs_time (*deadline)(const rs_node *node, const rs_transfer *t);
-    void (*notify)(rs_node *node, rs_time now, rs_transfer *t, const rs_news *news);
+    void (*notify)(rs_node *node, rs_time now, rs_transfer *t, const rs_news *news); /* News of the node's own. */
     /* At a sender it may come before the path, so before the engine has begun. */
     rs_status (*view)(rs_node *node, rs_time now, rs_transfer *t, const rs_view *view);
-    void (*stats)(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out);
+    void (*stats)(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out); /* Adds its counters. */
     /* The sender's data channel is over before its time, or the transfer is finished: what only a live one needs is let
      * go. */
     void (*stop)(rs_node *node, rs_transfer *t);

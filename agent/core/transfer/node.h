@@ -50,7 +50,7 @@ typedef struct {
     uint32_t (*rack_of)(void *context, rs_peer peer); /* its rack's number; 0, or no function: not known */
     /* False: its agent says that it knows no REPORT_TO. Without the function all know it. */
     bool (*knows_tree)(void *context, rs_peer peer);
-    void *context;
+    void *context; /* What the functions are called with. */
     /* Where no rack is known: servers whose addresses differ in these low bits only are in one; below 32. */
     uint32_t host_bits;
 } rs_directory;
@@ -59,15 +59,15 @@ typedef struct {
 
 /* Zero in any field means its default, given in brackets. */
 typedef struct {
-    uint64_t seed;
+    uint64_t seed;          /* Of all that is drawn at random here. */
     uint32_t fragment_size; /* payload bytes of a full data packet [8896]; a receiver takes what the sender says */
     int64_t nic_rate_bps; /* what this server's NIC can send, on the wire [10e9]; shared by all transfers being sent */
     /* ia [2 % of the granted path's reconfiguration time; 0.2 ms, slowing down, when that is 0] */
     rs_time attempt_interval;
     /* Consecutive attempt packets a receiver must see before INTL_SEQ [3 under reconfiguration, else 1]; 1 = paper */
     uint32_t light_confirm;
-    rs_start_policy start_policy;
-    rs_repair_policy repairs;
+    rs_start_policy start_policy;   /* When high-rate sending begins. */
+    rs_repair_policy repairs;       /* Whether losses are mended by coded repairs. */
     rs_time patch_timeout;          /* DATA_FNSD to whoever has not said DATA_RCVD after this [from round trips] */
     rs_time receiver_silence_bound; /* a receiver that says nothing this long while something is owed fails [5 s] */
     rs_time sender_silence_bound;   /* a receiver gives up after this long without a message or a packet [5 s] */
@@ -81,21 +81,21 @@ typedef struct {
     /* More receivers of a transfer than these report by a tree, of which no one collects more than `feedback_arity`
      * others' reports (docs/feedback.md) [32; 8]. Without a directory all report to the sender. */
     uint32_t direct_receivers, feedback_arity;
-    rs_directory directory;
+    rs_directory directory; /* Where peers are reached. */
     /* The engines of objects that are known; the first one is the fallback [all of this agent: Republic, RDCM]. */
     const rs_engine *const *engines;
-    uint32_t engine_count;
+    uint32_t engine_count;                /* Length of `engines`. */
     const void *options[RS_ENGINES_MOST]; /* of each engine, by its number, as its own header has them; not kept */
 } rs_config;
 
 typedef struct {
-    rs_object_id object;
-    uint64_t size;    /* bytes, may be 0; RS_STREAM with RS_PROTOCOL_RDCM only */
-    rs_digest digest; /* or it follows, by rs_send_digest */
+    rs_object_id object; /* Application and data id. */
+    uint64_t size;       /* bytes, may be 0; RS_STREAM with RS_PROTOCOL_RDCM only */
+    rs_digest digest;    /* or it follows, by rs_send_digest */
     const rs_peer *receivers;
-    uint32_t receiver_count;
-    rs_straggler_policy stragglers;
-    rs_protocol protocol; /* wanted; what the grant says is what is done */
+    uint32_t receiver_count;        /* Length of `receivers`. */
+    rs_straggler_policy stragglers; /* What is done about slow receivers. */
+    rs_protocol protocol;           /* wanted; what the grant says is what is done */
     const char *options; /* of that protocol's engine, NAME=VALUE joined by commas, see rs_send_options_good; or NULL */
     bool grows;  /* nothing of it is here yet: rs_send_grown says what is. Only by RS_PROTOCOL_WAN, or patches */
     bool beside; /* other transfers of this object may go to other receivers at the same time */
@@ -103,11 +103,11 @@ typedef struct {
 
 /* The manager's answer to RS_EV_PATH_WANTED. */
 typedef struct {
-    rs_group group;
+    rs_group group; /* What the caller knows the multicast group by. */
     /* IPv4, host order: carried to receivers so that they can join. 0, with RS_PROTOCOL_WAN and RS_NO_GROUP: data goes
      * by unicast, between the peers' UDP ports, to the only receiver. */
     uint32_t group_address;
-    uint16_t data_port;
+    uint16_t data_port;     /* UDP port of the data packets. */
     uint64_t accepted_size; /* bytes of this session; rounded up to whole fragments; >= remaining = all the rest */
     rs_path_kind kind;
     rs_time reconfiguration; /* expected; 0 = live at once */
@@ -119,11 +119,11 @@ typedef struct {
     /* Of the receivers that the path was wanted for, those it serves; 0 = all. The others then want one of their own.
      * Not kept. */
     const rs_peer *receivers;
-    uint32_t receiver_count;
+    uint32_t receiver_count; /* Length of `receivers`. */
     /* Receivers that saw nothing of earlier paths: their light is not waited for. Whoever has light all the same takes
      * part. Not kept. */
     const rs_peer *dark;
-    uint32_t dark_count;
+    uint32_t dark_count; /* Length of `dark`. */
 } rs_path_grant;
 
 typedef enum {
@@ -171,50 +171,50 @@ typedef enum {
 typedef enum { RS_PHASE_WAITING, RS_PHASE_ATTEMPT, RS_PHASE_HIGH_RATE, RS_PHASE_PATCHING, RS_PHASE_DONE } rs_phase;
 
 typedef struct {
-    rs_event_kind kind;
-    rs_xfer xfer;
-    rs_peer peer;
-    rs_phase phase;
-    bool ok, had_it;
+    rs_event_kind kind; /* What happened. */
+    rs_xfer xfer;       /* The transfer that it is about. */
+    rs_peer peer;       /* The other server that it is about. */
+    rs_phase phase;     /* Of a sender. */
+    bool ok, had_it;    /* It ended well; the object was there before. */
     /* RS_EV_RECEIVE_DONE: another server's RS_EV_INCOMING of the same object follows; the first `bytes` are here */
     bool replaced;
-    uint64_t bytes;
-    uint64_t sn;
+    uint64_t bytes;   /* Bytes or counts, as the kind says. */
+    uint64_t sn;      /* The fragment, or the piece, as the kind says. */
     uint64_t version; /* of the view in use */
     rs_ring_kind ring;
-    uint32_t session;
-    char cause[160];
+    uint32_t session; /* The session that it is about, from 1 on. */
+    char cause[160];  /* Why, for people; empty: nothing is said. */
 } rs_event;
 
 /* What a receiver's caller needs to know of a transfer (RS_EV_INCOMING, RS_EV_SESSION). */
 typedef struct {
-    rs_object_id object;
-    uint64_t size;
-    uint32_t fragment_size;
-    rs_digest digest;
-    rs_peer sender;
+    rs_object_id object;    /* Application and data id. */
+    uint64_t size;          /* Bytes of it; RS_STREAM: not known yet. */
+    uint32_t fragment_size; /* Bytes of each fragment but the last. */
+    rs_digest digest;       /* Length 0: it follows. */
+    rs_peer sender;         /* Who sends it. */
     uint32_t group_address; /* 0: no data channel, the object comes over the control channel; accept with RS_NO_GROUP */
     uint16_t data_port;
-    uint32_t session;
+    uint32_t session; /* The session that it is about, from 1 on. */
 } rs_incoming;
 
 /* Counters and state of one transfer; what is of the other side only is 0. */
 typedef struct {
-    bool sending;
-    rs_phase phase;
+    bool sending;   /* It is sent from here. */
+    rs_phase phase; /* Of a sender. */
     /* receiver: bytes stored so far; sender: bytes of distinct fragments sent, the mean of all receivers that did not
      * fail (they differ where paths serve some of them only) */
     uint64_t size, bytes_present;
-    uint64_t fragments;
+    uint64_t fragments;         /* Its size in fragments. */
     uint64_t packets_sent;      /* data packets, all phases */
     uint64_t packets_attempt;   /* of these, during attempt sending */
     uint64_t packets_redundant; /* of these, beyond one per fragment of each session */
     uint64_t patches_sent, patches_received;
-    uint64_t packets_received, packets_old;
-    uint64_t lost;             /* receiver: fragments found missing by the three cases */
-    uint64_t repairs_sent;     /* coded repair packets, besides packets_sent */
-    uint64_t repairs_mended;   /* sender: losses they mended, all receivers together */
-    uint64_t repairs_received; /* receiver: of these, repairs_used gave a fragment */
+    uint64_t packets_received, packets_old; /* Receiver: packets; those with nothing new. */
+    uint64_t lost;                          /* receiver: fragments found missing by the three cases */
+    uint64_t repairs_sent;                  /* coded repair packets, besides packets_sent */
+    uint64_t repairs_mended;                /* sender: losses they mended, all receivers together */
+    uint64_t repairs_received;              /* receiver: of these, repairs_used gave a fragment */
     uint64_t repairs_used;
     int64_t rate_bps; /* sender: present pacing rate, on the wire */
     uint32_t receivers, receivers_done, receivers_failed;
@@ -372,9 +372,9 @@ rs_status rs_stream_taken(rs_node *node, rs_time now, rs_xfer xfer, uint64_t byt
  * fragment before it hands the packet in (rs_receive), or refuses it. False: the packet is none of a stream that comes
  * in here. */
 typedef struct {
-    rs_xfer xfer;
-    uint64_t offset;
-    bool lacks; /* it is not here, and there is room for it */
+    rs_xfer xfer;    /* The transfer that it is about. */
+    uint64_t offset; /* Byte of the stream at which the fragment begins. */
+    bool lacks;      /* it is not here, and there is room for it */
 } rs_stream_piece;
 bool rs_stream_piece_of(const rs_node *node, const rs_packet_in *packet, rs_stream_piece *out);
 /* Instead of rs_receive: these are not the bytes that the sender sealed. The fragment is still missing, and the sender

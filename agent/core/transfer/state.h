@@ -63,10 +63,10 @@ typedef struct rs_receiving rs_receiving;
 
 /* An answer about a transfer that is not here. */
 typedef struct {
-    rs_message_type type;
-    uint64_t nonce;
-    uint32_t session;
-    const char *cause; /* NULL, of OPEN_ACK: what is missing of it is being fetched. */
+    rs_message_type type; /* What is said. */
+    uint64_t nonce;       /* Of the transfer that it is about. */
+    uint32_t session;     /* Of that transfer. */
+    const char *cause;    /* NULL, of OPEN_ACK: what is missing of it is being fetched. */
 } rs_unknown_transfer_reply;
 
 /* A peer's connection, which the caller has. */
@@ -78,7 +78,7 @@ typedef enum {
 } rs_peer_connection;
 
 typedef struct {
-    rs_peer id;
+    rs_peer id;     /* What the caller knows it by. */
     rs_list hashed; /* Its place among the node's peers. */
     rs_peer_connection connection;
     rs_time down_since;              /* The connection ended, or was first wanted, then; RS_NEVER: it has not. */
@@ -102,8 +102,8 @@ static inline bool rs_peer_is_up(const rs_peer_state *p) {
 
 /* One end of the talk between this node and a peer about one transfer. */
 typedef struct {
-    rs_peer_state *peer;
-    rs_transfer *transfer;
+    rs_peer_state *peer;             /* The other end. */
+    rs_transfer *transfer;           /* What they talk about. */
     uint32_t pending;                /* The bits of RS_CONTROL_* that are to be said. */
     uint64_t pong_token;             /* The next PONG answers that PING. */
     uint64_t ping_token;             /* The last PING went out with it, while... */
@@ -126,7 +126,7 @@ typedef struct {
 } rs_stream;
 
 struct rs_transfer {
-    rs_xfer id;
+    rs_xfer id;              /* What the caller knows it by. */
     const rs_engine *engine; /* It goes by this one now. */
     const rs_engine *owner;  /* `own` is its: `engine`'s, or at a sender that of one that may begin yet. */
     void *own;               /* What that engine remembers; NULL: nothing. */
@@ -167,18 +167,18 @@ typedef enum {
 
 /* A receiver, as its sender sees it. */
 typedef struct {
-    rs_peer_session link;
-    rs_recipient_state state;
-    rs_light light;
-    bool member;             /* The present session is for it. */
-    bool kept;               /* Some of it was there before, the rest it fetches: it is asked again and again. */
-    bool wanted;             /* The path that is asked for, or kept for the next session, is for it. */
-    uint32_t session;        /* The latest session that was for it... */
-    uint64_t first, reached; /* ...and the ring of that: its sessions have come so far. */
-    uint64_t sent;           /* Fragments sent in its earlier sessions. */
-    rs_time accepted_at;     /* It accepted then. */
-    rs_time progress_at;     /* It took a step then: said something new, or was sent a patch. */
-    rs_ranges *want;         /* Fragments to be patched; NULL: none. */
+    rs_peer_session link;     /* The talk with it about this transfer. */
+    rs_recipient_state state; /* How far it has come. */
+    rs_light light;           /* Its place on the data channel. */
+    bool member;              /* The present session is for it. */
+    bool kept;                /* Some of it was there before, the rest it fetches: it is asked again and again. */
+    bool wanted;              /* The path that is asked for, or kept for the next session, is for it. */
+    uint32_t session;         /* The latest session that was for it... */
+    uint64_t first, reached;  /* ...and the ring of that: its sessions have come so far. */
+    uint64_t sent;            /* Fragments sent in its earlier sessions. */
+    rs_time accepted_at;      /* It accepted then. */
+    rs_time progress_at;      /* It took a step then: said something new, or was sent a patch. */
+    rs_ranges *want;          /* Fragments to be patched; NULL: none. */
     uint64_t patches_sent;
     uint64_t patched;       /* So many it says to have got by patches and repairs, at its end. */
     uint64_t room;          /* Bytes of data packets that may wait at it before it drops any; 0: unknown. */
@@ -212,8 +212,8 @@ static inline bool rs_has_accepted(const rs_recipient *r) {
 
 /* A session and the fragments it was for. */
 typedef struct {
-    uint32_t session;
-    uint64_t first, end;
+    uint32_t session;    /* Of that transfer. */
+    uint64_t first, end; /* Its fragments: from the first to before the end. */
 } rs_session_ring;
 
 /* The path of the next session. */
@@ -224,14 +224,14 @@ typedef enum {
 } rs_next_path;
 
 struct rs_sending {
-    rs_transfer t;
-    rs_phase phase;
-    rs_recipient *recipients;
-    uint32_t recipient_count, done, failed;
-    uint32_t left;         /* Of those that failed: they wanted it no more. */
-    uint32_t kept;         /* Of the others: so many fetch the rest. */
-    uint32_t *index;       /* An open hash of recipients by peer: place + 1. */
-    uint32_t index_mask;   /* Its size - 1. */
+    rs_transfer t;                          /* What both directions have. */
+    rs_phase phase;                         /* Of the present session. */
+    rs_recipient *recipients;               /* All receivers, in the caller's order; */
+    uint32_t recipient_count, done, failed; /* so many, those that have all, and those that are given up. */
+    uint32_t left;                          /* Of those that failed: they wanted it no more. */
+    uint32_t kept;                          /* Of the others: so many fetch the rest. */
+    uint32_t *index;                        /* An open hash of recipients by peer: place + 1. */
+    uint32_t index_mask;                    /* Its size - 1. */
     const uint8_t *leaves; /* Digests of the object's pieces, the caller's; NULL: they were not told. */
     uint64_t leaf_count;
     uint64_t available;             /* Fragments of the object that are here, from the first on; UINT64_MAX: all. */
@@ -256,7 +256,7 @@ struct rs_sending {
 
     /* the data channel */
     rs_pacer pacer;
-    rs_rate rate;
+    rs_rate rate;        /* The rate of the data channel. */
     rs_timer data_timer; /* The engine sends again then; or it is among the node's ready: */
     rs_list in_ready;
 
@@ -277,21 +277,21 @@ typedef enum {
 } rs_receiving_state;
 
 struct rs_receiving {
-    rs_transfer t;
-    rs_peer_session link;
-    rs_receiving_state state;
-    rs_xfer_stats stats;
+    rs_transfer t;            /* What both directions have. */
+    rs_peer_session link;     /* The talk with it about this transfer. */
+    rs_receiving_state state; /* What it waits for. */
+    rs_xfer_stats stats;      /* Its counters. */
 
     /* the session, as OPEN says */
     uint32_t group_address;
-    uint16_t data_port;
-    uint8_t path_kind, light_confirm;
-    bool session_news;         /* A further session began before the first was accepted. */
-    bool ended;                /* The sender says that its data channel is over. */
-    rs_group group;            /* Its data packets come by it, by the caller's report. */
-    uint64_t room;             /* Bytes that may wait for the group before any is dropped; 0: unknown. */
-    rs_time feedback_interval; /* Reports are wanted so often. */
-    rs_ring ring;              /* Its fragments, and what was seen of them. */
+    uint16_t data_port;               /* UDP port of its data packets. */
+    uint8_t path_kind, light_confirm; /* The path's kind, and so many packets in a row make light. */
+    bool session_news;                /* A further session began before the first was accepted. */
+    bool ended;                       /* The sender says that its data channel is over. */
+    rs_group group;                   /* Its data packets come by it, by the caller's report. */
+    uint64_t room;                    /* Bytes that may wait for the group before any is dropped; 0: unknown. */
+    rs_time feedback_interval;        /* Reports are wanted so often. */
+    rs_ring ring;                     /* Its fragments, and what was seen of them. */
 
     /* what is here, and what is said */
     rs_seqset present;      /* Fragments that are here; of a stream the engine knows. */
@@ -328,44 +328,44 @@ static inline bool rs_is_finished(const rs_transfer *t) {
 
 /* An event that waits for the caller: all of it but its text. Texts are long, and few events have one. */
 typedef struct {
-    _Alignas(rs_event) uint8_t head[offsetof(rs_event, cause)];
+    _Alignas(rs_event) uint8_t head[offsetof(rs_event, cause)]; /* The event up to its text. */
     uint32_t cause; /* The number of its text among rs_events.causes, or what events.c says instead. */
 } rs_kept_event;
 
 typedef char rs_event_cause[sizeof((rs_event *)NULL)->cause];
 
 typedef struct {
-    rs_kept_event *ring;
-    uint32_t head, count, capacity;
-    uint32_t reserved;
+    rs_kept_event *ring;            /* Those that wait, oldest at `head`. */
+    uint32_t head, count, capacity; /* Places in it. */
+    uint32_t reserved;              /* Places that transfers and peers have claimed. */
     rs_event_cause *causes; /* A ring of texts, in the order of their events; what follows each other shares one. */
     uint32_t first_cause, next_cause, cause_capacity; /* Their numbers; the place of a number is modulo the size. */
 } rs_events;
 
 struct rs_node {
-    rs_config config;
+    rs_config config;                /* As given, defaults filled in. */
     const rs_engine *const *engines; /* the first one is the fallback */
     uint32_t engine_count;
     void *options[RS_ENGINES_MOST]; /* by an engine's number: its own, filled in */
     rs_allocator allocator;
-    uint64_t random;
-    rs_transfer **slots;
-    uint32_t slot_count, next_slot;
-    uint16_t *slot_generation;
-    rs_list *transfer_buckets, *nonce_buckets, *peer_buckets;
-    uint32_t bucket_mask;
-    rs_list sending, receiving, sent, received; /* live; finished */
+    uint64_t random;                                          /* State of the generator. */
+    rs_transfer **slots;                                      /* By the low bits of rs_xfer; NULL: free. */
+    uint32_t slot_count, next_slot;                           /* Size of it; where a free one is looked for. */
+    uint16_t *slot_generation;                                /* Of each slot, in the high bits of rs_xfer. */
+    rs_list *transfer_buckets, *nonce_buckets, *peer_buckets; /* Hash tables. */
+    uint32_t bucket_mask;                                     /* Their size - 1. */
+    rs_list sending, receiving, sent, received;               /* live; finished */
     uint32_t live, kept_sent, kept_received;
-    uint32_t peer_count, timer_count;
-    rs_timers timers, data_timers;
-    rs_list ready;             /* sendings whose pacer lets them send, round robin */
-    rs_list talking, patching; /* peers */
-    rs_list acking, mending;   /* receivings with acknowledgements to send; that may have something to repair */
-    uint32_t data_in_row;      /* data packets since the last patch */
-    bool held;                 /* no data packets go out: rs_node_hold */
+    uint32_t peer_count, timer_count; /* Peers that are known; timers in use. */
+    rs_timers timers, data_timers;    /* All; those of data channels. */
+    rs_list ready;                    /* sendings whose pacer lets them send, round robin */
+    rs_list talking, patching;        /* peers */
+    rs_list acking, mending;          /* receivings with acknowledgements to send; that may have something to repair */
+    uint32_t data_in_row;             /* data packets since the last patch */
+    bool held;                        /* no data packets go out: rs_node_hold */
     rs_pacer nic;
-    rs_events events;
-    rs_receiving *last_rx;
+    rs_events events;                /* What waits for the caller. */
+    rs_receiving *last_rx;           /* The newest packet's; NULL: look it up. */
     uint8_t leaves[RS_LEAVES_BYTES]; /* that came last */
     rs_combine combine;              /* of the repair packet that came last */
 };

@@ -110,7 +110,7 @@ static double bps(const rs_wan_path *p, uint64_t packets, rs_time time) {
 
 /* What one window has shown. */
 typedef struct {
-    rs_time time;
+    rs_time time;      /* its length */
     double passed_bps; /* what the receiver moved on by: what was lost at random came out of the path, too */
     double came_bps;
     double lost, marked; /* shares of what passed */

@@ -10,7 +10,7 @@
 
 /* Of one status. */
 typedef struct {
-    rs_time now;
+    rs_time now;   /* the sender's clock */
     rs_time rtt;   /* from a packet being sent to the report of it, less what it waited at the receiver; 0: unknown */
     rs_time at;    /* the receiver's clock when its newest packet came */
     uint64_t next; /* fragments it has seen go by, */
@@ -28,7 +28,7 @@ typedef struct {
 
 /* All zero, then rs_wan_path_start. */
 typedef struct {
-    rs_wan_congestion law;
+    rs_wan_congestion law; /* own, friendly or fixed */
     uint32_t packet_bytes; /* on the wire */
     int64_t rate_bps;      /* the verdict */
     int64_t most_bps;      /* never more */
@@ -41,8 +41,8 @@ typedef struct {
     rs_time
         queue; /* that stood of late: by the least of the latest RTTs, since a host that is busy delays single ones */
     rs_time rtts[RS_WAN_RTTS];
-    uint32_t rtt_count;
-    bool drained; /* the rate was lowered to look for the least round trip */
+    uint32_t rtt_count; /* ever taken; the newest RS_WAN_RTTS are kept */
+    bool drained;       /* the rate was lowered to look for the least round trip */
     rs_time drain_end, drain_again;
     /* what comes out of it */
     bool based;

@@ -10,8 +10,8 @@
 
 /* The engine's options, first, and what its transfers at a node share. */
 typedef struct {
-    rs_wan_config config;
-    rs_wan_pool pool;
+    rs_wan_config config; /* As the daemon gives it. */
+    rs_wan_pool pool;     /* The one bound of memory of all transfers. */
 } rs_wan_node;
 
 /* Statuses go eight times in a round trip, so that the sender sees the path several times in what is under way, within
@@ -22,7 +22,7 @@ typedef struct {
 
 /* A receiver, as the sender sees it; at the place of its rs_recipient. */
 typedef struct {
-    rs_wan_path path;
+    rs_wan_path path;     /* What is known of the path to it. */
     rs_time heard_at;     /* Its newest status came then; 0: none did. */
     uint64_t cum;         /* All below are there. */
     uint64_t next;        /* It has seen fragments sent up to there. */
@@ -34,20 +34,20 @@ typedef struct {
 } rs_wan_peer;
 
 typedef struct {
-    rs_wan_user memory;
-    rs_wan_sections sections;
-    rs_wan_peer *peers;
-    rs_time begin_due;   /* It begins then at the latest, though not all have accepted. */
-    rs_time opened_at;   /* The session began then. */
-    rs_time grtt;        /* The longest round trip of those that count, */
-    rs_time shortest;    /* and the shortest. */
-    rs_time over_due;    /* All was sent and is there: what follows makes events, so it waits for the timer. */
-    rs_time look_due;    /* Receivers are looked at then: who is silent, who holds the others back. */
-    rs_time probe_due;   /* Nothing is to be sent, and somebody still misses something: a probe goes then. */
-    uint32_t probes;     /* So many went without an answer. */
-    uint32_t number;     /* The newest coded repair has it. */
-    uint32_t unpaired;   /* So many data packets went since the last proactive repair. */
-    rs_time trial_until; /* Start-up goes on without those that are slow, until then; 0: not yet. */
+    rs_wan_user memory;       /* This transfer's part of the pool. */
+    rs_wan_sections sections; /* What is sent and not free yet. */
+    rs_wan_peer *peers;       /* By the place of the recipient. */
+    rs_time begin_due;        /* It begins then at the latest, though not all have accepted. */
+    rs_time opened_at;        /* The session began then. */
+    rs_time grtt;             /* The longest round trip of those that count, */
+    rs_time shortest;         /* and the shortest. */
+    rs_time over_due;         /* All was sent and is there: what follows makes events, so it waits for the timer. */
+    rs_time look_due;         /* Receivers are looked at then: who is silent, who holds the others back. */
+    rs_time probe_due;        /* Nothing is to be sent, and somebody still misses something: a probe goes then. */
+    uint32_t probes;          /* So many went without an answer. */
+    uint32_t number;          /* The newest coded repair has it. */
+    uint32_t unpaired;        /* So many data packets went since the last proactive repair. */
+    rs_time trial_until;      /* Start-up goes on without those that are slow, until then; 0: not yet. */
     /* Repairs of the object's end, when nothing else is to be sent: they go a second time, for a lost one would cost
      * everybody a round trip. */
     rs_wan_mend end_repairs[RS_WAN_END_REPAIRS];

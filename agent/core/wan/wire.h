@@ -33,7 +33,7 @@ typedef struct {
     uint64_t at;        /* ns of the receiver's clock when that came */
     uint32_t waited_us; /* from then to now */
     uint32_t nack_count;
-    rs_wan_nack nacks[RS_WAN_NACKS];
+    rs_wan_nack nacks[RS_WAN_NACKS]; /* one for each section with losses */
 } rs_wan_status;
 
 /* Returns the bytes written, at most RS_HEADER_MAX. */
