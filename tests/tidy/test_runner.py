@@ -15,6 +15,7 @@ import pytest
 
 from tests.tidy.tree import ROOT
 
+END = "</testsuite></testsuites>"
 JUNIT = """<testsuites><testsuite>
 <properties><property name="note" value="ran on a real one"/><property name="other" value="x"/></properties>
 <testcase classname="a" name="good"/>
@@ -64,6 +65,34 @@ def test_cases_are_counted_one_by_one(runner: Any, tmp_path: Path) -> None:
     assert result.skips == [
         "a::left: needs root", "c_good::a kind: three: no such device", "c_good::four: skipped by the program",
     ]  # fmt: skip
+
+
+def test_failed_programs__are_named_as_meson_takes_them(runner: Any, tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    cases = ('agent / core_rate"/>', 'agent / io_udp"><failure/></testcase>', 'agent / api"><error/></testcase>')
+    path.write_text("<testsuites><testsuite>" + "".join(f'<testcase name="rostrum:{one}' for one in cases) + END)
+    assert runner.failed_programs(path) == ["api", "io_udp"]
+
+
+@pytest.mark.parametrize(("said", "again"), [("Assertion failed", True), ("ERROR: AddressSanitizer: heap", False)])
+def test_c_tests__that_fail_run_once_more_unless_a_sanitizer_spoke(
+    runner: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, again: bool
+) -> None:
+    (tmp_path / "meson-logs").mkdir()
+    report, commands = tmp_path / "meson-logs" / "testlog.junit.xml", []
+
+    def run(self: Any, *command: str, **_: Any) -> int:
+        commands.append(command)
+        case = '<testcase name="rostrum:agent / io_udp"><failure message="no"/></testcase>'
+        report.write_text(f"<testsuites><testsuite>{case}{END}")
+        self.path.write_text(said)
+        return 1 if len(commands) == 1 else 0
+
+    monkeypatch.setattr(runner.Log, "run", run)
+    monkeypatch.setattr(runner, "meson_build", lambda *_: tmp_path)
+    result = runner.c_tests(runner.Log("c"))
+    assert len(commands) == (2 if again else 1) and bool(result.twice) is again and bool(result.failures) is not again
+    assert commands[-1][-1] == ("io_udp" if again else "4")
 
 
 LIBFUZZER = """INFO: seed corpus: files: 3 min: 1b max: 9b total: 15b rss: 30Mb
