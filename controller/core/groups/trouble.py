@@ -5,8 +5,8 @@ group. What is told counts from members, and as long as it is repeated. The coor
 
 - More than half of the others accuse the coordinator: it goes.
 - Fewer do: they go, as the others vouch for it; but a coordinator that loses half of its group so in a minute goes.
-- The coordinator alone accuses one that hears it: nobody vouches for either, and the coordinator goes. If the next one
-  accuses the same, that one goes. So what one member says costs nobody else its place.
+- The coordinator alone accuses one that hears it, so does not accuse it: nobody vouches for either, and the coordinator
+  goes. If the next one accuses the same, that one goes. So what one member says costs nobody else its place.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Trouble:
             lost.append(now)
             return accusers[0], "it hears nothing of the group's coordinator, and others do"
         for one in others:
-            if said.get((first, one), 0) >= ALONE_NS:
+            if (one, first) not in said and said.get((first, one), 0) >= ALONE_NS:
                 by = {each: at for each, at in self.accused.get(one, {}).items() if now - at < REMEMBERED_NS}
                 self.accused[one] = by | {first: now}
                 if by.keys() - {first}:

@@ -44,6 +44,14 @@ def test_one_that_alone_hears_nothing_of_the_coordinator__goes() -> None:
     assert refused(line) == ["h4"]
 
 
+def test_one_that_is_cut_off_and_says_so_later_than_the_coordinator__goes_all_the_same() -> None:
+    line = group_of("h1", "h3", "h5")
+    accuse(line, 2, h1="h5")
+    accuse(line, 7, h1="h5", h5="h1")
+    assert line.members("log") == {"h1", "h3"}
+    assert refused(line) == ["h5"]
+
+
 def test_two_that_are_cut_off_from_the_others__go_and_the_coordinator_stays() -> None:
     line = group_of(*SERVERS)
     accuse(line, 12, h4="h1", h5="h1", h1="h4 h5")
