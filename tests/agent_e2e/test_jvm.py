@@ -86,6 +86,13 @@ def test_a_send_is_cancelled_and_a_thread_that_waits_interrupted(lab: World, pro
     assert output(java(program, lab.agents["h1"].socket, "cancel", "h2")) == ["cancelled"]
 
 
+def test_what_an_ephemeral_application_leaves_goes_with_its_last_process(lab: World, program: str) -> None:
+    lab.start_all()
+    other = lab.app("h1")  # of the same application; it did not ask, so it keeps nothing
+    assert output(java(program, lab.agents["h1"].socket, "ephemeral")) == ["added"]
+    wait_until(lambda: not other.status()[2], "an end of what was left")
+
+
 def test_streams_and_messages_without_a_manager(lab: World, program: str) -> None:
     for name in lab.net.hosts:
         lab.start(name, "--standalone", "true", manager=False)

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.apps
 
 BOUND_S = 300
 READERS = ROOT / "build" / "apps" / "bin" / "python"
+ENGINE = ROOT / "build" / "engine" / "bin" / "python"
 DEBIAN = "/usr/bin/python3"
 HERE = Path(__file__).parent
 
@@ -77,8 +78,21 @@ def test_a_group_of_torch_broadcasts_by_rostrum_and_does_the_rest_by_gloo(
 @pytest.mark.timeout(BOUND_S)
 @pytest.mark.parametrize("what", ["weights", "adapters"])
 def test_weights_are_published_and_mapped(what: str, start: Callable[..., Server], torch: None) -> None:
-    fields = [free_port()] if what == "adapters" else []
-    assert "right" in end(run(start(quota=256 << 20), DEBIAN, str(HERE / "torch_ranks.py"), what, *fields))
+    assert "right" in end(run(start(quota=256 << 20), DEBIAN, str(HERE / "torch_ranks.py"), what))
+
+
+@pytest.mark.timeout(BOUND_S)
+@pytest.mark.parametrize("program", ["engine", "sglang"])
+def test_programs_that_serve_models_get_weights_by_their_own_calls(
+    program: str, start: Callable[..., Server], torch: None
+) -> None:
+    python = str(ENGINE) if program == "engine" else DEBIAN
+    if not Path(python).exists():
+        pytest.skip("needs build/engine, which has checkpoint-engine: run .ci/setup apps")
+    server, port = start(quota=256 << 20), free_port()
+    ranks = [run(server, python, str(HERE / "torch_ranks.py"), program, str(rank), "2", port) for rank in range(2)]
+    for output in [end(rank) for rank in ranks]:
+        assert "right" in output
 
 
 @pytest.mark.timeout(BOUND_S)

@@ -2,20 +2,22 @@
 
 torch_ranks.py group RANK SIZE PORT
 torch_ranks.py weights
-torch_ranks.py adapters PORT
+torch_ranks.py adapters
+torch_ranks.py engine|sglang RANK SIZE PORT
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import inspect
 import json
 import sys
 import threading
 import types
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
+import contracts  # type: ignore[import-not-found]
 import rostrum.torch
 import torch
 import torch.distributed as dist
@@ -55,6 +57,9 @@ def group(rank: int, size: int, port: int) -> None:
         total = torch.ones(3)
         dist.all_reduce(total)
         assert total.tolist() == [size] * 3
+        few = torch.tensor([rank, 1.5], dtype=torch.bfloat16)  # which not every Gloo knows
+        work = dist.broadcast(few, 2, async_op=True)
+        assert work.wait() and few.tolist() == [2.0, 1.5]
         found: list[Any] = [None] * size
         dist.all_gather_object(found, rank)
         assert found == list(range(size))
@@ -154,144 +159,248 @@ def refused(call: Any, words: str) -> None:
         raise AssertionError(f"that was taken, and not refused: {words}")
 
 
-# -- stand-ins for the interfaces that vLLM and checkpoint-engine publish
+# -- adapters, against the interfaces that programs publish (contracts.json), and checkpoint-engine's own
 
 
-@dataclass
-class WeightTransferInitInfo(ABC):  # noqa: B024
-    pass
-
-
-@dataclass
-class WeightTransferUpdateInfo(ABC):  # noqa: B024
-    pass
-
-
-class WeightTransferEngine(ABC):
-    """The calls of vLLM's class of that name."""
-
-    update_info_cls: Any
-
-    def __init__(self, config: Any, vllm_config: Any, device: Any, model: Any) -> None:
-        self.config, self.device, self.model, self.model_config = config, device, model, "config"
-
-    def update_weights(self, update_info: dict[str, Any]) -> None:
-        self.receive_weights(self.update_info_cls(**update_info))
-
-    @abstractmethod
-    def init_transfer_engine(self, init_info: Any) -> None: ...
-
-    @abstractmethod
-    def start_weight_update(self) -> None: ...
-
-    @abstractmethod
-    def finish_weight_update(self) -> None: ...
-
-    @abstractmethod
-    def receive_weights(self, update_info: Any) -> None: ...
-
-    @abstractmethod
-    def shutdown(self) -> None: ...
-
-    @staticmethod
-    @abstractmethod
-    def trainer_send_weights(iterator: Any, trainer_args: Any) -> None: ...
-
-
-class Distributed(ABC):
-    """The calls of checkpoint-engine's class of that name."""
-
-    @abstractmethod
-    def init_process_group(self, host: str, port: int, rank: int, world_size: int, timeout: Any) -> None: ...
-
-    @abstractmethod
-    def destroy_process_group(self, group: Any) -> None: ...
-
-    @abstractmethod
-    def is_initialized(self) -> bool: ...
-
-    @abstractmethod
-    def all_gather_object(self, object_list: list[Any], obj: Any, group: Any) -> None: ...
-
-    @abstractmethod
-    def all_reduce(self, tensor: Any, op: Any, group: Any) -> None: ...
-
-    @abstractmethod
-    def broadcast(self, tensor: Any, src: int, group: Any) -> None: ...
-
-    @abstractmethod
-    def barrier(self, group: Any) -> None: ...
-
-    @abstractmethod
-    def new_group(self, ranks: list[int]) -> Any: ...
-
-
-def stand_in(name: str, **members: Any) -> None:
-    parts = name.split(".")
-    for depth in range(1, len(parts) + 1):
-        sys.modules.setdefault(".".join(parts[:depth]), types.ModuleType(".".join(parts[:depth])))
-    sys.modules[name].__dict__.update(members)
-
-
-def of_adapters(port: int) -> None:
-    for call in (register_vllm, checkpoint_engine):
-        try:
-            call()
-        except Unfit as error:
-            assert "install it, or a version that has it" in str(error)
-        else:
-            raise AssertionError("it is not installed")
-    vllm()
-    stand_in("checkpoint_engine.distributed.base", Distributed=Distributed)
-    engine = checkpoint_engine()
-    assert not engine.is_initialized()
-    engine.init_process_group("127.0.0.1", port, 0, 1, WAIT)
-    tensor, found = torch.ones(LARGE), [None]
-    engine.broadcast(tensor, 0, None)
-    engine.all_reduce(tensor, dist.ReduceOp.SUM, None)
-    engine.all_gather_object(found, 7, None)
-    engine.barrier(None)
-    assert engine.is_initialized() and found == [7] and dist.get_backend(engine.new_group([0])) == "rostrum"
-    engine.destroy_process_group(None)
-
-    class Later(Distributed):
-        @abstractmethod
-        def scatter(self) -> None: ...
-
-    stand_in("checkpoint_engine.distributed.base", Distributed=Later)
+def unfit(call: Any, words: str) -> None:
     try:
-        checkpoint_engine()
+        call()
     except Unfit as error:
-        assert "wants scatter too" in str(error)
+        assert words in str(error), error
     else:
-        raise AssertionError("a version that does not fit was taken")
+        raise AssertionError(f"that was taken, and not refused: {words}")
+
+
+def of_adapters() -> None:
+    for call in (register_vllm, checkpoint_engine):
+        unfit(call, "install it, or a version that has it")
+    for version, modules in contracts.published("vllm").items():
+        print("vLLM", version)
+        contracts.install(modules)
+        vllm(modules, f"served {version}")
+    stand_ins = contracts.published("checkpoint_engine")
+    for version, modules in stand_ins.items():
+        print("checkpoint-engine", version)
+        contracts.install(modules or {"checkpoint_engine": {}})
+        if not modules:
+            unfit(checkpoint_engine, "has no checkpoint_engine.distributed.base")
+            continue
+        ours = checkpoint_engine()
+        fits(type(ours), modules["checkpoint_engine.distributed.base"]["Distributed"])
+    rows = dict(stand_ins["0.4.2"]["checkpoint_engine.distributed.base"]["Distributed"])
+    for changed, words in (
+        ({"scatter": ["abstract", "self"]}, "wants scatter too"),
+        ({"init_process_group": ["abstract", "self, host, port"]}, "takes self, host, port"),
+    ):
+        contracts.install({"checkpoint_engine.distributed.base": {"Distributed": {**rows, **changed}}})
+        unfit(checkpoint_engine, words)
     print("right")
 
 
-def vllm() -> None:
-    engines: dict[str, Any] = {}
+def fits(ours: type, recorded: dict[str, list[str]]) -> None:
+    """Each method of the interface can be called on ours as the program calls it."""
+    for name, (kinds, given) in recorded.items():
+        if kinds != "field" and name != "__init__":
+            plain = inspect.getattr_static(ours, name)
+            assert contracts.accepts(getattr(plain, "__func__", plain), given), f"{name}({given})"
+
+
+class Model:
+    """One that takes layers."""
+
+    def __init__(self) -> None:
+        self.loaded: dict[str, torch.Tensor] = {}
+
+    def load_weights(self, rows: Any) -> None:
+        self.loaded.update({name: one.clone() for name, one in rows})
+
+
+def vllm(modules: dict[str, Any], served: str) -> None:
+    found = {name: value for module in modules.values() for name, value in module.items()}
+    base = sys.modules["vllm.distributed.weight_transfer.base"]
+    factories = sys.modules["vllm.distributed.weight_transfer.factory"]
+    engines: dict[tuple[str, str], Any] = {}
+    for side in ("Engine", "Trainer"):
+        if name := next((one for one in found if one == f"WeightTransfer{side}Factory"), None):
+            takes = inspect.signature(contracts.function("register_engine", found[name]["register_engine"][1]))
+
+            def register(*given: Any, side: str = side, takes: Any = takes) -> None:
+                row = takes.bind(None, *given).arguments
+                engines[side, row["name"]] = row["module_path_or_cls"]
+
+            getattr(factories, name).register_engine = register
     steps: list[str] = []
-    factory = types.SimpleNamespace(register_engine=lambda name, cls: engines.update({name: cls}))
-    base = {"WeightTransferEngine": WeightTransferEngine, "WeightTransferInitInfo": WeightTransferInitInfo,
-            "WeightTransferUpdateInfo": WeightTransferUpdateInfo}  # fmt: skip
-    stand_in("vllm.distributed.weight_transfer.base", **base)
-    stand_in("vllm.distributed.weight_transfer.factory", WeightTransferEngineFactory=factory)
-    stand_in("vllm.model_executor.model_loader.reload",
-             initialize_layerwise_reload=lambda model: steps.append("begin"),
-             finalize_layerwise_reload=lambda model, config: steps.append("end"))  # fmt: skip
-    register_vllm()
-    loaded: dict[str, torch.Tensor] = {}
-    model = types.SimpleNamespace(load_weights=lambda rows: loaded.update({name: one.clone() for name, one in rows}))
-    engine = engines["rostrum"](None, None, "cpu", model)
-    engine.init_transfer_engine(engine.init_info_cls(name="served"))
+    reload = types.ModuleType("vllm.model_executor.model_loader.reload")
+    reload.initialize_layerwise_reload = lambda model: steps.append("begin")  # type: ignore[attr-defined]
+    reload.finalize_layerwise_reload = lambda model, config: steps.append("end")  # type: ignore[attr-defined]
+    sys.modules[reload.__name__] = reload
+    if "disable_mtp_completeness_check" in found:
+        check: Any = sys.modules["vllm.model_executor.model_loader.mtp_validation"]
+        check.disable_mtp_completeness_check = lambda: contextlib.nullcontext(steps.append("parts"))
+    assert engines.get(("Engine", "rostrum")) is None
+    made = register_vllm()
+    assert engines["Engine", "rostrum"] is made
+    fits(made, {name: row for name, row in found["WeightTransferEngine"].items() if "abstract" in row[0]})
+    model = Model()
+    known = {"model": model, "device": "cpu"}
+    takes = [one for one in inspect.signature(base.WeightTransferEngine.__init__).parameters if one != "self"]
+    parameters = found["WeightTransferEngine"]["__init__"][1].split(", ")[1:]
+    assert takes and {"config", "model"} <= set(parameters)
+    engine = made(**{name: known.get(name) for name in parameters})
+    engine.model_config = "config"
     state = layers(3.0)
-    engine.trainer_send_weights(iter(state.items()), {"version": 3, "receivers": [], "name": "served"})
-    engine.start_weight_update()
-    engine.update_weights({"version": 3, "wait_s": 60})
-    engine.finish_weight_update()
-    assert all(torch.equal(loaded[name], state[name]) for name in state) and steps == ["begin", "end"]
+    unready = engine.update_info_cls(version=3)
+    try:
+        engine.receive_weights(unready, model.load_weights)
+    except RuntimeError as error:
+        assert "init_transfer_engine was not called" in str(error)
+    else:
+        raise AssertionError("weights came to an engine that knows nobody")
+    if made.trainer_info is None:
+        engine.init_transfer_engine(engine.init_info_cls(name=served))
+        made.trainer_send_weights(iter(state.items()), {"version": 3, "receivers": [], "name": served})
+        update = engine.update_info_cls(version=3, wait_s=60)
+        if "start_weight_update" in found["WeightTransferEngine"]:
+            engine.start_weight_update()
+            engine.receive_weights(update)
+            engine.finish_weight_update()
+            assert steps == ["begin", "end"]
+        else:
+            engine.receive_weights(update, model.load_weights)
+        assert same(model.loaded, state)
+    else:
+        trained(made, engine, model, found, base, engines["Trainer", "rostrum"])
+        with_parts = ["begin", "parts", "end"] if "disable_mtp_completeness_check" in found else ["begin", "end"]
+        assert steps == [*with_parts * 2, "begin"], steps  # the last failed
     engine.shutdown()
 
 
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return list(one) == list(other) and all(torch.equal(one[name], other[name]) for name in other)
+
+
+def trained(made: Any, engine: Any, model: Model, found: dict[str, Any], base: Any, trainer: Any) -> None:
+    """The trainer's side, whose client is the inference's four calls, each as it is published."""
+    fits(trainer, {name: row for name, row in found["TrainerWeightTransferEngine"].items() if "abstract" in row[0]})
+
+    class Client:
+        def __getattr__(self, name: str) -> Any:
+            takes = inspect.signature(contracts.function(name, found["VLLMWeightSyncClient"][name][1]))
+
+            def call(*given: Any) -> None:
+                takes.bind(self, *given)
+                if name == "init_weight_transfer_engine":
+                    engine.init_transfer_engine(engine.init_info_cls(**given[0]))
+                elif name == "update_weights":
+                    engine.receive_weights(engine.update_info_cls(**given[0]))
+                else:
+                    getattr(engine, name)()
+
+            return call
+
+    passes: list[int] = []
+
+    class Source(base.WeightSource):  # type: ignore[misc, name-defined]
+        state = layers(3.0)
+        metadata = property(lambda self: list(self.state))
+
+        def __iter__(self) -> Any:
+            passes.append(1)
+            return iter(self.state.items())
+
+        def owned_names(self, rank: int) -> list[str]:
+            return list(self.state) if rank < 2 else []
+
+    if "iter_full" in found["WeightSource"]:
+        Source.iter_full, Source.__iter__ = Source.__iter__, None
+
+    def side(rank: int) -> Any:
+        info = made.trainer_info(receivers=[], rank=rank)
+        return trainer.trainer_init(info, client=Client() if rank == 0 else None, source=source)
+
+    base.TrainerInitInfo.is_sender = property(lambda self: self.rank == 0)
+    source = Source()
+    sender, other = side(0), side(1)
+    for scale in (3.0, 4.0):
+        source.state = layers(scale)
+        sender.send_weights()
+        other.send_weights()
+        assert same(model.loaded, source.state)
+    assert len(passes) == 4
+    sender.client.update_weights = lambda info: refuse()
+    try:
+        sender.send_weights()
+    except RuntimeError as error:
+        assert "no room" in str(error)
+    else:
+        raise AssertionError("the workers failed, and the trainer heard nothing of it")
+
+
+def refuse() -> None:
+    raise RuntimeError("no room")
+
+
+def engine(rank: int, size: int, port: int) -> None:
+    """The package itself: what its ParameterServer does for each update, with its own calls."""
+    import checkpoint_engine.distributed as theirs  # type: ignore[import-not-found]
+
+    store = dist.TCPStore("127.0.0.1", port, size, rank == 0, timeout=WAIT)
+    ours = checkpoint_engine()
+    assert isinstance(ours, theirs.Distributed) and not theirs.is_initialized()
+    fits(type(ours), contracts.published("checkpoint_engine")["0.4.2"]["checkpoint_engine.distributed.base"][
+        "Distributed"])  # fmt: skip
+    for update in range(2):
+        theirs.init_process_group(backend="nccl", world_size=size, rank=rank, timeout=WAIT,
+                                  store=dist.PrefixStore(f"prefix-{update}", store))  # fmt: skip
+        assert theirs.is_initialized() and dist.get_backend() == "rostrum"
+        assert not dist.distributed_c10d._get_default_group().why_gloo
+        found: list[Any] = [None] * size
+        theirs.all_gather_object(found, rank)
+        assert found == list(range(size))
+        some = theirs.new_group(list(range(size)))
+        for source in range(size):
+            buffer = torch.full((4 * LARGE,), source + update if rank == source else 99, dtype=torch.uint8)
+            theirs.broadcast(buffer, src=source, group=some)
+            assert (buffer == source + update).all()
+            code = torch.tensor(rank)
+            theirs.all_reduce(code, op=dist.ReduceOp.SUM, group=some)
+            assert code == sum(range(size))
+        theirs.barrier(group=some)
+        theirs.destroy_process_group(some)
+        theirs.destroy_process_group()
+    print("right")
+
+
+def sglang(rank: int, size: int, port: int) -> None:
+    """As its init_custom_process_group makes a group, beside the program's own, and its workers receive."""
+    for version, modules in contracts.published("sglang").items():
+        found = {name.rpartition(".")[2]: given for module in modules.values() for name, given in module.items()}
+        assert "backend" in found["init_weights_update_group"], version
+        assert {"backend", "init_method", "group_name"} <= set(found["init_custom_process_group"].replace("=None", "")
+                                                               .split(", ")), version  # fmt: skip
+    own = dist.TCPStore("127.0.0.1", 0, 1, True, timeout=WAIT)
+    dist.init_process_group("gloo", store=own, rank=0, world_size=1)
+    way = next(dist.rendezvous(f"tcp://127.0.0.1:{port}", rank, size, timeout=WAIT))
+    store = dist.PrefixStore("weight_update_group", way[0])
+    c10d = dist.distributed_c10d
+    made = c10d._new_process_group_helper(size, rank, [], dist.Backend("rostrum"), store,
+                                          group_name="weight_update_group", pg_options=None, timeout=WAIT)  # fmt: skip
+    made = made[0] if isinstance(made, tuple) else made
+    c10d._pg_group_ranks[made] = {one: one for one in range(size)}
+    assert not made.why_gloo, made.why_gloo
+    state = layers(5.0)
+    handles, came = [], {}
+    for name, right in state.items():
+        came[name] = right.contiguous().clone() if rank == 0 else torch.empty(right.shape, dtype=right.dtype)
+        handles.append(dist.broadcast(came[name], src=0, group=made, async_op=True))
+    for handle in handles:
+        handle.wait()
+    assert same(came, state)
+    dist.barrier(made)
+    dist.destroy_process_group(made)
+    print("right")
+
+
 if __name__ == "__main__":
-    {"group": group, "weights": of_weights, "adapters": of_adapters}[sys.argv[1]](*(int(one) for one in sys.argv[2:]))
+    programs = {"group": group, "weights": of_weights, "adapters": of_adapters, "engine": engine, "sglang": sglang}
+    programs[sys.argv[1]](*(int(one) for one in sys.argv[2:]))

@@ -34,6 +34,8 @@ _BY_GLOO = ("allgather", "allgather_coalesced", "allgather_into_tensor_coalesced
             "recv_anysource", "reduce", "reduce_scatter", "reduce_scatter_tensor_coalesced", "_reduce_scatter_base",
             "scatter", "send")  # fmt: skip
 
+_GLOO_TYPES = {torch.float32, torch.float64, torch.float16, torch.uint8, torch.int8, torch.int32, torch.int64}
+
 
 def seconds(timeout: Any, otherwise: float) -> float:
     """Of a timedelta; none, or a negative one, is `otherwise`."""
@@ -45,13 +47,13 @@ def seconds(timeout: Any, otherwise: float) -> float:
 class Transfer(_Work):  # type: ignore[misc, valid-type]
     """A broadcast under way."""
 
-    def __init__(self, tensors: list[torch.Tensor], done: concurrent.futures.Future[None]) -> None:
+    def __init__(self, tensors: list[torch.Tensor], done: concurrent.futures.Future[Any]) -> None:
         super().__init__()
         self._tensors, self._done = tensors, done
         self._future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
         done.add_done_callback(self._tell)
 
-    def _tell(self, done: concurrent.futures.Future[None]) -> None:
+    def _tell(self, done: concurrent.futures.Future[Any]) -> None:
         error = concurrent.futures.CancelledError() if done.cancelled() else done.exception()
         if error is None:
             self._future.set_result(self._tensors)
@@ -161,12 +163,19 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         root = int(getattr(opts, "rootRank", 0)) if not isinstance(opts, int) else opts
         size = sum(one.numel() * one.element_size() for one in many)
         if self._agent is None or len(many) != 1 or size < self._large_from or self._ranks == 1:
-            return self._gloo.broadcast(tensors, *(() if opts is None else (opts, *more)))
+            return self._of_gloo(many, () if opts is None else (opts, *more))
         wait_s = seconds(getattr(opts, "timeout", None), self._wait_s)
         with self._lock:
             number, self._count = self._count, self._count + 1
         work = self._send if root == self._number else self._receive
         return Transfer(many, self._worker.submit(work, number, root, many[0], size, wait_s))
+
+    def _of_gloo(self, many: list[torch.Tensor], more: tuple[Any, ...]) -> Any:
+        """As bytes, where Gloo does not know the type: bfloat16 in PyTorch 1.13."""
+        if all(one.dtype in _GLOO_TYPES or not one.is_contiguous() for one in many):
+            return self._gloo.broadcast(many, *more)
+        begun = self._gloo.broadcast([one.detach().flatten().view(torch.uint8) for one in many], *more)
+        return Transfer(many, self._worker.submit(begun.wait))
 
     def shutdown(self) -> None:
         """What has not begun is given up."""

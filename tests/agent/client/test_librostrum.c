@@ -242,6 +242,32 @@ static void status__has_objects_and_transfers(void **context) {
     assert_int_equal(rostrum_leave_object(agent, 3, &error), ROSTRUM_ERR_UNKNOWN); /* it is sent from here */
 }
 
+static uint32_t objects_there(rostrum *watcher) {
+    rostrum_status *status;
+    assert_int_equal(rostrum_status_get(watcher, &status, &error), ROSTRUM_OK);
+    uint32_t count = status->object_count;
+    rostrum_status_free(status);
+    return count;
+}
+
+static void ephemeral__what_is_left_goes_with_the_last_that_asked(void **context) {
+    (void)context;
+    rostrum *watcher, *other;
+    assert_int_equal(rostrum_connect(socket_path, app, "watcher", &watcher, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_connect(socket_path, app, "other", &other, &error), ROSTRUM_OK);
+    add_text(4, "data");
+    assert_int_equal(rostrum_ephemeral(agent, &error), ROSTRUM_OK);
+    assert_int_equal(rostrum_ephemeral(other, &error), ROSTRUM_OK);
+    rostrum_close(agent);
+    assert_int_equal(objects_there(watcher), 1); /* the other lives */
+    rostrum_close(other);
+    for (int tries = 0; objects_there(watcher) > 0; tries++) {
+        assert_in_range(tries, 0, 6000); /* a minute */
+        (void)poll(NULL, 0, 10);
+    }
+    agent = watcher; /* which teardown closes */
+}
+
 typedef struct {
     int answers, reads;
     rostrum_code code;
@@ -461,6 +487,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(send__tells_what_each_receiver_got, setup, teardown),
         cmocka_unit_test_setup_teardown(send_file__adds_and_sends, setup, teardown),
         cmocka_unit_test_setup_teardown(status__has_objects_and_transfers, setup, teardown),
+        cmocka_unit_test_setup_teardown(ephemeral__what_is_left_goes_with_the_last_that_asked, setup, teardown),
         cmocka_unit_test_setup_teardown(asynchronous__many_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(asynchronous__everyone_hears_that_the_agent_is_gone, setup, teardown),
         cmocka_unit_test_setup_teardown(close__answers_what_is_under_way, setup, teardown),

@@ -89,6 +89,7 @@ public final class Exercise {
                     }
                 }
                 case "cancel" -> cancel(agent, List.of(rest));
+                case "ephemeral" -> ephemeral(agent);
                 case "stream-send" -> streamSend(agent, Integer.parseInt(rest[0]), List.of(rest).subList(1, rest.length));
                 case "stream-receive" -> streamReceive(agent);
                 case "publish" -> publish(agent);
@@ -155,6 +156,14 @@ public final class Exercise {
         check(agent.status().objects().stream().anyMatch(one -> one.dataId() == 7 && one.complete()), "status");
         CreatedFile last = agent.create(4096);
         fails(RostrumException.Code.EXISTS, "7", () -> agent.send(7, names, SendOptions.USUAL, last).await());
+    }
+
+    /** Leaves an object, and ends as one that is killed does. */
+    static void ephemeral(Agent agent) throws Exception {
+        agent.ephemeral();
+        agent.add(6, ByteBuffer.wrap(content(6, 1000)));
+        System.out.println("added");
+        Runtime.getRuntime().halt(0);
     }
 
     /** A send that never ends by itself, as the manager says nothing; one that waits for it is interrupted. */

@@ -388,6 +388,16 @@ public final class Agent implements AutoCloseable {
     }
 
     /**
+     * The application's objects here go with the last of its processes that asked so, however it ends; a transfer that
+     * uses one ends first.
+     *
+     * @throws RostrumException PROTOCOL: the agent is older than that
+     */
+    public void ephemeral() throws RostrumException {
+        ask(Wire.EPHEMERAL, new Wire.Body(), "ephemeral");
+    }
+
+    /**
      * The manager lists the object by this name.
      *
      * @param dataId its number, mostly {@link DataId#of} of the name

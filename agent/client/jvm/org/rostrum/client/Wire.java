@@ -21,6 +21,7 @@ final class Wire {
     static final int REGISTER = 1, ADD = 3, CREATE = 4, DROP = 5, SEND = 6, READ = 7, DELETE = 8, STATUS = 9;
     static final int SUBSCRIBE = 10, UNSUBSCRIBE = 11, CANCEL = 12, STREAM_SEND = 14, STREAM_END = 15;
     static final int STREAM_RECEIVE = 16, JOIN = 17, FETCH = 18, NAME = 19, PIN = 20, LEAVE = 21, STREAM_JOIN = 22;
+    static final int EPHEMERAL = 24;
     static final int DONE = 128, ERROR = 129, REGISTERED = 130, ADDED = 131, CREATED = 132, OBJECT = 133;
     static final int RECEIVERS = 134, SENT = 135, EVENT = 136, TRANSFERS = 137, OBJECTS = 138, STATE = 139;
     static final int GROUP = 140, GROUPS = 141, STREAMED = 142;
