@@ -194,8 +194,11 @@ class Fabric:
         topology = load(file)
         if secure and not self.certificates.exists():
             processes.certificates(topology, run)
-        shown = processes.tls("--thrift-tls", str(self.certificates) if secure else "", "manager")
-        program = processes.managers(topology, file, run, shown)[0]
+        if secure:
+            own = [str(self.certificates / f"{processes.OPEN_VSWITCH}.{ending}") for ending in ("key", "pem")]
+            must("ovs-vsctl", "set-ssl", *own, str(self.certificates / "ca.pem"))
+        must("ovs-vsctl", "set-controller", "tor1", f"{'ssl' if secure else 'tcp'}:{MANAGER}:{OPENFLOW_PORT}")
+        program = processes.managers(topology, file, run, [], str(self.certificates) if secure else "")[0]
         with program.log.open("ab") as log:
             self._manager = subprocess.Popen(program.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._await_manager(run, self._manager)

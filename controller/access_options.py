@@ -17,7 +17,7 @@ File = click.Path(path_type=Path, dir_okay=False)
 class SecurityOptions:
     """As the options below say. `thrift_tls`, `openflow_tls`: certificate and key of the manager, and the CA that signs
     those of agents and switches. `p4runtime_tls`: the CA that signs those of switches, and ours for them;
-    `gnmi_tls`: the same of OCSs that are driven by gNMI.
+    `gnmi_tls`, `tl1_tls`: the same of OCSs.
     """
 
     agent_tokens: Path | None = None
@@ -26,6 +26,7 @@ class SecurityOptions:
     openflow_tls: tuple[Path, Path, Path] | None = None
     p4runtime_tls: tuple[Path, Path, Path] | None = None
     gnmi_tls: tuple[Path, Path, Path] | None = None
+    tl1_tls: tuple[Path, Path, Path] | None = None
     log_format: str = "text"
 
 
@@ -62,6 +63,12 @@ _OPTIONS = (
         help="gNMI by TLS: the manager's certificate and key, and the CA that signed the OCSs' (PEM files).",
     ),
     click.option(
+        "--tl1-tls",
+        type=(File, File, File),
+        metavar="CERTIFICATE KEY CA",
+        help="TL1 by TLS, of OCSs whose entry in the topology file says `tls: true`: the same (PEM files).",
+    ),
+    click.option(
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",
@@ -82,10 +89,11 @@ def security_options(command: Callable[..., None]) -> Callable[..., None]:
         openflow_tls: tuple[Path, Path, Path] | None,
         p4runtime_tls: tuple[Path, Path, Path] | None,
         gnmi_tls: tuple[Path, Path, Path] | None,
+        tl1_tls: tuple[Path, Path, Path] | None,
         log_format: str,
         **others: Any,
     ) -> None:
-        secured = (thrift_tls, openflow_tls, p4runtime_tls, gnmi_tls)
+        secured = (thrift_tls, openflow_tls, p4runtime_tls, gnmi_tls, tl1_tls)
         command(security=SecurityOptions(agent_tokens, quotas, *secured, log_format), **others)
 
     for option in reversed(_OPTIONS):

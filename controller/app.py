@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 import uvloop
-from rostrum.controller import NOT_COMPILED, logs
+from rostrum.controller import NOT_COMPILED, logs, required
 from rostrum.controller.access_options import SecurityOptions, security_options
 from rostrum.controller.config import Cluster, Config
 from rostrum.controller.core import events as ev
@@ -73,7 +73,8 @@ class App:
         memory: Memory | None = None,
     ) -> None:
         self.config, self.memory = config, memory
-        self.access = Access(config.access)
+        required.check(config)
+        self.access = Access(config.access, config.topology.secure)
         self.doors = {address: self.access.door(address) for address in config.addresses}
         topology, settings = config.topology, config.settings
         now = CLOCK.ns()
@@ -164,7 +165,7 @@ class App:
                 compiled=NOT_COMPILED or "yes",
             )
         )
-        for name, text in topology.not_promised.items():
+        for name, text in (topology.not_promised | required.not_promised(config)).items():
             log.warning(line("not promised", switch=name, cause=text))
 
     def _remember(self, store: Store, records: Records, complete: bool) -> None:
@@ -458,6 +459,12 @@ def _ns(seconds: float) -> int:
     default=None,
     help="How to speak to etcd over https (PEM files).",
 )
+@click.option(
+    "--etcd-user",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="File with NAME:PASSWORD of the user that etcd has for this manager, if it asks for one.",
+)
 @click.option("--member", default=None, help="This manager's name among them; default: its first address.")
 @click.option(
     "--leader-lease",
@@ -499,6 +506,7 @@ def main(
     journal_sync: str,
     etcd: tuple[str, ...],
     etcd_tls: tuple[Path, Path, Path] | None,
+    etcd_user: Path | None,
     member: str | None,
     leader_lease: int,
     verbose: bool,
@@ -535,7 +543,7 @@ def main(
         **group_settings(groups),
     )
     access = AccessOptions(rest_tokens, rest_tls, rest_client_ca, rest_open)
-    cluster = Cluster(etcd, etcd_tls, member, leader_lease) if etcd else None
+    cluster = Cluster(etcd, etcd_tls, member, leader_lease, etcd_user) if etcd else None
     config = Config(
         loaded, run_dir, settings, listen, thrift_port, rest_port, openflow_port, election_id, p4_program,
         _journal(journal, run_dir), journal_sync, cluster, access, security,

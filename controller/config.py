@@ -14,13 +14,14 @@ from rostrum.topologies.model import Topology
 @dataclass(frozen=True)
 class Cluster:
     """Managers of one topology that share their records: etcd's URLs; PEM files (CA, certificate, key) for https; this
-    one's name; seconds of silence after which another one leads.
+    one's name; seconds of silence after which another one leads; a file with whom etcd knows it as.
     """
 
     etcd: tuple[str, ...]
     tls: tuple[Path, Path, Path] | None = None
     member: str | None = None
     lease_s: int = 3
+    user: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -75,17 +75,20 @@ class Supervisor:
 
     def _define(self) -> None:
         options, file = self.options, Path(self.options.topology)
+        secure = options.certificates if options.secure else ""
         for number, switch in enumerate(self.topology.switches.values()):
             if switch.p4:
                 interfaces = self.network.interfaces(switch.name)
-                self.programs[switch.name] = p4switches.program(switch, interfaces, number, options.p4_target, self.run)
+                self.programs[switch.name] = p4switches.program(
+                    switch, interfaces, number, options.p4_target, self.run, secure
+                )
         if "ocs" in options.parts and self.topology.ocs:
-            self.programs["ocs"] = processes.ocs_emulator(file, self.run)
+            self.programs["ocs"] = processes.ocs_emulator(file, self.run, secure)
         if "manager" in options.parts:
             bound = ["--light-bound", p4switches.LIGHT_BOUND] if options.p4_target == p4switches.REFERENCE else []
-            secured = processes.tls("--thrift-tls", options.certificates, "manager")
+            secured = [] if secure else processes.tls("--thrift-tls", options.certificates, "manager")
             extra = [*bound, *secured, *options.manager_options]
-            for program in processes.managers(self.topology, file, self.run, extra):
+            for program in processes.managers(self.topology, file, self.run, extra, secure):
                 self.programs[program.name] = program
         if "agents" in options.parts and not processes.agent_program().exists():
             raise LabError(f"{processes.agent_program()} is not built; run make build")
@@ -125,7 +128,9 @@ class Supervisor:
             await self._say(progress=f"starting {program.name}")
             await program.start(self._ended)
         await self._wait_for(readiness.listening(self.topology, self.programs))
-        self.network.connect_controllers()  # a switch that is refused tries again a second later
+        self.network.connect_controllers(
+            self.options.certificates if self.options.secure else ""
+        )  # a switch that is refused tries again a second later
         managers = [program for name, program in self.programs.items() if name.startswith("manager")]
         standbys = [program for program in managers if program not in first]
         for program in standbys:  # the first one leads

@@ -17,6 +17,7 @@ import itertools
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -37,7 +38,7 @@ from rostrum.lab.options import Options
 from rostrum.lab.records import Rows, samples
 from rostrum.lab.rest import Rest, page
 from rostrum.lab.topo import from_mininet, is_topo
-from rostrum.topologies import load, load_text
+from rostrum.topologies import circuit_kinds, load, load_text
 from rostrum.topologies.completion import complete
 from rostrum.topologies.kinds import with_kind
 from rostrum.topologies.loader import builtin_file
@@ -109,8 +110,12 @@ class Lab:
             file = _topology_file(topology, switch, target, changes or {}, run)
             parsed = load(file)
             if parsed.secure:
+                parsed = _secured(file, run)
+            if parsed.secure:
                 options["secure"] = True
-                options["certificates"] = options.get("certificates") or processes.certificates(parsed, run)
+                if given_folder := options.get("certificates"):
+                    (run / "certificates").symlink_to(given_folder)
+                options["certificates"] = given_folder or processes.certificates(parsed, run)
             _check_socket_paths(parsed, run)
             target = target if any(one.p4 for one in parsed.switches.values()) else ""
             given = Options(topology=str(file), run=str(run), p4_target=target, **options)
@@ -405,6 +410,23 @@ def _topology_file(
         text = yaml.safe_dump(value, sort_keys=False)
     target.write_text(text)
     return target
+
+
+def _secured(file: Path, run: Path) -> Topology:
+    """The same topology, in the file too, with what `security: required` asks of OCSs: TLS, and a password that nobody
+    finds in the topology.
+    """
+    value, secret = yaml.safe_load(file.read_text()), run / "ocs.password"
+    for ocs in value.get("ocs", {}).values():
+        if "password_file" not in ocs and "password_env" not in ocs:
+            ocs.pop("password", None)
+            ocs["password_file"] = str(secret)
+        if circuit_kinds.kind(ocs.get("dialect", "glimmerglass")).grpc is False:
+            ocs.setdefault("tls", True)
+    secret.touch(mode=0o600)
+    secret.write_text(secrets.token_urlsafe(18) + "\n")
+    file.write_text(yaml.safe_dump(value, sort_keys=False))
+    return load(file)
 
 
 def _check_socket_paths(topology: Topology, run: Path) -> None:

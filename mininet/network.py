@@ -18,7 +18,7 @@ from mininet.net import Mininet
 from mininet.node import Host, OVSSwitch, Switch
 from rostrum.lab.links import bridge_of
 from rostrum.lab.namespace import LabError
-from rostrum.lab.processes import data_interface
+from rostrum.lab.processes import OPEN_VSWITCH, data_interface
 from rostrum.topologies.model import End, Link, Server, Topology, control_share
 
 # Mininet makes its own class that of all loggers from its import on, whose first level hides what is said at INFO.
@@ -190,15 +190,20 @@ class Network:
         """Hands an interface that is already there to a switch as the given port."""
         Intf(interface, node=self._switches[end.node], port=end.port, moveIntfFn=lambda *_: None)
 
-    def connect_controllers(self) -> None:
-        """Tells the switches where the manager is; they try at once."""
+    def connect_controllers(self, certificates: str = "") -> None:
+        """Tells the switches where the manager is; they try at once, by TLS with `certificates`, a folder."""
         manager, command = self.topology.manager, ["ovs-vsctl"]
         ours = [name for name, switch in self.topology.switches.items() if switch.p4 is None]
         names = list(dict.fromkeys(bridge_of(self.topology, name) for name in ours))
         if not names:
             return
+        if certificates:
+            own = [f"{certificates}/{OPEN_VSWITCH}.{ending}" for ending in ("key", "pem")]
+            command += ["--", "set-ssl", *own, f"{certificates}/ca.pem"]
         for name in names:
-            targets = [f"tcp:{address}:{manager.openflow_port}" for address in manager.addresses]
+            targets = [
+                f"{'ssl' if certificates else 'tcp'}:{address}:{manager.openflow_port}" for address in manager.addresses
+            ]
             command += ["--", "set-controller", name, *targets]
             # A manager that comes back should not wait for a switch's timeout; the rules stay while it is away.
             command += ["--", "set", "bridge", name, "fail_mode=secure"]

@@ -7,6 +7,7 @@ A module of its own: gRPC takes longer to import than most commands of `rostrum 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
@@ -20,20 +21,22 @@ GROUP_FIELD = 2  # of these
 ASK_BOUND_S = 5.0
 
 
-def destinations(switch: Switch) -> set[str]:
-    """IPv4 addresses that the switch forwards unicast to, as it says itself. Raises LabError."""
-    found = _read(switch, p4r.Entity(table_entry=p4r.TableEntry(table_id=UNICAST_TABLE)))
+def destinations(switch: Switch, certificates: Path | None = None) -> set[str]:
+    """IPv4 addresses that the switch forwards unicast to, as it says itself. `certificates`: of a lab with security
+    required. Raises LabError.
+    """
+    found = _read(switch, certificates, p4r.Entity(table_entry=p4r.TableEntry(table_id=UNICAST_TABLE)))
     return {_dotted(field.lpm.value) for one in found for field in one.table_entry.match}
 
 
-def dump(switch: Switch) -> list[str]:
+def dump(switch: Switch, certificates: Path | None = None) -> list[str]:
     """All entries but settings, and all replication groups: each as a line of ovs-ofctl's, as far as it says for which
     group it is and which replication group it uses. Raises LabError.
     """
     asked = [p4r.Entity(table_entry=p4r.TableEntry(table_id=table)) for table in (UNICAST_TABLE, *MULTICAST_TABLES)]
     groups = p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry())
     lines = []
-    for one in _read(switch, *asked, p4r.Entity(packet_replication_engine_entry=groups)):
+    for one in _read(switch, certificates, *asked, p4r.Entity(packet_replication_engine_entry=groups)):
         if one.HasField("packet_replication_engine_entry"):
             number = one.packet_replication_engine_entry.multicast_group_entry.multicast_group_id
             lines.append(f"groups {switch.name} group_id={number}")
@@ -50,15 +53,25 @@ def dump(switch: Switch) -> list[str]:
     return lines
 
 
-def _read(switch: Switch, *asked: p4r.Entity) -> list[p4r.Entity]:
+def _read(switch: Switch, certificates: Path | None, *asked: p4r.Entity) -> list[p4r.Entity]:
     assert switch.p4 is not None
     request = p4r.ReadRequest(device_id=switch.p4.device_id, entities=asked)
+    address = f"{switch.p4.address}:{switch.p4.port}"
     try:
-        with grpc.insecure_channel(f"{switch.p4.address}:{switch.p4.port}") as channel:
+        with _channel(address, certificates) as channel:
             parts = list(p4r_grpc.P4RuntimeStub(channel).Read(request, timeout=ASK_BOUND_S))
     except grpc.RpcError as error:
         raise LabError(f"{switch.name} does not tell its entries: {error}") from error
     return [one for part in parts for one in part.entities]
+
+
+def _channel(address: str, certificates: Path | None) -> grpc.Channel:
+    if certificates is None:
+        return grpc.insecure_channel(address)
+    ca, key, own = (certificates / file for file in ("ca.pem", "manager.key", "manager.pem"))
+    return grpc.secure_channel(
+        address, grpc.ssl_channel_credentials(ca.read_bytes(), key.read_bytes(), own.read_bytes())
+    )
 
 
 def _dotted(value: bytes) -> str:
@@ -66,9 +79,11 @@ def _dotted(value: bytes) -> str:
 
 
 def main(file: str) -> None:
-    for switch in load(file).switches.values():
+    topology = load(file)
+    certificates = Path(file).parent / "certificates" if topology.secure else None
+    for switch in topology.switches.values():
         if switch.p4 is not None:
-            print("\n".join(dump(switch)))
+            print("\n".join(dump(switch, certificates)))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rostrum.lab.namespace import LabError, buffers_library
-from rostrum.lab.processes import Program
+from rostrum.lab.processes import Program, tls
 from rostrum.topologies import rate_bps
 from rostrum.topologies.checks import P4_CPU_PORT
 from rostrum.topologies.model import Switch, Topology
@@ -50,8 +50,12 @@ def forwarding(topology: Topology, target: str) -> str:
     return "+".join([*([target] if True in kinds else []), *([OPENFLOW] if False in kinds else [])])
 
 
-def program(switch: Switch, interfaces: dict[int, str], number: int, target: str, run: Path) -> Program:
-    """The process that is this switch. `interfaces`: port -> name. It listens on the topology's address only."""
+def program(
+    switch: Switch, interfaces: dict[int, str], number: int, target: str, run: Path, certificates: str = ""
+) -> Program:
+    """The process that is this switch. `interfaces`: port -> name. It listens on the topology's address only, by TLS
+    with `certificates`, a folder.
+    """
     assert switch.p4 is not None
     thrift = str(THRIFT_PORT + number)
     argv = [sys.executable, "-m", "rostrum.lab.p4target"]
@@ -62,6 +66,10 @@ def program(switch: Switch, interfaces: dict[int, str], number: int, target: str
         argv += ["-i", f"{port}@{name}"]
     argv += ["--", "--grpc-server-addr", f"{switch.p4.address}:{switch.p4.port}"]
     argv += ["--priority-queues", str(switch.p4.queues), "--cpu-port", str(P4_CPU_PORT)]
+    if certificates:
+        _, certificate, key, ca = tls("", certificates, switch.name)
+        argv += ["--grpc-server-ssl", "--grpc-server-cert", certificate, "--grpc-server-key", key]
+        argv += ["--grpc-server-cacert", ca, "--grpc-server-with-client-auth"]
     # Before other work on this machine: hardware does not wait for its users.
     libraries = [buffers_library(), *([buffers_library("bmv2")] if target == BMV2 else [])]
     buffers = ["env", "LD_PRELOAD=" + ":".join(str(one) for one in libraries)]

@@ -19,6 +19,8 @@ from rostrum.topologies.places import short
 
 LOG_TAIL_BYTES = 2000
 ETCD_PORT = 2379
+# One program is all bridges, and one all OCSs, so that each shows one certificate for all of them.
+OPEN_VSWITCH, OCS_EMULATOR = "open-vswitch", "ocs-emulator"
 
 
 def agent_program() -> Path:
@@ -108,12 +110,21 @@ def tls(option: str, folder: str, name: str) -> list[str]:
 
 
 def certificates(topology: Topology, run: Path) -> str:
-    """A folder of a CA of the lab's own, and what it signed for manager and agents."""
-    folder = run / "certificates"
-    manager = [f"--address={address}" for address in (topology.manager.address, *topology.manager.standbys)]
-    said = [["init", str(folder)], ["issue", "manager", "manager", *manager, "--dir", str(folder)]]
-    said += [["issue", "agent", server, "--dir", str(folder)] for server in topology.servers]
-    for words in said:
+    """A folder of a CA of the lab's own, and what it signed for all that speak TLS there; `operator` may use REST."""
+    folder, managers = run / "certificates", [f"--address={one}" for one in topology.manager.addresses]
+    said = [["init", str(folder)], ["issue", "manager", "manager", *managers], ["issue", "agent", *topology.servers]]
+    said += [["issue", "operator", "operator"], ["issue", "reader", "reader"]]
+    if bridges := [name for name, one in topology.switches.items() if one.southbound == "openflow"]:
+        said.append(["issue", "switch", OPEN_VSWITCH, *(f"--also={name}" for name in bridges)])
+    at = {one.name: one.p4.address for one in topology.switches.values() if one.p4}
+    said += [["issue", "switch", name, f"--address={address}"] for name, address in at.items()]
+    if topology.ocs:
+        named = [f"--also={name}" for name in topology.ocs]
+        reached = [f"--address={one.address}" for one in topology.ocs.values()]
+        said.append(["issue", "switch", OCS_EMULATOR, *named, *reached])
+    if topology.manager.standbys:
+        said.append(["issue", "etcd", "etcd", f"--address={topology.manager.address}"])
+    for words in [said[0], *([*words, "--dir", str(folder)] for words in said[1:])]:
         done = subprocess.run([sys.executable, "-m", "rostrum.controller.commands.pki", *words],
                               capture_output=True, text=True, timeout=60)  # fmt: skip
         if done.returncode:
@@ -121,27 +132,45 @@ def certificates(topology: Topology, run: Path) -> str:
     return str(folder)
 
 
-def ocs_emulator(file: Path, run: Path) -> Program:
+def secured(topology: Topology, folder: str) -> list[str]:
+    """What a manager is started with by whom `security: required` holds: certificates at each of its doors and ways."""
+    ca = str(Path(folder, "ca.pem"))
+    found = [*tls("--rest-tls", folder, "manager")[:3], "--rest-client-ca", ca]
+    for option in ("--thrift-tls", "--openflow-tls", "--p4runtime-tls", "--gnmi-tls", "--tl1-tls"):
+        found += tls(option, folder, "manager")
+    if topology.manager.standbys:
+        found += ["--etcd-tls", ca, *tls("", folder, "manager")[1:3]]
+    return found
+
+
+def ocs_emulator(file: Path, run: Path, certificates: str = "") -> Program:
+    """`certificates`: of a lab with security required."""
     command = [sys.executable, "-m", "rostrum.lab.ocs", "--topology", str(file), "--run", str(run)]
+    command += tls("--tls", certificates, OCS_EMULATOR)
     return Program("ocs", command, run / "ocs.log")
 
 
-def managers(topology: Topology, file: Path, run: Path, extra: list[str]) -> list[Program]:
+def managers(topology: Topology, file: Path, run: Path, extra: list[str], certificates: str = "") -> list[Program]:
     """The manager; where the topology has standbys, them ("manager2", ...) and the etcd that they share, first."""
     # --rest-open: the lab's networks are namespaces of its own, which nothing else reaches.
-    command = [sys.executable, "-m", "rostrum.controller", "--topology", str(file), "--rest-open", *extra]
+    doors = secured(topology, certificates) if certificates else ["--rest-open"]
+    command = [sys.executable, "-m", "rostrum.controller", "--topology", str(file), *doors, *extra]
     if not topology.manager.standbys:
         # A new lab knows nothing of one of the same name before it.
         for left in run.glob("manager.journal*"):
             left.unlink()
         return [Program("manager", [*command, "--run", str(run)], run / "manager.log")]
     shutil.rmtree(run / "etcd", ignore_errors=True)
-    url = f"http://{topology.manager.address}:{ETCD_PORT}"
+    url = f"{'https' if certificates else 'http'}://{topology.manager.address}:{ETCD_PORT}"
     peer = f"http://127.0.0.1:{ETCD_PORT + 1}"
     etcd = [
         *("etcd", "--data-dir", str(run / "etcd"), "--listen-client-urls", url, "--advertise-client-urls", url),
         *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"),
     ]
+    if certificates:
+        _, *pair, ca = tls("", certificates, "etcd")
+        etcd += ["--cert-file", pair[0], "--key-file", pair[1], "--trusted-ca-file", ca, "--client-cert-auth"]
+        etcd += ["--client-cert-allowed-hostname", "manager"]  # an agent's certificate is worth nothing here
     found = [Program("etcd", etcd, run / "etcd.log")]
     for number, address in enumerate(topology.manager.addresses, 1):
         name = f"manager{number}" if number > 1 else "manager"

@@ -46,7 +46,7 @@ def working(topology: Topology, run: Path, programs: Mapping[str, object]) -> li
     conditions = []
     if "manager" in programs:
         conditions.append(Condition("the manager to have its devices", lambda: _devices(run)))
-        conditions.append(Condition("unicast rules in every switch", lambda: _unicast(topology)))
+        conditions.append(Condition("unicast rules in every switch", lambda: _unicast(topology, run)))
     agents = [name for name in topology.servers if name in programs]
     if agents:
         conditions.append(Condition("agents to take applications", lambda: _sockets(agents, run)))
@@ -74,13 +74,13 @@ def _devices(run: Path) -> str:
     return "" if health["ready"] else "; ".join(health["missing"]) or str(health["status"])
 
 
-def _unicast(topology: Topology) -> str:
+def _unicast(topology: Topology, run: Path) -> str:
     # Flows are asked, not the connection's state in the database: that one lags by seconds.
     lacking = []
     for switch in topology.switches.values():
         if switch.coexist:
             continue  # another controller's business
-        known = _destinations(switch, topology)
+        known = _destinations(switch, topology, run)
         sites = {topology.site_of(server.name) for server in topology.servers.values() if server.tor == switch.name}
         near = [one for one in topology.servers.values() if not sites or topology.site_of(one.name) in sites]
         absent = [server.name for server in near if str(server.address) not in known]
@@ -89,10 +89,10 @@ def _unicast(topology: Topology) -> str:
     return "; ".join(lacking)
 
 
-def _destinations(switch: Switch, topology: Topology) -> set[str]:
+def _destinations(switch: Switch, topology: Topology, run: Path) -> set[str]:
     if switch.p4:
         try:
-            return p4entries.destinations(switch)
+            return p4entries.destinations(switch, run / "certificates" if topology.secure else None)
         except LabError:
             return set()
     flows = subprocess.run(

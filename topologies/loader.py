@@ -361,6 +361,9 @@ def _site(name: str, entry: dict[str, Any], reader: _Reader) -> Site:
 def _ocs(name: str, entry: dict[str, Any], far_ends: Ends, reader: _Reader) -> Ocs:
     dialect, light = entry.get("dialect", "glimmerglass"), entry.get("light", {})
     kind = circuit_kinds.BUILT_IN["glimmerglass"]
+    given = [word for word in ("password", "password_file", "password_env") if word in entry]
+    if len(given) > 1:
+        reader.add(("ocs", name, given[1]), f"stands beside {given[0]}; keep one of them")
     try:
         kind = circuit_kinds.kind(dialect)
     except circuit_kinds.UnknownKind as error:
@@ -384,6 +387,9 @@ def _ocs(name: str, entry: dict[str, Any], far_ends: Ends, reader: _Reader) -> O
             for key, item in entry.get("splitters", {}).items()
         },
         attached={own.port: far for own, far, _ in far_ends[name]},
+        password_file=entry.get("password_file", ""),
+        password_env=entry.get("password_env", ""),
+        tls=entry.get("tls"),
     )
 
 

@@ -107,11 +107,14 @@ class Ocs:
     address: IPv4Address
     management_port: int
     user: str
-    password: str
+    password: str = field(repr=False)  # as it stands in the file; secrets.password has the one to use
     reconfiguration_s: float
     light: Light
     splitters: dict[str, Splitter]
     attached: dict[int, End]  # OCS port -> switch end (a pair of fibres: input and output of that number)
+    password_file: str = ""  # instead of `password`: its first line
+    password_env: str = ""  # instead of `password`: a variable
+    tls: bool | None = None  # TL1 inside TLS; None = nothing is said
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -21,7 +22,7 @@ OUT = Console(highlight=False)
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc")
 USAGE = {"agent": "clientAuth,serverAuth", "switch": "clientAuth,serverAuth", "manager": "serverAuth,clientAuth",
-         "operator": "clientAuth"}  # fmt: skip
+         "operator": "clientAuth", "reader": "clientAuth", "etcd": "clientAuth,serverAuth"}  # fmt: skip
 FOLDER = click.option("--dir", "folder", type=click.Path(file_okay=False, path_type=Path), default=Path("certificates"),
                       show_default=True, help="Where the CA is.")  # fmt: skip
 
@@ -97,21 +98,40 @@ def init(folder: Path, days: int, name: str) -> None:
 
 @pki.command()
 @click.argument("role", type=click.Choice(sorted(USAGE)))
-@click.argument("name")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--address", "addresses", multiple=True, help="IP address at which it is reached; may be repeated. A "
-              "manager needs one, and a P4 switch.")  # fmt: skip
+              "manager needs one, a P4 switch, and an OCS.")  # fmt: skip
+@click.option("--also", multiple=True, metavar="NAME", help="A further name that it may speak as: another bridge of "
+              "the same Open vSwitch; may be repeated.")  # fmt: skip
 @click.option("--days", default=90, show_default=True, help="How long it holds.")
 @click.option("--replace", is_flag=True, help="A new key and certificate instead of those that are there.")
 @FOLDER
-def issue(role: str, name: str, addresses: tuple[str, ...], days: int, replace: bool, folder: Path) -> None:
+def issue(
+    role: str,
+    names: tuple[str, ...],
+    addresses: tuple[str, ...],
+    also: tuple[str, ...],
+    days: int,
+    replace: bool,
+    folder: Path,
+) -> None:
     """Issue NAME.pem and NAME.key for ROLE: NAME is the server or switch of the topology file, or a person.
 
     \b
-      rostrum pki issue agent h1
+      rostrum pki issue agent h1 h2 h3
       rostrum pki issue switch tor1 --address 10.255.0.21
-      rostrum pki issue operator alice --days 30
+      rostrum pki issue operator alice --days 30      # may change things; a reader may not
     """
-    ca, name, valid = _with_ca(folder), _checked(name), _valid_days(days)
+    ca, valid = _with_ca(folder), _valid_days(days)
+    if len(names) > 1 and (addresses or also):
+        raise click.UsageError("--address and --also are of one NAME")
+    for name in map(_checked, names):
+        _issue(ca, role, name, addresses, [name, *map(_checked, also)], valid, replace)
+
+
+def _issue(
+    ca: Path, role: str, name: str, addresses: Sequence[str], names: Sequence[str], valid: str, replace: bool
+) -> None:
     if role == "manager" and not addresses:
         raise click.UsageError("a manager's certificate names the address that agents connect to: --address 10.255.0.1")
     try:
@@ -121,8 +141,8 @@ def issue(role: str, name: str, addresses: tuple[str, ...], days: int, replace: 
     key, certificate = ca / f"{name}.key", ca / f"{name}.pem"
     if certificate.exists() and not replace:
         raise click.ClickException(f"{certificate} exists; --replace makes a new one")
-    who = "URI:rostrum:manager" if role == "manager" else f"URI:rostrum:{role}:{name}"
-    alternatives = ",".join([who, f"DNS:{name}", *reached])
+    who = ["URI:rostrum:manager"] if role == "manager" else [f"URI:rostrum:{role}:{one}" for one in names]
+    alternatives = ",".join([*who, *(f"DNS:{one}" for one in names), *reached])
     with tempfile.TemporaryDirectory(dir=ca) as scratch:
         asked, made, secret, said = (Path(scratch, what) for what in ("csr", "pem", "key", "extensions"))
         said.write_text(f"subjectAltName={alternatives}\nextendedKeyUsage={USAGE[role]}\nbasicConstraints=CA:FALSE\n"
@@ -135,7 +155,7 @@ def issue(role: str, name: str, addresses: tuple[str, ...], days: int, replace: 
         secret.chmod(0o600)
         os.replace(secret, key)
         os.replace(made, certificate)
-    click.echo(f"{certificate}, {key}: {name} as {role}, for {days} days")
+    click.echo(f"{certificate}, {key}: {name} as {role}, for {valid} days")
 
 
 @pki.command()

@@ -9,11 +9,12 @@ from typing import Any
 
 from rostrum.controller.config import Config
 from rostrum.controller.core import events as ev
-from rostrum.controller.core.model import Light
+from rostrum.controller.core.model import Light, SouthboundError
 from rostrum.controller.southbound import tls
 from rostrum.controller.southbound.api import CircuitSwitch, SwitchFabric
 from rostrum.controller.southbound.fabric import MixedFabric
 from rostrum.topologies import circuit_kinds
+from rostrum.topologies.secrets import SecretError
 
 Post = Callable[[ev.Event], None]
 FabricFactory = Callable[
@@ -27,6 +28,7 @@ def switches(config: Config, post: Post) -> MixedFabric:
     kinds = {switch.southbound for switch in config.topology.switches.values()}
     fabrics: dict[str, SwitchFabric] = {}
     key, security = os.urandom(32), config.security  # the key: of discovery frames
+    strict = config.topology.secure
     if "openflow" in kinds:
         from rostrum.controller.southbound.openflow.switches import OpenFlowFabric
 
@@ -36,7 +38,7 @@ def switches(config: Config, post: Post) -> MixedFabric:
             lambda name, cause: post(ev.SwitchDown(name, cause)),
             lambda switch, port, is_up: post(ev.PortChanged(switch, port, is_up)),
             lambda sighting: post(ev.Sighted(sighting)),
-            tls.server_context(security.openflow_tls) if security.openflow_tls else None,
+            tls.door_trust(security.openflow_tls, strict) if security.openflow_tls else None,
             discovery_key=key,
             on_lost=lambda switch: post(ev.RulesLost(switch)),
         )
@@ -54,7 +56,7 @@ def switches(config: Config, post: Post) -> MixedFabric:
             election_id=config.election_id,
             pipeline=p4runtime_pipeline.load(config.p4_program),
             discovery_key=key,
-            credentials=tls.channel_credentials(security.p4runtime_tls) if security.p4runtime_tls else None,
+            tls=tls.way_trust(security.p4runtime_tls, strict) if security.p4runtime_tls else None,
         )
     if "none" in kinds:
         from rostrum.controller.southbound.plain import PlainFabric
@@ -94,6 +96,10 @@ def _circuit_switch(
 ) -> CircuitSwitch:
     from rostrum.controller.southbound.ocs.devices import driver_of
 
-    secured = config.security.gnmi_tls if circuit_kinds.kind(ocs.dialect).grpc else None
-    more = {"credentials": tls.channel_credentials(secured)} if secured else {}
-    return driver_of(ocs.dialect)(ocs, up, down, changed, may_order=may_order, term=term, **more)
+    grpc, security = circuit_kinds.kind(ocs.dialect).grpc, config.security
+    secured = security.gnmi_tls if grpc else security.tl1_tls if ocs.tls else None
+    more = {"tls": tls.way_trust(secured, config.topology.secure)} if secured else {}
+    try:
+        return driver_of(ocs.dialect)(ocs, up, down, changed, may_order=may_order, term=term, **more)
+    except SecretError as error:
+        raise SouthboundError(str(error)) from None

@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 from rostrum.controller import certificates
+from rostrum.controller.certificates import Trust
 from rostrum.controller.runtime.store import StoreError, StoreRefused
 
 CALL_S = 1.0  # an endpoint answers within this, or the next one is asked
@@ -25,6 +27,8 @@ REMEDIES = {  # what etcd says -> what to do
     "request is too large": "raise etcd's --max-request-bytes",
     "permission denied": "let this certificate or user write under /rostrum",
 }
+LOGIN = "auth/authenticate"
+EXPIRED = ("invalid auth token", "auth: revision in header is old")  # what it says of a token that is good no more
 RANGE_ROWS = 2000  # of one answer
 
 
@@ -53,16 +57,43 @@ class Tls:
     key: Path
 
 
+@dataclass(frozen=True)
+class User:
+    name: str
+    password: str = field(repr=False)
+
+
+def read_user(file: Path) -> User:
+    """From a file `NAME:PASSWORD` that others cannot read. Raises OSError that names what is wrong, and no password."""
+    try:
+        if file.stat().st_mode & 0o007:
+            raise OSError("it is open to everybody on this machine; chmod 0640 it")
+        name, colon, password = file.read_text().split("\n")[0].partition(":")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OSError(f"--etcd-user {file}: {error}") from None
+    if not name or not colon or not password:
+        raise OSError(f"--etcd-user {file}: its first line is to be NAME:PASSWORD")
+    return User(name, password)
+
+
 class Etcd:
     """Raises StoreError when no endpoint answers, StoreRefused when one refuses."""
 
-    def __init__(self, endpoints: Sequence[str], tls: Tls | None = None) -> None:
+    def __init__(
+        self, endpoints: Sequence[str], tls: Tls | None = None, strict: bool = False, user: User | None = None
+    ) -> None:
+        """`strict`: TLS 1.3. `user`: whom etcd knows this manager as, with a role of its own."""
         self._endpoints = [one.rstrip("/") for one in endpoints]
         self.revision = 0  # of the cluster, when it answered last
-        self._client = httpx.AsyncClient(trust_env=False, verify=_context(tls) if tls else True)
+        self._trust = Trust((tls.certificate, tls.key, tls.ca), partial(_context, tls, strict)) if tls else None
+        self._client = self._connected()
+        self._user, self._token = user, ""
 
     async def close(self) -> None:
         await self._client.aclose()
+
+    def _connected(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(trust_env=False, verify=self._trust.context if self._trust else True)
 
     async def grant(self, ttl_s: int) -> int:
         """A lease of `ttl_s`, unless it is kept alive."""
@@ -129,10 +160,17 @@ class Etcd:
         await self._ask("kv/compaction", {"revision": revision})
 
     async def _ask(self, what: str, body: Mapping[str, Any], call_s: float | None = None) -> Any:
+        if self._trust and self._trust.renew():
+            await self._client.aclose()
+            self._client = self._connected()
+        if self._user and not self._token and what != LOGIN:
+            await self._log_in(self._user)
         wrong = []
         for endpoint in list(self._endpoints):
             try:
-                answer = await self._client.post(f"{endpoint}/v3/{what}", json=body, timeout=call_s or CALL_S)
+                headers = {"Authorization": self._token} if self._token else {}
+                url, bound_s = f"{endpoint}/v3/{what}", call_s or CALL_S
+                answer = await self._client.post(url, json=body, timeout=bound_s, headers=headers)
                 value = answer.json()
             except (httpx.HTTPError, OSError, ValueError) as error:  # OSError: a certificate that is refused late
                 wrong.append(f"{endpoint}: {str(error) or type(error).__name__}")
@@ -143,11 +181,17 @@ class Etcd:
                 return value
             text = value.get("message") or value.get("error") if isinstance(value, dict) else value
             code = value.get("code") if isinstance(value, dict) else None
+            if self._token and any(one in str(text) for one in EXPIRED) and what != LOGIN:
+                self._token = ""  # etcd forgets tokens after some minutes, and when it starts again
+                return await self._ask(what, body, call_s)
             if code not in UNAVAILABLE and not any(one in str(text) for one in PASSING):
                 raise StoreRefused(f"etcd at {endpoint} refused {what}: {text}{_remedy(str(text))}")
             wrong.append(f"{endpoint}: {text}")
             self._put_last(endpoint)
         raise StoreError(f"no etcd answers ({'; '.join(wrong)})")
+
+    async def _log_in(self, user: User) -> None:
+        self._token = str((await self._ask(LOGIN, {"name": user.name, "password": user.password}))["token"])
 
     def _put_last(self, endpoint: str) -> None:
         if endpoint in self._endpoints:
@@ -159,10 +203,12 @@ def _remedy(text: str) -> str:
     return next((f"; {remedy}" for said, remedy in REMEDIES.items() if said in text), "")
 
 
-def _context(tls: Tls) -> ssl.SSLContext:
+def _context(tls: Tls, strict: bool) -> ssl.SSLContext:
     """Raises OSError naming the option."""
     try:
         made = ssl.create_default_context(cafile=tls.ca)
+        if strict:
+            made.minimum_version = ssl.TLSVersion.TLSv1_3
         certificates.take(made, tls.certificate, tls.key)
     except OSError as error:
         raise OSError(f"--etcd-tls {tls.ca} {tls.certificate} {tls.key}: {error}") from error

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from rostrum.controller import required
 from rostrum.controller.app import App, Memory
 from rostrum.controller.config import Cluster, Config
 from rostrum.controller.core import events as ev
@@ -26,7 +27,7 @@ from rostrum.controller.northbound.rest.http_server import HttpServer
 from rostrum.controller.northbound.thrift import tls as thrift_tls
 from rostrum.controller.northbound.thrift.gate import AgentGate
 from rostrum.controller.runtime import drivers
-from rostrum.controller.runtime.etcd import Etcd, Tls
+from rostrum.controller.runtime.etcd import Etcd, Tls, read_user
 from rostrum.controller.runtime.shared_store import Election, Facts, SharedStore
 from rostrum.controller.runtime.store import StoreError, StoreRefused
 from rostrum.controller.southbound.fabric import MixedFabric
@@ -55,7 +56,8 @@ async def run(config: Config, stop: asyncio.Event) -> None:
     assert config.cluster is not None
     cluster = config.cluster
     _check(config)
-    etcd = Etcd(cluster.etcd, Tls(*cluster.tls) if cluster.tls else None)
+    user = read_user(cluster.user) if cluster.user else None
+    etcd = Etcd(cluster.etcd, Tls(*cluster.tls) if cluster.tls else None, config.topology.secure, user)
     prefix = f"/rostrum/{config.topology.name}"
     pause_s = AGAIN_S
     try:
@@ -81,6 +83,7 @@ async def run(config: Config, stop: asyncio.Event) -> None:
 
 def _check(config: Config) -> None:
     """Of files that only a leader uses it is better told now that they are of no use."""
+    required.check(config)
     AgentGate(config.security.agent_tokens)
     if config.security.thrift_tls:
         thrift_tls.read(config.security.thrift_tls)
@@ -89,7 +92,7 @@ def _check(config: Config) -> None:
 async def _stand_by(config: Config, election: Election, fabric: MixedFabric, stop: asyncio.Event) -> bool:
     """True once this member leads; False if it is to stop."""
     topology = config.topology
-    access = Access(config.access)
+    access = Access(config.access, topology.secure)
     http = HttpServer(_pointing(election))
     rest_port = topology.manager.rest_port if config.rest_port is None else config.rest_port
     openflow_port = topology.manager.openflow_port if config.openflow_port is None else config.openflow_port

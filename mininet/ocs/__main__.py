@@ -8,6 +8,7 @@ import contextlib
 import logging
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -66,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs=3,
         type=Path,
         metavar=("CERTIFICATE", "KEY", "CA"),
-        help="gNMI by TLS with clients whose certificates CA signed (PEM files); TL1 has none",
+        help="by TLS with clients whose certificates CA signed (PEM files): gNMI, and TL1 as behind a wrapper",
     )
     parser.add_argument("--seed", type=int, help="of the drawn reconfiguration times")
     parser.add_argument("--reconfiguration", metavar="TIME", help="fixed:70ms | uniform:60ms:80ms | normal:70ms:5ms")
@@ -126,6 +127,16 @@ async def _serve(switches: list[Ocs], emulation: Emulation, options: argparse.Na
     return 0
 
 
+def _context(files: list[Path] | None) -> ssl.SSLContext | None:
+    if not files:
+        return None
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(files[0], files[1])
+    made.load_verify_locations(files[2])
+    made.verify_mode = ssl.CERT_REQUIRED
+    return made
+
+
 def _gnmi(engine: Engine, files: list[Path] | None) -> Any:
     """Raises OSError."""
     import grpc
@@ -143,7 +154,7 @@ async def _start(ocs: Ocs, emulation: Emulation, options: argparse.Namespace, st
     engine = Engine(model, light)
     stack.callback(engine.close)
     dialect = DIALECTS.get(ocs.dialect)
-    server = Server(engine, dialect()) if dialect else _gnmi(engine, options.tls)
+    server = Server(engine, dialect(), _context(options.tls)) if dialect else _gnmi(engine, options.tls)
     name = f"{server.dialect.name} style TL1" if isinstance(server, Server) else server.name
     host, port = _address(ocs, options.listen)
     try:

@@ -26,6 +26,7 @@ from rostrum.controller.southbound.ocs import ocp
 from rostrum.controller.southbound.ocs.ocp import Elements, ModelError
 from rostrum.lab.ocs.engine import EFFECTS, Engine
 from rostrum.lab.ocs.server import COMMAND_CHARACTERS, COMMANDS_MAX, MAX_SESSIONS, LogEntry
+from rostrum.topologies import secrets
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +186,7 @@ class GnmiServer(gnmi_grpc.gNMIServicer):
         given = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
         ocs = self.engine.ocs
         user_ok = hmac.compare_digest(given.get("username", "").encode(), ocs.user.encode())
-        if not (user_ok and hmac.compare_digest(given.get("password", "").encode(), ocs.password.encode())):
+        if not (user_ok and hmac.compare_digest(given.get("password", "").encode(), secrets.password(ocs).encode())):
             raise Refusal(grpc.StatusCode.UNAUTHENTICATED, "user or password is wrong")
 
     def _capabilities(self) -> Any:

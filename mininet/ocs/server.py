@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import itertools
 import logging
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from rostrum.controller.southbound.ocs.tl1 import (
     parse_command,
 )
 from rostrum.lab.ocs.engine import EFFECTS, Effects, Engine
+from rostrum.topologies import secrets
 
 log = logging.getLogger(__name__)
 
@@ -97,8 +99,10 @@ class LogEntry:
 class Server:
     """Serves one emulated OCS on one TCP address."""
 
-    def __init__(self, engine: Engine, dialect: Dialect) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, dialect: Dialect, tls: ssl.SSLContext | None = None) -> None:
+        """`tls`: as of a wrapper before the device; None: TL1 in clear. Raises SecretError."""
+        self.engine, self._tls = engine, tls
+        self.password = secrets.password(engine.ocs)
         self.dialect = dialect
         self.sessions: set[Session] = set()
         self.commands: deque[LogEntry] = deque(maxlen=COMMANDS_MAX)
@@ -110,7 +114,7 @@ class Server:
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError."""
-        self._server = await asyncio.get_running_loop().create_server(lambda: Session(self), host, port)
+        self._server = await asyncio.get_running_loop().create_server(lambda: Session(self), host, port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
@@ -280,7 +284,7 @@ class Session(asyncio.Protocol):
         ocs = self._server.engine.ocs
         given = next((block for block in reversed(command.blocks) if block), "").strip('"')
         user_ok = hmac.compare_digest(command.aid.strip('"').encode(), ocs.user.encode())
-        password_ok = hmac.compare_digest(given.encode(), ocs.password.encode())
+        password_ok = hmac.compare_digest(given.encode(), self._server.password.encode())
         if not (user_ok and password_ok):
             raise Refusal("PIUC", "user or password is wrong")
         if not self.user and self._server.logged_in() >= MAX_SESSIONS:

@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+import grpc
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 from rostrum.lab.p4target.forwarder import Forwarder
@@ -54,6 +55,13 @@ def parse(fields: list[str]) -> argparse.Namespace:
         "--grpc-server-addr", "--grpc", default="127.0.0.1:9559", metavar="ADDRESS", dest="address",
         help="in gRPC's notation: 127.0.0.1:9559 (default), unix:/path",
     )  # fmt: skip
+    parser.add_argument("--grpc-server-ssl", action="store_true", help="P4Runtime by TLS, with these PEM files")
+    parser.add_argument("--grpc-server-cacert", type=Path, metavar="FILE", help="who signs controllers' certificates")
+    parser.add_argument("--grpc-server-cert", type=Path, metavar="FILE", help="our certificate chain")
+    parser.add_argument("--grpc-server-key", type=Path, metavar="FILE", help="its key")
+    parser.add_argument(
+        "--grpc-server-with-client-auth", action="store_true", help="controllers must show certificates"
+    )
     parser.add_argument("--cpu-port", type=int, help="packets to and from controllers go over it")
     parser.add_argument("--drop-port", type=int, default=DROP_PORT, help="default 511")
     parser.add_argument("--priority-queues", type=int, default=8, help="at each port (default 8); the highest first")
@@ -72,6 +80,10 @@ def parse(fields: list[str]) -> argparse.Namespace:
         parser.error("either --no-p4 or --p4")
     if (options.p4 is None) != (options.p4info is None):
         parser.error("--p4 and --p4info belong together")
+    if options.grpc_server_ssl and not (options.grpc_server_cert and options.grpc_server_key):
+        parser.error("--grpc-server-ssl needs --grpc-server-cert and --grpc-server-key")
+    if options.grpc_server_with_client_auth and not options.grpc_server_cacert:
+        parser.error("--grpc-server-with-client-auth needs --grpc-server-cacert")
     if options.priority_queues < 1 or options.queue_depth < 1:
         parser.error("at least one queue, of at least one packet")
     if options.cpu_port in numbers or options.cpu_port in (0, options.drop_port):
@@ -91,6 +103,15 @@ def configuration(program: Path, info: Path) -> p4r.ForwardingPipelineConfig:
     return p4r.ForwardingPipelineConfig(p4info=p4info, p4_device_config=program.read_bytes())
 
 
+def credentials(options: argparse.Namespace) -> grpc.ServerCredentials | None:
+    """Raises OSError, ValueError."""
+    if not options.grpc_server_ssl:
+        return None
+    pair = options.grpc_server_key.read_bytes(), options.grpc_server_cert.read_bytes()
+    root = options.grpc_server_cacert.read_bytes() if options.grpc_server_cacert else None
+    return grpc.ssl_server_credentials([pair], root, options.grpc_server_with_client_auth)
+
+
 def run(options: argparse.Namespace) -> int:
     switch = Switch(queues=options.priority_queues, queue_depth=options.queue_depth, drop_port=options.drop_port)
     interfaces = [Interface(port, name) for port, name in options.interface]
@@ -100,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
         service.load(configuration(options.p4, options.p4info))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: forwarder.stop())
-    server, port = serve(service, options.address)
+    server, port = serve(service, options.address, credentials(options))
     address = options.address
     if port and address.endswith(":0"):
         address = f"{address[:-2]}:{port}"

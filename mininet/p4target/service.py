@@ -387,8 +387,10 @@ def abort_batch(context: Any, errors: list[Refused | None], what: str) -> None:
     context.abort(grpc.StatusCode.UNKNOWN, text)
 
 
-def serve(service: Service, address: str) -> tuple[grpc.Server, int]:
-    """Starts to serve at an address in gRPC's notation; the server and its TCP port (0 on a unix socket)."""
+def serve(service: Service, address: str, credentials: grpc.ServerCredentials | None = None) -> tuple[grpc.Server, int]:
+    """Starts to serve at an address in gRPC's notation, by TLS with `credentials`; the server and its TCP
+    port (0 on a unix socket).
+    """
     options = [
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
         ("grpc.so_reuseport", 0),
@@ -397,7 +399,7 @@ def serve(service: Service, address: str) -> tuple[grpc.Server, int]:
     server = grpc.server(ThreadPoolExecutor(THREADS, thread_name_prefix="p4runtime"), options=options)
     p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
     try:
-        port = server.add_insecure_port(address)
+        port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     except RuntimeError as error:
         raise OSError(f"{address}: {error}") from error
     server.start()

@@ -16,10 +16,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rostrum.controller import certificates
-from rostrum.controller.certificates import Identity
+from rostrum.controller.certificates import Identity, Trust, stamp
 from rostrum.controller.keyvalue import SparingBySource, line
 from rostrum.controller.northbound.rest import problems
 from starlette.responses import Response
@@ -34,6 +34,7 @@ CALLER = "rostrum.caller"  # key in an ASGI scope: who calls, a Caller
 DOOR = "rostrum.door"  # key in an ASGI scope: where the request came in, a Door
 PEER = "rostrum.peer"  # key in the scope's state: the client's certificate, as ssl gives it
 REFUSED_LINES = (5, 50, 10.0)  # of one source, and of all, in so many seconds, about writes that were refused
+RIGHTS: dict[str, Role] = {"operator": "write", "reader": "read"}  # by the role that a certificate says
 READS = ("GET", "HEAD", "OPTIONS")
 CREDENTIALS_MAX = 10_000
 NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
@@ -77,14 +78,16 @@ class AccessOptions:
 
 
 class Access:
-    """Raises AccessError on options that do not fit together, and files that cannot be read."""
+    """`required`: security is, so that nobody is taken for known by where it comes from but on the unix socket. Raises
+    AccessError on options that do not fit together, and files that cannot be read.
+    """
 
-    def __init__(self, options: AccessOptions) -> None:
+    def __init__(self, options: AccessOptions, required: bool = False) -> None:
         if options.client_ca and not options.tls:
             raise AccessError("--rest-client-ca needs the manager's own certificate: give --rest-tls CERTIFICATE KEY")
         if options.open and (options.tokens or options.client_ca):
             raise AccessError("--rest-open lets everybody in; leave it out, or --rest-tokens and --rest-client-ca")
-        self.options = options
+        self.options, self.required = options, required
         self._callers: dict[str, Caller] = {}
         self._seen: tuple[int, int, int] | None = None
         self._refused = SparingBySource(*REFUSED_LINES)
@@ -93,7 +96,7 @@ class Access:
 
     def door(self, host: str) -> Door:
         """How to listen at an address. Raises AccessError if that would let everybody in unasked."""
-        if _loopback(host):
+        if _loopback(host) and not self.required:
             return LOOPBACK
         if self.options.open:
             return OPEN
@@ -105,20 +108,26 @@ class Access:
             "the manager's users, --rest-open; or --listen 127.0.0.1"
         )
 
-    def tls(self, door: Door) -> dict[str, Any]:
-        """uvicorn's options for a door. Loopback speaks plain HTTP. Raises AccessError."""
+    def tls(self, door: Door) -> Trust | None:
+        """For a door; None: plain HTTP, which loopback speaks. Raises AccessError."""
         if door is LOOPBACK or self.options.tls is None:
-            return {}
+            return None
+        certificate, key = self.options.tls
+        return Trust((certificate, key, self.options.client_ca or certificate), self._context)
+
+    def _context(self) -> ssl.SSLContext:
+        assert self.options.tls
         certificate, key = self.options.tls
         try:
-            certificates.take(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)  # uvicorn says little
+            made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            made.minimum_version = ssl.TLSVersion.TLSv1_3 if self.required else ssl.TLSVersion.TLSv1_2
+            certificates.take(made, certificate, key)
+            if self.options.client_ca:
+                certificates.trust(made, self.options.client_ca)
+                # With tokens as well, either will do.
+                made.verify_mode = ssl.CERT_OPTIONAL if self.options.tokens else ssl.CERT_REQUIRED
         except OSError as error:
             raise AccessError(f"--rest-tls {certificate} {key}: {error}") from error
-        made: dict[str, Any] = {"ssl_certfile": certificate, "ssl_keyfile": key}
-        if self.options.client_ca:
-            # With tokens as well, either will do.
-            must = ssl.CERT_OPTIONAL if self.options.tokens else ssl.CERT_REQUIRED
-            made |= {"ssl_ca_certs": self.options.client_ca, "ssl_cert_reqs": must}
         return made
 
     def reload(self) -> None:
@@ -156,12 +165,13 @@ class Access:
         """Whom a certificate is taken for; or why for nobody. The CA signs for agents and switches too: it takes the
         role of an operator, or, with no role, a line in the token file.
         """
-        if shown.roles and "operator" not in shown.roles:
+        role = next((one for one in RIGHTS if one in shown.roles), "")
+        if shown.roles and not role:
             return (
-                f"this certificate is for {shown}, and is worth nothing here: operators have their own "
+                f"this certificate is for {shown}, and is worth nothing here: operators and readers have their own "
                 '(subjectAltName=URI:rostrum:operator:NAME; docs/care.md, "Roles")'
             )
-        name = shown.common_name or min(shown.names_as("operator"), default="")
+        name = shown.common_name or min(shown.names_as(role), default="")
         known = self._callers.get(f"tls:{name}")
         if known:
             return known
@@ -173,7 +183,7 @@ class Access:
                 f"subjectAltName=URI:rostrum:operator:{name or 'NAME'}, or give the manager --rest-tokens with a line "
                 f'for tls:{name} (docs/care.md, "Roles")'
             )
-        return Caller(name, name, "write")
+        return Caller(name, name, RIGHTS[role])
 
     def _refusal(self, scope: Scope) -> Response:
         """Of a caller whom nobody knows."""
@@ -291,14 +301,6 @@ def new_token(file: Path, name: str, tenant: str, role: Role) -> str:
 
 def _credential(text: str) -> bool:
     return bool(re.fullmatch(r"sha256:[0-9a-f]{64}|tls:\S{1,200}", text))
-
-
-def stamp(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _loopback(host: str) -> bool:

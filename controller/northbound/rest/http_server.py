@@ -18,6 +18,7 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from rostrum.controller.certificates import Trust
 from rostrum.controller.keyvalue import Sparing, line
 from rostrum.controller.northbound.metrics.stats import ANSWER_BOUNDS_S, Histogram
 from rostrum.controller.northbound.rest import problems
@@ -102,6 +103,13 @@ class Places:
 class _Server(uvicorn.Server):
     """Signals are the manager's business, and so are the sockets: with bounds of ours, and modes that we set."""
 
+    def __init__(self, config: uvicorn.Config, tls: Trust | None = None) -> None:
+        super().__init__(config)
+        self._tls = tls
+        self._shared: socket.socket | None = None  # the port, of those by TLS
+        self._make: Callable[[], Any] = list  # a connection
+        self._watching: asyncio.Task[None] | None = None
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -112,12 +120,41 @@ class _Server(uvicorn.Server):
         make = functools.partial(
             config.http_protocol_class, config=config, server_state=self.server_state, app_state=self.lifespan.state
         )  # type: ignore[call-arg]
-        bound = {"ssl_handshake_timeout": TLS_HANDSHAKE_S} if config.ssl else {}
         self.servers = []
         for sock in sockets or []:
             create: Any = loop.create_unix_server if sock.family == socket.AF_UNIX else loop.create_server
-            self.servers.append(await create(make, sock=sock, ssl=config.ssl, backlog=BACKLOG, **bound))
+            self.servers.append(await create(make, sock=sock, backlog=BACKLOG, **self._secured()))
+        if self._tls:
+            self._shared, self._make = (sockets or [])[0].dup(), make
+            self._watching = asyncio.create_task(self._tls.watch(self._renew))
         self.started = True
+
+    def _secured(self) -> dict[str, Any]:
+        return {"ssl": self._tls.context, "ssl_handshake_timeout": TLS_HANDSHAKE_S} if self._tls else {}
+
+    async def _renew(self, authority: bool) -> None:
+        """A server of asyncio's keeps the context that it began with: another takes its place at the same port. Where
+        the CA's file is another, connections are ended after what they are at, and certificates looked at anew.
+        """
+        assert self._shared
+        shared = self._shared.dup()
+        shared.setblocking(False)
+        made = await asyncio.get_running_loop().create_server(
+            self._make, sock=shared, backlog=BACKLOG, **self._secured()
+        )
+        for server in self.servers:
+            server.close()
+        self.servers = [made]
+        if authority:
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._watching:
+            self._watching.cancel()
+        if self._shared:
+            self._shared.close()
+        await super().shutdown(sockets)
 
 
 class _Protocol(HttpToolsProtocol):
@@ -220,16 +257,14 @@ class HttpServer:
         """Connections that were turned away since the start, by reason."""
         return {reason: sum(one.turned_away[reason] for one in self.places.values()) for reason in REASONS}
 
-    async def listen_tcp(
-        self, host: str, port: int, door: Door = LOOPBACK, tls: Mapping[str, Any] | None = None
-    ) -> int:
-        """Returns the port. `tls`: uvicorn's ssl options. Raises OSError if the address cannot be had."""
+    async def listen_tcp(self, host: str, port: int, door: Door = LOOPBACK, tls: Trust | None = None) -> int:
+        """Returns the port. `tls`: None: plain HTTP. Raises OSError if the address cannot be had."""
         bound = socket.create_server(
             (host, port), backlog=BACKLOG, family=socket.AF_INET6 if ":" in host else socket.AF_INET
         )
         bound.setblocking(False)
         number: int = bound.getsockname()[1]
-        await self._serve(_Server(self._config(door, self.places["tcp"], **(tls or {}))), bound)
+        await self._serve(_Server(self._config(door, self.places["tcp"]), tls), bound)
         return number
 
     async def listen_unix(self, path: Path) -> None:
@@ -254,11 +289,10 @@ class HttpServer:
             task.cancel()
         self._running.clear()
 
-    def _config(self, door: Door, places: Places, **more: Any) -> uvicorn.Config:
+    def _config(self, door: Door, places: Places) -> uvicorn.Config:
         protocol: Any = functools.partial(_Protocol, places)
         return uvicorn.Config(
             _behind(door, self._app),
-            **more,
             loop="none",
             http=protocol,
             ws="none",

@@ -11,6 +11,7 @@ import hmac
 import logging
 from pathlib import Path
 
+from rostrum.controller import certificates
 from rostrum.controller.core.values import TENANT
 from rostrum.controller.keyvalue import line
 from rostrum.controller.northbound.rest import access
@@ -24,7 +25,7 @@ class AgentGate:
 
     def __init__(self, tokens: Path | None) -> None:
         self._file = tokens
-        self._seen = access.stamp(tokens) if tokens else None
+        self._seen = certificates.stamp(tokens) if tokens else None
         self._known = access.read(tokens) if tokens else {}
 
     @property
@@ -52,9 +53,9 @@ class AgentGate:
 
     def reload(self) -> None:
         """Reads the file if it has changed; one that is wrong is told, and the old tokens stay."""
-        if self._file is None or access.stamp(self._file) == self._seen:
+        if self._file is None or certificates.stamp(self._file) == self._seen:
             return
-        self._seen = access.stamp(self._file)
+        self._seen = certificates.stamp(self._file)
         try:
             self._known = access.read(self._file)
             log.info(line("agent tokens read", file=self._file, agents=len(self._known)))

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from rostrum.controller.certificates import Identity
+from rostrum.controller.certificates import Files, Identity
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.groups.values import GroupPeer, GroupRegion, GroupView
 from rostrum.controller.core.model import PathKind
@@ -68,7 +68,7 @@ class ThriftService:
         name: str,
         boot_id: int,
         gate: AgentGate | None = None,
-        tls: thrift_tls.Files | None = None,
+        tls: Files | None = None,
     ) -> None:
         """`tls`: agents come by TLS only. Raises access.AccessError."""
         required = runtime.manager.core.topology.secure

@@ -16,21 +16,18 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from rostrum.controller import certificates
-from rostrum.controller.certificates import Identity
+from rostrum.controller.certificates import Files, Identity
 from rostrum.controller.keyvalue import Sparing, line
-from rostrum.controller.northbound.rest import access
 from rostrum.controller.northbound.rest.access import AccessError
 from rostrum.controller.northbound.thrift.codec import BadMessage, encode
 
 log = logging.getLogger("rostrum.thrift")
 
-Files = tuple[Path, Path, Path]  # our certificate chain and key, the CA of the agents': PEM
 HANDSHAKE_S = 5.0
 HANDSHAKES_MAX = 256  # at a time; others are to come again, as agents do by themselves
 STALL_S = 1.0  # with a handshake while others find no room: silence must not keep them out
 LINGER_S = 1.0  # for what the other side still sends, so that it hears why it is refused
 READ_MAX = 1 << 16
-REVOKES = b"-----BEGIN X509 CRL-----"
 HANDSHAKE_RECORD = 0x16  # TLS: the first byte of a connection; plain Thrift begins with 0
 _CLIENT_HELLO = range(HANDSHAKE_RECORD << 24 | 0x030000, HANDSHAKE_RECORD << 24 | 0x040000)  # read as a length
 
@@ -120,25 +117,17 @@ class TlsDoor:
             log.warning(line("tls refused", peer=peer, cause=cause, **more))
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
-        return [access.stamp(file) for file in self.files]
+        return [certificates.stamp(file) for file in self.files]
 
 
 def read(files: Files, strict: bool = False) -> ssl.SSLContext:
     """For agents that connect to us; what the CA's file revokes is refused (`rostrum pki revoke`). Raises AccessError
     that names what is wrong with the files.
     """
-    certificate, key, authority = files
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_3 if strict else ssl.TLSVersion.TLSv1_2
-    made.options |= ssl.OP_NO_RENEGOTIATION
     try:
-        certificates.take(made, certificate, key)
-        made.load_verify_locations(authority)
-        if REVOKES in authority.read_bytes():
-            made.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
-    except (OSError, ssl.SSLError) as error:
-        raise AccessError(f"--thrift-tls {certificate} {key} {authority}: {error}") from error
-    made.verify_mode = ssl.CERT_REQUIRED
+        made = certificates.context(files, True, strict)
+    except OSError as error:
+        raise AccessError(f"--thrift-tls {' '.join(map(str, files))}: {error}") from error
     made.num_tickets = 0  # agents stay connected
     return made
 

@@ -6,10 +6,12 @@ import asyncio
 import itertools
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
+from rostrum.controller.certificates import Trust
 from rostrum.controller.core.model import SouthboundError
 from rostrum.controller.runtime.run_clock import Within
 from rostrum.controller.southbound.ocs.tl1 import (
@@ -21,6 +23,7 @@ from rostrum.controller.southbound.ocs.tl1 import (
     Tl1Error,
     parse_message,
 )
+from rostrum.controller.southbound.tls import check_name, why
 
 log = logging.getLogger(__name__)
 
@@ -150,16 +153,32 @@ class Tl1Connection(asyncio.Protocol):
 
 
 async def open_connection(
-    name: str, host: str, port: int, on_autonomous: Callable[[Autonomous], None], may_order: MayOrder | None = None
+    name: str,
+    host: str,
+    port: int,
+    on_autonomous: Callable[[Autonomous], None],
+    may_order: MayOrder | None = None,
+    tls: Trust | None = None,
 ) -> Tl1Connection:
     """Connect, without login. Raises SouthboundError."""
     loop = asyncio.get_running_loop()
+    secured: dict[str, Any] = {}
+    if tls:
+        tls.renew()
+        secured = {"ssl": tls.context, "server_hostname": host}
     try:
         async with Within(CONNECT_S):
-            _, connection = await loop.create_connection(
-                lambda: Tl1Connection(name, on_autonomous, may_order), host, port
+            transport, connection = await loop.create_connection(
+                lambda: Tl1Connection(name, on_autonomous, may_order), host, port, **secured
             )
+            if tls:
+                check_name(name, transport)
             return connection
+    except SouthboundError as error:
+        transport.abort()
+        raise SouthboundError(f"{name} at {host}:{port}: {error}") from None
+    except ssl.SSLError as error:
+        raise SouthboundError(f"{name}: no TLS with {host}:{port}: {why(error)}") from None
     except TimeoutError:
         raise SouthboundError(f"{name}: no connection to {host}:{port} within {CONNECT_S:g} s") from None
     except OSError as error:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from rostrum.controller.certificates import Trust
 from rostrum.controller.core.model import CrossConnect, Pair, SouthboundError
 from rostrum.controller.southbound.api import OnCrossConnect, OnOcsDown, OnOcsUp
 from rostrum.controller.southbound.ocs.connection import MayOrder, Tl1Connection, open_connection
@@ -14,6 +15,7 @@ from rostrum.controller.southbound.ocs.dialect import Dialect
 from rostrum.controller.southbound.ocs.glimmerglass import Glimmerglass
 from rostrum.controller.southbound.ocs.polatis import Polatis
 from rostrum.controller.southbound.ocs.tl1 import Autonomous, Command, quote
+from rostrum.topologies import secrets
 from rostrum.topologies.model import Ocs
 
 log = logging.getLogger(__name__)
@@ -41,9 +43,12 @@ class OcsDriver(Device):
         mode: str = "SYNC",
         may_order: MayOrder | None = None,
         term: int = 0,
+        tls: Trust | None = None,
     ) -> None:
+        """`tls`: of what stands before the switch, such as stunnel; None: TL1 in clear. Raises SecretError."""
         super().__init__(ocs, on_up, on_down, on_change)
-        self._may_order = may_order
+        self._may_order, self._tls = may_order, tls
+        self._password = secrets.password(ocs)
         self._dialect = DIALECTS[ocs.dialect](ocs, mode)
         self._link: Tl1Connection | None = None
 
@@ -97,9 +102,11 @@ class OcsDriver(Device):
     async def _open(self) -> Tl1Connection:
         """A connection that is logged in. Raises SouthboundError."""
         ocs = self.ocs
-        link = await open_connection(ocs.name, str(ocs.address), ocs.management_port, self._autonomous, self._may_order)
+        link = await open_connection(
+            ocs.name, str(ocs.address), ocs.management_port, self._autonomous, self._may_order, self._tls
+        )
         try:
-            command = Command("ACT-USER", aid=quote_if_needed(ocs.user), blocks=("", quote_if_needed(ocs.password)))
+            command = Command("ACT-USER", aid=quote_if_needed(ocs.user), blocks=("", quote_if_needed(self._password)))
             answer = await link.ask(command)
             if answer.code != "COMPLD":
                 raise SouthboundError(f"{ocs.name} refused the login of user {ocs.user}: {answer.why()}")

@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 from finsy.proto import gnmi, gnmi_ext, gnmi_grpc
+from rostrum.controller.certificates import Trust
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair, SouthboundError
 from rostrum.controller.runtime.run_clock import CLOCK, Within
 from rostrum.controller.southbound.api import OnCrossConnect, OnOcsDown, OnOcsUp
@@ -22,6 +23,8 @@ from rostrum.controller.southbound.ocs import ocp
 from rostrum.controller.southbound.ocs.device import Device
 from rostrum.controller.southbound.ocs.dialect import SETTLED, settle_s
 from rostrum.controller.southbound.ocs.ocp import Elements, ModelError
+from rostrum.controller.southbound.tls import TlsWay
+from rostrum.topologies import secrets
 from rostrum.topologies.model import Ocs
 
 log = logging.getLogger(__name__)
@@ -118,13 +121,13 @@ class GnmiDriver(Device):
         on_change: OnCrossConnect | None = None,
         may_order: Callable[[], bool] | None = None,
         term: int = 0,
-        credentials: Any = None,
+        tls: Trust | None = None,
     ) -> None:
-        """`credentials`: gRPC's, for TLS; None: plain."""
+        """`tls`: what it shows and trusts; None: plain. Raises SecretError."""
         super().__init__(ocs, on_up, on_down, on_change)
-        self._credentials = credentials
+        self._tls = tls
         self._may_order, self._term = may_order, term
-        self._metadata = (("username", ocs.user), ("password", ocs.password))
+        self._metadata = (("username", ocs.user), ("password", secrets.password(ocs)))
         self._settle_s = settle_s(ocs)
         self._stub: Any = None
         self._ports = Ports(0, {}, {})
@@ -363,13 +366,12 @@ class GnmiDriver(Device):
             ("grpc.enable_retries", 0),
             ("grpc.use_local_subchannel_pool", 1),
         )
-        secured = self._credentials
-        channel = (
-            grpc.aio.secure_channel(where, secured, options) if secured else grpc.aio.insecure_channel(where, options)
-        )
+        ocs = self.ocs
+        way = TlsWay(self._tls, ocs.name, str(ocs.address), ocs.management_port) if self._tls else None
+        channel = grpc.aio.insecure_channel(await way.start() if way else where, options)
         try:
             self._stub = gnmi_grpc.gNMIStub(channel)
-            await self._learn(where)
+            await self._learn(where, way)
             return await self._follow()
         except grpc.aio.AioRpcError as error:
             raise SouthboundError(f"{self.ocs.name}: {error.details() or error.code().name}") from None
@@ -379,17 +381,18 @@ class GnmiDriver(Device):
             self._stub = None
             self._moved.set()
             await channel.close(None)
+            if way:
+                await way.close()
 
-    async def _learn(self, where: str) -> None:
+    async def _learn(self, where: str, way: TlsWay | None) -> None:
         """What the switch is: its models, its ports."""
         try:
             answer = await self._stub.Capabilities(gnmi.CapabilityRequest(), timeout=ANSWER_S, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:
                 raise SouthboundError(f"{self.ocs.name} refused user {self.ocs.user}: {error.details()}") from None
-            raise SouthboundError(
-                f"{self.ocs.name}: cannot connect to {where}: {error.details() or error.code().name}"
-            ) from None
+            cause = (way.trouble if way else "") or error.details() or error.code().name
+            raise SouthboundError(f"{self.ocs.name}: cannot connect to {where}: {cause}") from None
         models = {model.name for model in answer.supported_models}
         if ocp.CONNECTIONS not in models:
             raise SouthboundError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from os_ken.ofproto import ofproto_v1_3 as ofp
+from rostrum.controller.certificates import Trust
 from rostrum.controller.core.model import (
     MulticastRule,
     Remark,
@@ -199,7 +199,7 @@ class OpenFlowFabric:
         on_switch_down: OnSwitchDown,
         on_port: OnPort | None = None,
         on_sighting: OnSighting | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: Trust | None = None,
         *,
         discovery_key: bytes = b"",
         on_lost: OnRulesLost | None = None,

@@ -13,10 +13,12 @@ from typing import Any
 import grpc
 from finsy import P4Schema
 from finsy.proto import U128, p4r, p4r_grpc, rpc_code
+from rostrum.controller.certificates import Trust
 from rostrum.controller.core.model import SouthboundError
 from rostrum.controller.runtime.run_clock import Within
 from rostrum.controller.southbound.p4runtime import errors
 from rostrum.controller.southbound.p4runtime.pipeline import Pipeline
+from rostrum.controller.southbound.tls import TlsWay
 
 CONNECT_S = 3.0
 CONFIRM_S = 3.0  # a switch answers a write or a read within this
@@ -70,7 +72,7 @@ class Connection:
         election_id: int,
         on_mastership: OnMastership,
         on_digest: OnDigest,
-        credentials: Any = None,
+        tls: Trust | None = None,
         on_packet: OnPacket | None = None,
     ) -> None:
         self.name = name
@@ -82,7 +84,8 @@ class Connection:
         self._address, self._device_id, self._election_id = address, device_id, election_id
         self._on_mastership, self._on_digest, self._on_packet = on_mastership, on_digest, on_packet
         self._speaking = asyncio.Lock()  # the stream takes one message at a time
-        self._credentials = credentials  # grpc's, for TLS
+        host, _, port = address.rpartition(":")
+        self._way = TlsWay(tls, name, host, int(port)) if tls else None
         self._channel: Any = None
         self._stub: Any = None
         self._stream: Any = None
@@ -91,10 +94,8 @@ class Connection:
 
     async def open(self) -> None:
         """Connects and takes part in the election; `primary` says with what result. Raises SouthboundError."""
-        if self._credentials:
-            self._channel = grpc.aio.secure_channel(self._address, self._credentials, options=CHANNEL_OPTIONS)
-        else:
-            self._channel = grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS)
+        target = await self._way.start() if self._way else self._address
+        self._channel = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         try:
             async with Within(CONNECT_S):
@@ -105,7 +106,8 @@ class Connection:
                 await asyncio.wait((arbitrated, self.ended), return_when=asyncio.FIRST_COMPLETED)
                 arbitrated.cancel()
         except TimeoutError:
-            raise SouthboundError(f"{self._address} does not answer within {CONNECT_S:g} s") from None
+            why = f": {self._way.trouble}" if self._way and self._way.trouble else ""
+            raise SouthboundError(f"{self._address} does not answer within {CONNECT_S:g} s{why}") from None
         except grpc.aio.AioRpcError as error:
             raise SouthboundError(f"{self._address}: {errors.text(error)}") from None
         except asyncio.InvalidStateError:  # the stream broke under the write; reading it tells why
@@ -123,6 +125,8 @@ class Connection:
             self._stream.cancel()
         if self._channel is not None:
             await self._channel.close()
+        if self._way is not None:
+            await self._way.close()
 
     async def write(self, updates: Sequence[p4r.Update], what: str) -> None:
         """One batch. Raises SouthboundError that names each update that failed; the others are made."""

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rostrum.controller.certificates import Trust
 from rostrum.controller.core.groups.trees import packet_ports
 from rostrum.controller.core.model import (
     Count,
@@ -62,7 +63,7 @@ class P4Switch:
         on_up: Callable[[str], None],
         on_down: Callable[[str, str], None],
         on_light: Callable[[Light], None],
-        credentials: Any = None,
+        tls: Trust | None = None,
         discovery: Discovery | None = None,
     ) -> None:
         assert switch.p4 is not None
@@ -71,7 +72,7 @@ class P4Switch:
         self.standing = "is not connected"  # why it is not up
         self._topology, self._pipeline = topology, pipeline
         self._on_up, self._on_down, self._on_light = on_up, on_down, on_light
-        self._election_id, self._credentials, self._discovery = election_id, credentials, discovery
+        self._election_id, self._tls, self._discovery = election_id, tls, discovery
         self._candidacy = election_id  # what it stands with: more than its own, once others were there (`raised`)
         self._make = Entities(switch.name, pipeline.schema)
         self._book = RuleBook(switch.name, self._make, int(time.time()))
@@ -196,11 +197,11 @@ class P4Switch:
     async def _keep(self) -> None:
         """Connects again and again, as long as the manager runs."""
         assert self.switch.p4 is not None
-        at, wait_s = self.switch.p4, BACKOFF_MIN_S
+        at, wait_s, told = self.switch.p4, BACKOFF_MIN_S, ""
         while True:
             link = Connection(
                 self.switch.name, f"{at.address}:{at.port}", at.device_id, self._candidacy,
-                self._changed.set, self._digest, self._credentials, self._packet,
+                self._changed.set, self._digest, self._tls, self._packet,
             )  # fmt: skip
             link.schema = self._pipeline.schema
             cause = "the manager is closing"
@@ -211,7 +212,9 @@ class P4Switch:
                 self._connection, wait_s = link, BACKOFF_MIN_S
                 cause = await self._live(link)
             except SouthboundError as error:
-                cause = str(error)
+                if (cause := str(error)) != told:
+                    log.warning("%s: %s; trying again", self.switch.name, cause)
+                told = cause
             except asyncio.CancelledError:
                 raise
             except Exception as error:  # a defect here must not leave the switch without a manager

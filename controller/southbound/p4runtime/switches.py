@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from typing import Any
 
+from rostrum.controller.certificates import Trust
 from rostrum.controller.core.model import (
     Light,
     MulticastRule,
@@ -39,12 +39,12 @@ class P4RuntimeFabric:
         *,
         election_id: int = 1,
         pipeline: Pipeline | None = None,
-        credentials: Any = None,
+        tls: Trust | None = None,
         discovery_key: bytes = b"",
     ) -> None:
         self._topology, self._pipeline, self._election_id = topology, pipeline, election_id
         self._on_up, self._on_down, self._on_light = on_switch_up, on_switch_down, on_light or _ignore
-        self._credentials = credentials
+        self._tls = tls
         self._names = {one.name for one in topology.switches.values() if one.p4}
         self._switches: dict[str, P4Switch] = {}
         self._discovery = (
@@ -61,7 +61,7 @@ class P4RuntimeFabric:
         for name in sorted(self._names):
             self._switches[name] = P4Switch(
                 self._topology.switches[name], self._topology, pipeline, self._election_id,
-                self._on_up, self._on_down, self._on_light, self._credentials, self._discovery,
+                self._on_up, self._on_down, self._on_light, self._tls, self._discovery,
             )  # fmt: skip
             self._switches[name].start()
         if self._discovery:

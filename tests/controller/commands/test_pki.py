@@ -142,3 +142,18 @@ def handshake(context: ssl.SSLContext, folder: Path, client: str) -> None:
             with contextlib.suppress(ssl.SSLWantReadError):
                 end.do_handshake()
     assert identity(other.getpeercert()).is_for("agent", client)
+
+
+def test_one_program__may_be_several_switches(run: Run, folder: Path) -> None:
+    """One Open vSwitch shows one certificate at all of its bridges."""
+    assert run("issue", "manager", "m1", "--address", "10.255.0.1").exit_code == 0
+    assert run("issue", "switch", "ovs1", "--also", "tor1", "--also", "tor2").exit_code == 0
+    _, holder = shown(folder, "m1", "10.255.0.1", "ovs1")
+    assert all(holder.is_for("switch", name) for name in ("ovs1", "tor1", "tor2")) and not holder.is_for("switch", "x")
+
+
+def test_several_names__at_once(run: Run, folder: Path) -> None:
+    assert run("issue", "agent", "h1", "h2").exit_code == 0
+    assert (folder / "h1.pem").exists() and (folder / "h2.key").exists()
+    refused = run("issue", "switch", "tor1", "tor2", "--address", "10.0.0.1")
+    assert refused.exit_code == 2 and "are of one NAME" in refused.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from rostrum.controller.app import main
 from rostrum.controller.commands.paths import manager as manager_commands
+from rostrum.controller.commands.pki import pki
 from rostrum.controller.keyvalue import SparingBySource
 from rostrum.controller.northbound.rest.access import (
     GUARDED,
@@ -28,9 +30,10 @@ from tests.controller.fakes import Running, running
 BODY = {"sender": "h1", "receivers": ["h3"]}
 
 
-async def guarded(manager: Running, options: AccessOptions) -> int:
+async def guarded(manager: Running, options: AccessOptions, required: bool = False) -> int:
     """One more door to the manager, on loopback, as it would be elsewhere; its port."""
     manager.app.access.options = options
+    manager.app.access.required = required
     return await manager.app.http.listen_tcp("127.0.0.1", 0, GUARDED, manager.app.access.tls(GUARDED))
 
 
@@ -241,6 +244,7 @@ async def test_mutual_tls__a_certificate_says_who(
         ("h1", [], 403, "says no role: have it signed again with subjectAltName=URI:rostrum:operator:h1"),
         ("h1", ["rostrum:operators:h1"], 403, "is for h1 (operators)"),
         ("alice", ["rostrum:operator:alice"], 201, ""),
+        ("bob", ["rostrum:reader:bob"], 403, "bob may only read"),
         ("alice", ["https://example.org", "rostrum:operator", "rostrum:agent:h1"], 201, ""),
     ],
 )
@@ -254,7 +258,7 @@ async def test_roles__an_agents_certificate_is_worth_nothing_at_rest(
     if tokens:
         tokens.write_text(f"someone t write tls:{name}\n")
         tokens.chmod(0o640)
-        status = status if uris else 201
+        status = 201 if not uris or uris == ["rostrum:reader:bob"] else status  # the line says what a reader may
     context = ssl.create_default_context(cafile=str(ours.certificate))
     context.load_cert_chain(*map(str, ours.sign(name, uris=uris)))
     async with running(tmp_path) as manager:
@@ -266,3 +270,56 @@ async def test_roles__an_agents_certificate_is_worth_nothing_at_rest(
         assert answer.status_code == status
         assert status == 201 or text in answer.json()["detail"]
         assert bool(manager.app.runtime.manager.core.paths) == (status == 201)
+
+
+def shown_by(folder: Path, name: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    context.check_hostname = False
+    ending = "revoked" if (folder / f"{name}.revoked").exists() else "pem"
+    context.load_cert_chain(folder / f"{name}.{ending}", folder / f"{name}.key")
+    return context
+
+
+async def test_required__tls_13_alone_and_revocation_and_renewal_without_a_restart(tmp_path: Path) -> None:
+    ca = tmp_path / "ca"
+
+    def run(*words: str) -> None:
+        done = CliRunner().invoke(pki, [*words, "--dir", str(ca)])
+        assert done.exit_code == 0, done.output
+
+    assert CliRunner().invoke(pki, ["init", str(ca)]).exit_code == 0
+    run("issue", "manager", "manager", "--address", "127.0.0.1")
+    run("issue", "operator", "alice", "carol")
+    async with running(tmp_path / "run") as manager:
+        options = AccessOptions(None, (ca / "manager.pem", ca / "manager.key"), ca / "ca.pem")
+        port = await guarded(manager, options, required=True)
+        url = f"https://127.0.0.1:{port}"
+        older = shown_by(ca, "alice")
+        older.maximum_version = ssl.TLSVersion.TLSv1_2
+        async with httpx.AsyncClient(base_url=url, verify=older, trust_env=False) as http:
+            with pytest.raises(httpx.TransportError):
+                await http.get("/v1/health")
+        async with (
+            httpx.AsyncClient(base_url=url, verify=shown_by(ca, "alice"), trust_env=False) as alice,
+            httpx.AsyncClient(base_url=url, verify=shown_by(ca, "carol"), trust_env=False) as carol,
+        ):
+            for http in (alice, carol):
+                assert (await http.get("/v1/health")).status_code == 200
+            run("revoke", "alice")
+            run("issue", "manager", "manager", "--address", "127.0.0.1", "--replace")
+
+            async def refused() -> bool:
+                try:
+                    return (await alice.get("/v1/health")).status_code != 200
+                except httpx.TransportError:
+                    return True
+
+            end = asyncio.get_running_loop().time() + 60
+            while not await refused():
+                assert asyncio.get_running_loop().time() < end
+                await asyncio.sleep(0.05)
+            assert (await carol.get("/v1/health")).status_code == 200
+            new = ssl.PEM_cert_to_DER_cert((ca / "manager.pem").read_text())
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=shown_by(ca, "carol"))
+            assert writer.get_extra_info("ssl_object").getpeercert(True) == new
+            writer.close()

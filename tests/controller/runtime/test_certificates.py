@@ -19,7 +19,7 @@ BOUND_S = 60
 READERS = {
     "rest": "access.Access(access.AccessOptions(tls=(certificate, key), client_ca=authority)).tls(access.GUARDED)",
     "agents": "tls.read((certificate, key, authority))",
-    "switches": "southbound.server_context((certificate, key, authority))",
+    "switches": "southbound.door_trust((certificate, key, authority))",
     "etcd": "etcd.Etcd(['127.0.0.1:1'], etcd.Tls(authority, certificate, key))",
 }
 SCRIPT = """

@@ -84,13 +84,14 @@ async def make_switch() -> AsyncIterator[MakeSwitch]:
         port: int = 0,
         ports: int = 0,
         credentials: Any = None,
+        tls: Any = None,
     ) -> Switch:
         ocs = load(TOPOLOGY).ocs["ocs"]
         ocs = replace(ocs, dialect=dialect, reconfiguration_s=reconfiguration_s, ports=ports or ocs.ports)
         model = Model(ocs, Reconfiguration("fixed", reconfiguration_s, 0.0), ringing_s, 0.5, seed=1)
         engine = Engine(model, NoLight())
         faces = {"polatis": PolatisServer, "glimmerglass": GlimmerglassServer}
-        server = GnmiServer(engine, credentials) if dialect == "gnmi" else Server(engine, faces[dialect]())
+        server = GnmiServer(engine, credentials) if dialect == "gnmi" else Server(engine, faces[dialect](), tls)
         await server.start("127.0.0.1", port)
         made.append(Switch(replace(ocs, address=IPv4Address("127.0.0.1"), management_port=server.port), engine, server))
         return made[-1]

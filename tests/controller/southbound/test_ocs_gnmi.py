@@ -88,16 +88,16 @@ async def test_tls__driver_and_client_show_certificates_and_others_stay_out(
     secured = grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())], root.read_bytes(), True)
     switch = await make_switch("gnmi", credentials=secured)
     mine = ours.sign("manager")
-    credentials = tls.channel_credentials((*mine, root))
-    driver, _ = await make_driver(switch.ocs, credentials=credentials)
+    trust = tls.way_trust((*mine, root))
+    driver, _ = await make_driver(switch.ocs, tls=trust)
     assert [row.state for row in await driver.connect([Pair(1, 2)])] == [STEADY]
     script = 'out = gc.get(path=["connections/port-connection[name=rostrum-1-2]/state"], encoding="json_ietf")'
     files = {"path_root": str(root), "path_cert": str(mine[0]), "path_key": str(mine[1]), "insecure": False}
     found = await client(switch, script, override="localhost", **files)
     assert found["notification"][0]["update"][0]["val"]["status"] == "CONNECTED"
-    stranger = tls.channel_credentials((*theirs.sign("manager"), root))
+    stranger = tls.way_trust((*theirs.sign("manager"), root))
     for strange in (stranger, None):
-        refused, heard = await make_driver(switch.ocs, wait=False, credentials=strange)
+        refused, heard = await make_driver(switch.ocs, wait=False, tls=strange)
         await until(lambda one=refused: "cannot connect" in one._cause)
         assert not heard.ups
 

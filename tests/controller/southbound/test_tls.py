@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import ssl
 import struct
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from rostrum.controller.core.model import SouthboundError
+from click.testing import CliRunner
+from rostrum.controller.commands.pki import pki
+from rostrum.controller.core.model import Pair, SouthboundError
 from rostrum.controller.southbound import tls
 from rostrum.controller.southbound.openflow.switches import OpenFlowFabric
 from rostrum.controller.southbound.p4runtime.switches import P4RuntimeFabric
@@ -51,7 +54,7 @@ async def greeted(port: int, context: ssl.SSLContext | None) -> bytes:
 
 async def test_openflow__only_switches_with_a_certificate_of_ours(tmp_path: Path) -> None:
     ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
-    context = tls.server_context(files(ours, "manager"))
+    context = tls.door_trust(files(ours, "manager"))
     fabric = OpenFlowFabric(hybrid(), lambda _: None, lambda *_: None, tls=context)
     await fabric.start("127.0.0.1", 0)
     try:
@@ -91,7 +94,7 @@ async def test_openflow__a_certificate_is_good_for_the_switch_it_names(
     """Any certificate of the CA could be any switch."""
     ours = Authority(tmp_path, "ours")
     topology = hybrid()
-    fabric = OpenFlowFabric(topology, lambda _: None, lambda *_: None, tls=tls.server_context(files(ours, "manager")))
+    fabric = OpenFlowFabric(topology, lambda _: None, lambda *_: None, tls=tls.door_trust(files(ours, "manager")))
     await fabric.start("127.0.0.1", 0)
     try:
         certificate = (*ours.sign(name, uris=uris), ours.certificate)
@@ -114,7 +117,7 @@ async def test_openflow__a_certificate_is_good_for_the_switch_it_names(
 async def test_openflow__with_tls_nobody_comes_in_behind_the_door(tmp_path: Path) -> None:
     """The plain port behind it is on loopback, where others of this machine could find it."""
     ours = Authority(tmp_path, "ours")
-    fabric = OpenFlowFabric(hybrid(), lambda _: None, lambda *_: None, tls=tls.server_context(files(ours, "manager")))
+    fabric = OpenFlowFabric(hybrid(), lambda _: None, lambda *_: None, tls=tls.door_trust(files(ours, "manager")))
     await fabric.start("127.0.0.1", 0)
     try:
         assert fabric._door
@@ -129,9 +132,118 @@ async def test_openflow__with_tls_nobody_comes_in_behind_the_door(tmp_path: Path
         await fabric.close()
 
 
+async def test_openflow__required_takes_no_older_tls(tmp_path: Path) -> None:
+    ours = Authority(tmp_path, "ours")
+    trust = tls.door_trust(files(ours, "manager"), strict=True)
+    fabric = OpenFlowFabric(hybrid(), lambda _: None, lambda *_: None, tls=trust)
+    await fabric.start("127.0.0.1", 0)
+    try:
+        good = files(ours, "tor1")
+        assert await greeted(fabric.port, client(good)) == HELLO[:2]
+        older = client(good)
+        older.maximum_version = ssl.TLSVersion.TLSv1_2
+        assert await greeted(fabric.port, older) == b""
+    finally:
+        await fabric.close()
+
+
+async def until_true(ask: Callable[[], Awaitable[Any]], wanted: Any) -> None:
+    end = asyncio.get_running_loop().time() + 60
+    while await ask() != wanted:
+        assert asyncio.get_running_loop().time() < end
+        await asyncio.sleep(0.05)
+
+
+def issued(folder: Path, *words: str) -> None:
+    done = CliRunner().invoke(pki, [*words, "--dir", str(folder)])
+    assert done.exit_code == 0, done.output
+
+
+async def test_openflow__renewal_and_revocation_need_no_restart(tmp_path: Path) -> None:
+    """Who is revoked is out, connected or not; who is not stays connected; a new certificate is shown at once."""
+    ca = tmp_path / "ca"
+    assert CliRunner().invoke(pki, ["init", str(ca)]).exit_code == 0
+    issued(ca, "issue", "manager", "manager", "--address", "127.0.0.1")
+    issued(ca, "issue", "switch", "tor1", "tor2")
+    ours = (ca / "manager.pem", ca / "manager.key", ca / "ca.pem")
+    fabric = OpenFlowFabric(hybrid(), lambda _: None, lambda *_: None, tls=tls.door_trust(ours, strict=True))
+    await fabric.start("127.0.0.1", 0)
+    writers = {}
+    try:
+        for name in ("tor1", "tor2"):
+            context = client((ca / f"{name}.pem", ca / f"{name}.key", ca / "ca.pem"))
+            _, writers[name] = await asyncio.open_connection("127.0.0.1", fabric.port, ssl=context)
+            dpid = hybrid().switches[name].dpid
+            writers[name].write(HELLO + features(dpid))
+            await wait_until(lambda name=name: name in fabric._links)
+        stays = fabric._links["tor2"].connection
+        issued(ca, "issue", "manager", "manager", "--address", "127.0.0.1", "--replace")
+        new = ssl.PEM_cert_to_DER_cert((ca / "manager.pem").read_text())
+
+        async def shown() -> bytes | None:
+            context = client((ca / "tor2.pem", ca / "tor2.key", ca / "ca.pem"))
+            _, writer = await asyncio.open_connection("127.0.0.1", fabric.port, ssl=context)
+            writer.close()
+            return writer.get_extra_info("ssl_object").getpeercert(True)  # type: ignore[no-any-return]
+
+        await until_true(shown, new)
+        assert set(fabric._links) >= {"tor1", "tor2"}
+        issued(ca, "revoke", "tor1")
+        await wait_until(lambda: "tor1" not in fabric._links)
+        assert fabric._links["tor2"].connection is stays
+        gone = client((ca / "tor2.pem", ca / "tor1.key", ca / "ca.pem"), own=False)
+        gone.load_cert_chain(ca / "tor1.revoked", ca / "tor1.key")
+        assert await greeted(fabric.port, gone) == b""
+    finally:
+        for writer in writers.values():
+            writer.close()
+        await fabric.close()
+
+
+async def test_tl1__behind_tls_and_only_to_the_switch_that_is_meant(
+    make_switch: Any, make_driver: Any, until: Any, tmp_path: Path
+) -> None:
+    ours = Authority(tmp_path, "ours")
+    trust = tls.way_trust(files(ours, "manager"), strict=True)
+    for uris, text in ((["rostrum:switch:ocs"], ""), (["rostrum:agent:h1"], "its certificate is for h1 (agent)")):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*ours.sign("ocs", uris=uris))
+        context.load_verify_locations(ours.certificate)
+        context.verify_mode = ssl.CERT_REQUIRED
+        switch = await make_switch("glimmerglass", tls=context)
+        driver, heard = await make_driver(switch.ocs, wait=not text, tls=trust)
+        if text:
+            await until(lambda driver=driver, text=text: text in driver._cause)
+            assert not heard.ups and not switch.server.commands  # no password either
+        else:
+            assert [row.pair for row in await driver.connect([Pair(1, 2)])] == [Pair(1, 2)]
+            plain, nothing = await make_driver(switch.ocs, wait=False)
+            await until(lambda plain=plain: "not started" not in plain._cause and plain._cause != "connecting")
+            assert not nothing.ups
+
+
 def server_credentials(found: tuple[Path, Path, Path]) -> Any:
     pair = [(found[1].read_bytes(), found[0].read_bytes())]
     return grpc.ssl_server_credentials(pair, root_certificates=found[2].read_bytes(), require_client_auth=True)
+
+
+async def test_p4runtime__a_device_with_the_certificate_of_another_is_refused_with_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = Authority(tmp_path, "ours")
+    server = FakeServer()
+    server.tls = server_credentials((*ours.sign("h1", uris=["rostrum:agent:h1"]), ours.certificate))
+    await server.start()
+    ups: list[str] = []
+    trust = tls.way_trust(files(ours, "manager"), strict=True)
+    fabric = P4RuntimeFabric(topology(tor1=server.port), ups.append, lambda *_: None, pipeline=PIPELINE, tls=trust)
+    await fabric.start("127.0.0.1", 0)
+    try:
+        await wait_until(lambda: "its certificate is for h1 (agent)" in caplog.text)
+        assert "URI:rostrum:switch:tor1" in caplog.text and not ups
+    finally:
+        await fabric.close()
+        await server.stop()
 
 
 @pytest.mark.parametrize("trusted", [True, False])
@@ -141,10 +253,8 @@ async def test_p4runtime__over_mutual_tls(tmp_path: Path, trusted: bool) -> None
     server.tls = server_credentials(files(ours, "tor1"))
     await server.start()
     ups: list[str] = []
-    credentials = tls.channel_credentials(files(ours if trusted else theirs, "manager"))
-    fabric = P4RuntimeFabric(
-        topology(tor1=server.port), ups.append, lambda *_: None, pipeline=PIPELINE, credentials=credentials
-    )
+    trust = tls.way_trust(files(ours if trusted else theirs, "manager"))
+    fabric = P4RuntimeFabric(topology(tor1=server.port), ups.append, lambda *_: None, pipeline=PIPELINE, tls=trust)
     await fabric.start("127.0.0.1", 0)
     try:
         if trusted:
@@ -163,4 +273,4 @@ def test_files__what_is_wrong_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
     for wrong in ((tmp_path / "none", key, authority), (certificate, tmp_path / "empty", authority)):
         with pytest.raises(SouthboundError, match="TLS of switches"):
-            tls.server_context(wrong)
+            tls.door_trust(wrong)
