@@ -95,10 +95,15 @@ static uint64_t waiting(const sim *s, const link *l, const packet *p) {
     return (uint64_t)((double)(l->free_at - s->now) * (double)l->rate_bps / 8e9);
 }
 
+/* What a host says by connections waits in their sockets while its own link is busy: nothing of it is lost there. */
+static bool waits_in_socket(const link *l, const packet *p) {
+    return p->kind == PACKET_CONTROL && p->from == l->from;
+}
+
 void link_put(sim *s, uint32_t index, packet *p) {
     link *l = &s->links[index];
     bool idle = l->free_at <= s->now && !(l->classes && l->waiting[0].count + l->waiting[1].count);
-    if (!l->up || (!idle && waiting(s, l, p) + p->wire_bytes > l->queue_bytes)) {
+    if (!l->up || (!idle && !waits_in_socket(l, p) && waiting(s, l, p) + p->wire_bytes > l->queue_bytes)) {
         l->stats.overflow++;
         network_lost(s, p);
         return;

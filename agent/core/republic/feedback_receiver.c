@@ -85,7 +85,10 @@ void rs_report_activity(rs_node *node, rs_time now, rs_receiving *x) {
     bool began = !own->active || now - own->active_at >= ACTIVE_FOR;
     own->active = true;
     own->active_at = now;
-    report_by(node, x, now + (rs_tree_is_on(x) ? rs_tree_sample_time(x) : own_interval(x)));
+    if (!rs_tree_is_on(x))
+        report_by(node, x, now + own_interval(x));
+    else if (own->report_due == RS_NEVER)
+        report_by(node, x, now + rs_tree_sample_time(node, x));
     if (!began)
         return;
     for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {

@@ -251,7 +251,8 @@ static void tell_no_light(rs_node *node, rs_time now, rs_sending *x) {
     }
 }
 
-/* DATA_FNSD goes out when a receiver that lost nothing has had time to say DATA_RCVD. */
+/* DATA_FNSD goes out when a receiver that lost nothing has had time to say DATA_RCVD. Those whose reports others
+ * collect are not asked how far they are, and are as far as those. */
 static rs_time patch_timeout(const rs_node *node, const rs_sending *x) {
     rs_time late = 0;
     if (node->config.patch_timeout)
@@ -259,7 +260,7 @@ static rs_time patch_timeout(const rs_node *node, const rs_sending *x) {
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
         rs_time its = rs_rtt_late(&r->link.peer->rtt, 10 * RS_MS);
-        if (rs_is_active(r) && r->member && rs_has_accepted(r) && its > late)
+        if (rs_is_active(r) && r->member && rs_has_accepted(r) && !r->reported && its > late)
             late = its;
     }
     late *= 2;

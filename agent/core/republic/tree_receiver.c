@@ -58,8 +58,9 @@ bool rs_tree_asks(const rs_receiving *x) {
     return rs_tree_has_parent(x) && of(x)->far_until == 0;
 }
 
-rs_time rs_tree_sample_time(const rs_receiving *x) {
-    return of(x)->sample;
+rs_time rs_tree_sample_time(rs_node *node, const rs_receiving *x) {
+    rs_time sample = of(x)->sample;
+    return sample / 2 + (rs_time)(rs_random(node) % ((uint64_t)sample + 1));
 }
 
 static void free_children(rs_node *node, tree *t) {

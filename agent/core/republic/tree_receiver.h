@@ -9,7 +9,8 @@ bool rs_tree_is_on(const rs_receiving *x);
 /* It asks the one it reports to, not the sender, for what it misses: now; or ever. */
 bool rs_tree_asks(const rs_receiving *x);
 bool rs_tree_has_parent(const rs_receiving *x);
-rs_time rs_tree_sample_time(const rs_receiving *x); /* it says RATE so often all the same */
+/* It says RATE so often all the same. Drawn, from half to one and a half of what was told: they began together. */
+rs_time rs_tree_sample_time(rs_node *node, const rs_receiving *x);
 
 rs_rx_verdict rs_tree_told(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m); /* REPORT_TO */
 void rs_tree_session(rs_receiving *x);                                                        /* another one begins */

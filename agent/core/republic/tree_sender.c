@@ -10,8 +10,9 @@
 #include "core/republic/window.h"
 
 /* Where no other source is named: docs/feedback.md. */
-#define TOPS 8u          /* at 50 us for each they are asked every 0.4 ms */
-#define PROMOTED_MOST 8u /* that speak for themselves */
+#define TOPS 8u                         /* at 50 us for each they are asked every 0.4 ms */
+#define PROMOTED_MOST 8u                /* that speak for themselves */
+#define ROOM_ASKED (UINT64_C(16) << 20) /* bytes, that agents ask the kernel for; half of it is a window */
 #define SAMPLE_LEAST RS_CONTROL_LATE
 #define SAMPLE_EACH RS_MS      /* of each receiver: all together 1,000 a second (a bound) */
 #define SLOW_FOR RS_HOST_BUSY  /* behind the others for so long: it speaks for itself */
@@ -168,18 +169,25 @@ static bool begin_direct(rs_node *node, rs_sending *x) {
 
 static void without_tree(rs_node *node, rs_time now, rs_sending *x, uint32_t place);
 
+/* More than so many report by the tree: each report takes its time at the sender, and all of a round must come within a
+ * quarter of the window, which a fast path goes through in less. The tree's own tops are no more than that. */
+static uint32_t direct_most(const rs_node *node, const rs_sending *x) {
+    uint64_t quarter = (uint64_t)rs_wire_time(ROOM_ASKED / 8, x->rate.ceiling_bps) / RS_REPORTS_EACH;
+    uint32_t most = quarter > TOPS ? quarter < UINT32_MAX ? (uint32_t)quarter : UINT32_MAX : TOPS;
+    return node->config.direct_receivers < most ? node->config.direct_receivers : most;
+}
+
 bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
     const rs_config *c = &node->config;
-    uint32_t count = 0, *starts = NULL;
+    uint32_t count = 0, *starts = NULL, direct = direct_most(node, x);
     rs_republic_sender *own = rs_republic_sender_of(x);
     bool had = rs_tree_of(x) != NULL, enough = true;
     rs_engine_drop(node, &x->t); /* a view of another engine may have come before */
     own->rate_of = own->window_of = NULL;
     ordered *order = NULL;
     rs_tree_sender *t = NULL;
-    if (c->directory.place_of && x->recipient_count > c->direct_receivers && (order = in_order(node, x, &count)) &&
-        count > c->direct_receivers && (starts = rs_memory_take(&node->allocator, count * sizeof *starts)) &&
-        (t = make(node, x))) {
+    if (c->directory.place_of && x->recipient_count > direct && (order = in_order(node, x, &count)) && count > direct &&
+        (starts = rs_memory_take(&node->allocator, count * sizeof *starts)) && (t = make(node, x))) {
         const rs_tree shape = {.starts = starts,
                                .rack_count = find_racks(order, count, starts),
                                .count = count,

@@ -377,7 +377,8 @@ void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r) {
     if (r->kept)
         over = false;
     rs_control_set_pending(node, now, &r->link,
-                           RS_CONTROL_OPEN | (r->kept ? 0 : RS_CONTROL_PING) | (over ? RS_CONTROL_DATA_FNSD : 0));
+                           RS_CONTROL_OPEN | (r->kept || r->reported ? 0 : RS_CONTROL_PING) |
+                               (over ? RS_CONTROL_DATA_FNSD : 0));
 }
 
 void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r) {
@@ -629,7 +630,7 @@ void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x) {
             r->light = RS_LIGHT_AWAITED;
         rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN);
         rs_control_clear(node, now, &r->link, RS_CONTROL_DATA_FNSD); /* of the session before; OPEN says as much */
-        if (rs_peer_is_up(r->link.peer) && !r->link.peer->rtt.smoothed)
+        if (rs_peer_is_up(r->link.peer) && !r->link.peer->rtt.smoothed && !r->reported)
             rs_ping(node, now, &r->link);
     }
 }
