@@ -398,7 +398,7 @@ static const option options_table[] = {
     {"mtu", "BYTES", "largest IP packet on the data channel [the interface's MTU]", take_mtu},
     {"nic-rate", "RATE", "what the NIC can send, in bits/s on the wire, for example 1G [the interface's speed]",
      take_nic_rate},
-    {"io", "NAME", "packet I/O: auto, udp, udp-gso, packet, xdp [auto]", take_io},
+    {"io", "NAME", "packet I/O: auto, udp, udp-gso, packet, xdp, netmap [auto]", take_io},
     {"receive-buffer", "SIZE",
      "data packets that may wait to be read: of each group [16M], or --io packet's ring [32M]", take_receive_buffer},
     {"attempt-interval", "TIME",

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "io/netmap.h"
+#include "io/netmap_fits.h"
 #include "io/packet.h"
 #include "io/udp.h"
 #include "io/udp_gso.h"
@@ -19,6 +20,7 @@ static const struct {
     const rs_io_ops *ops;
     const char *reason;
 } automatic[] = {
+    {&rs_io_netmap, "its module drives this NIC, and no kernel stands between the rings and the objects"},
     {&rs_io_udp_gso, "least processor time per byte at every MTU; this kernel has UDP_SEGMENT and UDP_GRO"},
     {&rs_io_packet_ring, "next best: this host gives packet sockets, but its kernel does not join datagrams"},
     {&rs_io_udp, "this host has neither joined datagrams nor packet sockets for us"},
@@ -58,7 +60,8 @@ static rs_io *open_instead(const rs_io_ops *wanted, const rs_io_options *options
 static rs_io *open_best(const rs_io_options *options, char *error) {
     char text[2 * RS_IO_ERROR_MAX];
     for (size_t i = 0; i < AUTOMATIC; i++) {
-        rs_io *io = automatic[i].ops->open(options, error);
+        bool fits = automatic[i].ops != &rs_io_netmap || rs_netmap_fits("/sys", options->interface, error);
+        rs_io *io = fits ? automatic[i].ops->open(options, error) : NULL;
         if (io)
             snprintf(text, sizeof text, "packet I/O: auto chose %s: %s", automatic[i].ops->name, automatic[i].reason);
         else

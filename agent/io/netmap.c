@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +15,7 @@
 #include "io/frame.h"
 #include "io/guard.h"
 #include "io/members.h"
+#include "io/netmap_fits.h"
 #include "io/netmap_port.h"
 #include "io/sockets.h"
 
@@ -53,10 +52,7 @@ static const rs_netmap_device kernel_device = {
 
 /* Frames of the kernel's stack leave through our rings as they are: what it left to the NIC would stay undone. */
 static void warn_of_offload(const netmap_io *io) {
-    struct ethtool_value value = {.cmd = ETHTOOL_GTXCSUM};
-    struct ifreq request = {.ifr_data = (void *)&value};
-    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", io->sockets.interface.name);
-    if (ioctl(io->sockets.send_fd, SIOCETHTOOL, &request) != 0 || value.data == 0)
+    if (!rs_netmap_offloads(io->sockets.interface.name))
         return;
     char text[200];
     snprintf(text, sizeof text,

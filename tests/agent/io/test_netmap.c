@@ -1,13 +1,16 @@
 /* Back end netmap (agent/io/netmap*.c) against a netmap device in memory. */
 #include <errno.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fake_netmap.h"
 #include "io/frame.h"
+#include "io/netmap_fits.h"
 #include "io_fixture.h"
 
 static char said[1024];
@@ -371,6 +374,53 @@ static void netmap__without_the_module_udp_is_used(void **state) {
     rs_io_close(io);
 }
 
+/* A sysfs of our own, in which a link to a driver's module, or a holder of netmap's, is made when it is wanted. */
+static void make_below(const char *sys, const char *format, const char *name) {
+    char path[256], below[200];
+    snprintf(below, sizeof below, format, name);
+    snprintf(path, sizeof path, "%s/%s", sys, below);
+    for (char *at = path + strlen(sys) + 1; (at = strchr(at, '/')); at++) {
+        *at = '\0';
+        if (mkdir(path, 0700) != 0)
+            assert_int_equal(errno, EEXIST);
+        *at = '/';
+    }
+    assert_int_equal(mkdir(path, 0700), 0);
+}
+
+static void expect_unfit(const char *sys, const char *interface, const char *why) {
+    char error[RS_IO_ERROR_MAX] = "";
+    assert_false(rs_netmap_fits(sys, interface, error));
+    if (!strstr(error, why))
+        fail_msg("\"%s\" is not in: %s", why, error);
+}
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *where) {
+    (void)status, (void)kind, (void)where;
+    return remove(path);
+}
+
+/* `auto` takes it where the module drives the NIC itself, and no checksum of other programs' packets stays undone. */
+static void netmap__auto_takes_it_where_it_fits(void **state) {
+    (void)state;
+    char sys[] = "/tmp/rostrum-sys-XXXXXX", error[RS_IO_ERROR_MAX], link[256];
+    assert_non_null(mkdtemp(sys));
+    expect_unfit(sys, "nic0", "module is not loaded");
+    make_below(sys, "module/%s", "netmap");
+    expect_unfit(sys, "nic0", "nic0 has no driver of netmap's (it is virtual)");
+    make_below(sys, "class/net/%s/device/driver", "nic0");
+    snprintf(link, sizeof link, "%s/class/net/nic0/device/driver/module", sys);
+    assert_int_equal(symlink("../../../../../../module/e1000", link), 0);
+    expect_unfit(sys, "nic0", "nic0 has no driver of netmap's (e1000)");
+    make_below(sys, "module/netmap/holders/%s", "e1000");
+    assert_true(rs_netmap_fits(sys, "nic0", error)); /* which does not exist: nobody says it leaves checksums undone */
+    make_below(sys, "class/net/%s/device/driver", "lo");
+    snprintf(link, sizeof link, "%s/class/net/lo/device/driver/module", sys);
+    assert_int_equal(symlink("e1000", link), 0);
+    expect_unfit(sys, "lo", "ethtool -K lo tx off");
+    assert_int_equal(nftw(sys, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 #define with_device(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void) {
@@ -390,6 +440,7 @@ int main(void) {
         with_device(netmap__a_full_nic_keeps_what_the_kernel_sends),
         with_device(netmap__what_is_missing_is_said),
         with_device(netmap__without_the_module_udp_is_used),
+        cmocka_unit_test(netmap__auto_takes_it_where_it_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

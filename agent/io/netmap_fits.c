@@ -1,0 +1,69 @@
+#include "io/netmap_fits.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static bool there_is(const char *sys, const char *format, const char *name) {
+    char path[PATH_MAX], rest[PATH_MAX / 2];
+    snprintf(rest, sizeof rest, format, name);
+    return snprintf(path, sizeof path, "%s/%s", sys, rest) < (int)sizeof path && access(path, F_OK) == 0;
+}
+
+/* The kernel module of the interface's driver; "" if it has none, as virtual interfaces. */
+static void driver_module(const char *sys, const char *interface, char *module, size_t size) {
+    char path[PATH_MAX], target[PATH_MAX];
+    module[0] = '\0';
+    if (snprintf(path, sizeof path, "%s/class/net/%s/device/driver/module", sys, interface) >= (int)sizeof path)
+        return;
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length <= 0)
+        return;
+    target[length] = '\0';
+    const char *name = strrchr(target, '/');
+    snprintf(module, size, "%.*s", (int)size - 1, name ? name + 1 : target);
+}
+
+bool rs_netmap_offloads(const char *interface) {
+    struct ethtool_value value = {.cmd = ETHTOOL_GTXCSUM};
+    struct ifreq request = {.ifr_data = (void *)&value};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", interface);
+    bool offloads = fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0 && value.data != 0;
+    if (fd >= 0)
+        close(fd);
+    return offloads;
+}
+
+/* A driver built for netmap needs symbols of its module, so the kernel names it among the module's holders
+ * (Documentation/ABI/testing/sysfs-module). */
+bool rs_netmap_fits(const char *sys, const char *interface, char *error) {
+    char module[64], holder[80];
+    if (!there_is(sys, "module/%s", "netmap")) {
+        snprintf(error, RS_IO_ERROR_MAX, "its kernel module is not loaded");
+        return false;
+    }
+    driver_module(sys, interface, module, sizeof module);
+    snprintf(holder, sizeof holder, "%s", module);
+    if (!module[0] || !there_is(sys, "module/netmap/holders/%s", holder)) {
+        snprintf(error, RS_IO_ERROR_MAX,
+                 "%s has no driver of netmap's (%s), and its emulated mode is no faster than sockets", interface,
+                 module[0] ? module : "it is virtual");
+        return false;
+    }
+    if (rs_netmap_offloads(interface)) {
+        snprintf(error, RS_IO_ERROR_MAX,
+                 "%s leaves checksums to the NIC, which netmap does not, and the host's other traffic would end: "
+                 "ethtool -K %s tx off gso off tso off",
+                 interface, interface);
+        return false;
+    }
+    return true;
+}
