@@ -43,7 +43,7 @@ class GroupParams:
     protocol: str = "ricochet"
     fifo: bool = False
     options: Mapping[str, float] = field(default_factory=dict)
-    region: int = 0  # of Groups.region, with these members
+    regions: tuple[int, ...] = ()  # of Groups.region, which together have these members
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,17 @@ class Groups:
         protocol = self._ffi.new("char[]", given.protocol.encode())
         options = ",".join(f"{name}={value:g}" for name, value in given.options.items())
         text = self._ffi.new("char[]", options.encode())
+        regions = self._ffi.new("uint32_t[]", list(given.regions))
         values = {
             "protocol": protocol,
             "options": text,
             "order": int(given.fifo),
             "tell_given_up": given.protocol == "plain",
-            "region": given.region,
+            "regions": regions,
+            "region_count": len(given.regions),
         }
         struct = self._ffi.new("sim_group_params *", values)
-        self._kept.append((protocol, text))
+        self._kept.append((protocol, text, regions))
         return struct
 
     def costs(self, host: int, costs: HostCosts) -> None:

@@ -29,8 +29,15 @@ typedef struct {
     char protocol[32], options[RS_GROUP_OPTIONS_TEXT];
     uint32_t *members;
     bool tell_given_up;
-    uint32_t region; /* 0: none */
+    uint32_t *regions; /* as rs_messages_region has them */
+    uint32_t region_count;
 } group;
+
+typedef struct {
+    rs_messages_region view; /* without what follows */
+    char protocol[32], options[RS_GROUP_OPTIONS_TEXT];
+    uint32_t *nodes;
+} region;
 
 /* A datagram that waits for the processor. */
 typedef struct waiting {
@@ -45,7 +52,9 @@ typedef struct message_engine message_engine;
 struct sim_groups {
     sim *sim;
     group *groups;
-    uint32_t group_count, group_capacity, region_count;
+    uint32_t group_count, group_capacity;
+    region *regions;
+    uint32_t region_count, region_capacity;
     message_engine **engines;
     uint32_t engine_count, engine_capacity;
     stream *streams; /* open hash */
@@ -66,6 +75,8 @@ struct message_engine {
     uint32_t own_count, own_capacity;
     uint8_t *knows; /* bit: has a view of the group */
     uint32_t knows_groups;
+    uint8_t *knows_regions; /* by number less one: it was looked at */
+    uint32_t knows_regions_count;
     /* publishing */
     bool own_groups;
     double gap_ns;
@@ -215,6 +226,7 @@ static void engine_free(sim_engine *engine) {
     rs_messages_free(e->node);
     engine_give(s, e->own);
     engine_give(s, e->knows);
+    engine_give(s, e->knows_regions);
     engine_give(s, e->message);
     engine_give(s, e->warm);
     *e->last = e->one;
@@ -384,6 +396,46 @@ static bool engine_work_event(sim_engine *engine, rs_time now) {
 
 /* publishing */
 
+/* Of a region, by its number. */
+static bool tell_region(message_engine *e, rs_time now, uint32_t number) {
+    const region *r = &e->all->regions[number - 1];
+    rs_messages_region view = r->view;
+    view.protocol = r->protocol;
+    view.options = r->options;
+    view.nodes = r->nodes;
+    return rs_messages_set_region(e->node, now, &view) == RS_OK ||
+           sim_fail(e->base.sim, "host %u refuses region %u: %s", e->base.node, number, rs_messages_refusal(e->node));
+}
+
+static bool is_in_region(const message_engine *e, uint32_t number) {
+    const region *r = &e->all->regions[number - 1];
+    for (uint32_t i = 0; i < r->view.node_count; i++)
+        if (r->nodes[i] == e->base.node)
+            return true;
+    return false;
+}
+
+/* Those that this host is not in, unless a group before this one had them, too. */
+static bool tell_regions(message_engine *e, rs_time now, const group *g) {
+    for (uint32_t i = 0; i < g->region_count; i++) {
+        uint32_t number = g->regions[i];
+        if (number > e->knows_regions_count) {
+            uint8_t *grown = engine_take(e->base.sim, number);
+            if (e->knows_regions_count)
+                memcpy(grown, e->knows_regions, e->knows_regions_count);
+            engine_give(e->base.sim, e->knows_regions);
+            e->knows_regions = grown;
+            e->knows_regions_count = number;
+        }
+        if (e->knows_regions[number - 1])
+            continue;
+        e->knows_regions[number - 1] = 1;
+        if (!is_in_region(e, number) && !tell_region(e, now, number))
+            return false;
+    }
+    return true;
+}
+
 static bool tell(message_engine *e, rs_time now, uint32_t number) {
     uint32_t at = number - 1;
     if (at >= e->knows_groups) {
@@ -404,8 +456,10 @@ static bool tell(message_engine *e, rs_time now, uint32_t number) {
     view.options = g->options;
     view.more_channels = &second;
     view.more_count = 1;
-    view.regions = &g->region;
-    view.region_count = g->region ? 1 : 0;
+    view.regions = g->regions;
+    view.region_count = g->region_count;
+    if (!tell_regions(e, now, g))
+        return false;
     if (rs_messages_set_view(e->node, now, &view) != RS_OK)
         return sim_fail(e->base.sim, "host %u refuses group %u: %s", e->base.node, number,
                         rs_messages_refusal(e->node));
@@ -490,8 +544,13 @@ sim_groups *sim_groups_new(sim *s) {
 
 void sim_groups_free(sim_groups *all) {
     sim *s = all->sim;
-    for (uint32_t i = 0; i < all->group_count; i++)
+    for (uint32_t i = 0; i < all->group_count; i++) {
         engine_give(s, all->groups[i].members);
+        engine_give(s, all->groups[i].regions);
+    }
+    for (uint32_t i = 0; i < all->region_count; i++)
+        engine_give(s, all->regions[i].nodes);
+    engine_give(s, all->regions);
     for (uint64_t i = 0; i < all->stream_slots; i++)
         engine_give(s, all->streams[i].packets);
     engine_give(s, all->groups);
@@ -562,8 +621,16 @@ uint32_t sim_message_group(sim_groups *all, const sim_group_params *params, cons
                                                        .open = true,
                                                        .order = (rs_messages_order)params->order},
                                               .tell_given_up = params->tell_given_up,
-                                              .region = params->region ? params->region - REGION_CHANNEL : 0};
+                                              .region_count = params->region_count};
     group *made = &all->groups[all->group_count - 1];
+    made->regions = engine_take(s, (params->region_count + 1u) * sizeof *made->regions);
+    for (uint32_t i = 0; i < params->region_count; i++) {
+        made->regions[i] = params->regions[i] - REGION_CHANNEL;
+        if (params->regions[i] <= REGION_CHANNEL || made->regions[i] > all->region_count) {
+            sim_fail(s, "there is no region %u", params->regions[i]);
+            return SIM_ERROR;
+        }
+    }
     snprintf(made->protocol, sizeof made->protocol, "%s", params->protocol ? params->protocol : "plain");
     snprintf(made->options, sizeof made->options, "%s", params->options ? params->options : "");
     for (uint32_t i = 0; i < count; i++) {
@@ -578,23 +645,22 @@ uint32_t sim_message_group(sim_groups *all, const sim_group_params *params, cons
 }
 
 uint32_t sim_message_region(sim_groups *all, const sim_group_params *params, const uint32_t *nodes, uint32_t count) {
+    sim *s = all->sim;
+    uint32_t *copy = engine_take(s, count * sizeof *copy + 1);
+    memcpy(copy, nodes, count * sizeof *copy);
+    all->regions = grow(s, all->regions, all->region_count, &all->region_capacity, sizeof *all->regions);
     uint32_t number = ++all->region_count;
-    rs_messages_region view = {.protocol = params->protocol,
-                               .options = params->options,
-                               .region = number,
-                               .version = 1,
-                               .channel = number + REGION_CHANNEL,
-                               .nodes = nodes,
-                               .node_count = count,
-                               .open = true};
+    region *made = &all->regions[number - 1];
+    *made = (region){
+        .nodes = copy,
+        .view = {
+            .region = number, .version = 1, .channel = number + REGION_CHANNEL, .node_count = count, .open = true}};
+    snprintf(made->protocol, sizeof made->protocol, "%s", params->protocol ? params->protocol : "plain");
+    snprintf(made->options, sizeof made->options, "%s", params->options ? params->options : "");
     for (uint32_t i = 0; i < count; i++) {
-        message_engine *e = of(sim_host_engine(all->sim, nodes[i], &MESSAGES, "message groups"));
-        if (!e)
+        message_engine *e = of(sim_host_engine(s, nodes[i], &MESSAGES, "message groups"));
+        if (!e || !tell_region(e, sim_now(s), number))
             return SIM_ERROR;
-        if (rs_messages_set_region(e->node, sim_now(all->sim), &view) != RS_OK) {
-            sim_fail(all->sim, "host %u refuses region %u: %s", nodes[i], number, rs_messages_refusal(e->node));
-            return SIM_ERROR;
-        }
     }
     return number + REGION_CHANNEL;
 }

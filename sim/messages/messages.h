@@ -22,11 +22,12 @@ typedef struct {
 } sim_messages_params;
 
 typedef struct {
-    const char *protocol; /* name of its engine */
-    const char *options;  /* of that engine, as in rs_messages_view */
-    uint32_t order;       /* rs_messages_order */
-    bool tell_given_up;   /* what is given up is among the recoveries */
-    uint32_t region;      /* of sim_message_region: its hosts are the members; 0: the group is by itself */
+    const char *protocol;    /* name of its engine */
+    const char *options;     /* of that engine, as in rs_messages_view */
+    uint32_t order;          /* rs_messages_order */
+    bool tell_given_up;      /* what is given up is among the recoveries */
+    const uint32_t *regions; /* of sim_message_region: their hosts together are the members */
+    uint32_t region_count;   /* 0: the group is by itself */
 } sim_group_params;
 
 /* Processor time at a host; 0 = none. One processor does it all, in turn; what it has no time for waits in a buffer of
@@ -68,7 +69,8 @@ bool sim_use_messages(sim_groups *groups, uint32_t host, const sim_messages_para
  * if that cannot be. A further channel, for engines that use two, has that number + 2^24. */
 uint32_t sim_message_group(sim_groups *groups, const sim_group_params *params, const uint32_t *members, uint32_t count);
 /* A region of hosts that all have the engine, for groups that overlap in it; its number, which is no group, is that
- * of its multicast packets. SIM_ERROR if that cannot be. */
+ * of its multicast packets. Other hosts are told of it when they first publish to one of its groups. SIM_ERROR if that
+ * cannot be. */
 uint32_t sim_message_region(sim_groups *groups, const sim_group_params *params, const uint32_t *nodes, uint32_t count);
 bool sim_message_costs(sim_groups *groups, uint32_t host, const sim_host_costs *costs);
 /* From `start` to `stop` the host publishes messages of `bytes` to all its groups in turn, as fast as its processor and
