@@ -1,11 +1,17 @@
 /* Frames of a message group's own socket (docs/application-interface.md, Message groups). Used by the agent and by
- * librostrum. Little-endian, one behind the other: length u32 (bytes behind the head), kind u8, flags u8, zero u16.
+ * librostrum. Little-endian, one behind the other: length u32 (bytes behind the head), kind u8, flags u8, channel u16,
+ * 0 where the socket is of one group; else the program's number for a group, from 1.
  *
- *   PUBLISH  a message                                       program to agent; all others agent to program
+ *   PUBLISH  a message                                       program to agent
+ *   JOIN     a request JOIN (api/wire.h)                     program to agent, of a channel
+ *   LEAVE                                                    program to agent, of a channel; others agent to program
+ *   JOINED   largest message u32, protocol, order: each a length u8 and a text
  *   MESSAGE  sender u32, part u32, sn u64, a message         flags: how it came (0 multicast, 1 repair, 2 asked for)
  *   SENDER   number u32, its server's name                   before the first message of a sender
  *   LOST     sender u32 (0: of any), zero u32, sn u64, count u64     flags: why
- *   END      code u16, words                                 nothing follows
+ *   END      code u16, words                                 nothing follows (of the channel)
+ *   COMPLETE number u64, count u64                           of the messages that the program published in the group,
+ *                                                            so many are complete; of `count` more nobody knows
  *   VIEW     view u64, number u64, three counts u32 (members, joined, left), and their numbers u32, each after its
  *            SENDER                                          flags: 1 this server joined with it, or the program came
  *                                                            while it held
@@ -22,6 +28,7 @@
 #define RS_GROUP_FRAME_MESSAGE (RS_GROUP_FRAME_HEAD + 16u)
 #define RS_GROUP_FRAME_LOST (RS_GROUP_FRAME_HEAD + 24u)
 #define RS_GROUP_FRAME_VIEW (RS_GROUP_FRAME_HEAD + 28u)
+#define RS_GROUP_FRAME_COMPLETE (RS_GROUP_FRAME_HEAD + 16u)
 #define RS_GROUP_FRAME_VIEW_MOST 4096u /* numbers in a VIEW */
 
 enum {
@@ -31,7 +38,11 @@ enum {
     RS_GROUP_FRAME_KIND_LOST = 4,
     RS_GROUP_FRAME_KIND_END = 5,
     RS_GROUP_FRAME_KIND_VIEW = 6,
-    RS_GROUP_FRAME_KIND_PRIMARY = 7
+    RS_GROUP_FRAME_KIND_PRIMARY = 7,
+    RS_GROUP_FRAME_KIND_JOIN = 8,
+    RS_GROUP_FRAME_KIND_LEAVE = 9,
+    RS_GROUP_FRAME_KIND_JOINED = 10,
+    RS_GROUP_FRAME_KIND_COMPLETE = 11
 };
 
 static inline void rs_group_put(uint8_t *to, uint64_t value, int bytes) {
@@ -54,7 +65,16 @@ static inline void rs_group_frame_put_head(uint8_t *to, uint32_t length, uint8_t
 /* The kind; 0 if it is none. */
 static inline int rs_group_frame_head(const uint8_t *from, uint32_t *length) {
     *length = (uint32_t)rs_group_get(from, 4);
-    return from[6] == 0 && from[7] == 0 && from[4] <= RS_GROUP_FRAME_KIND_PRIMARY ? from[4] : 0;
+    return from[4] <= RS_GROUP_FRAME_KIND_COMPLETE ? from[4] : 0;
+}
+
+static inline uint16_t rs_group_frame_channel(const uint8_t *frame) {
+    return (uint16_t)rs_group_get(frame + 6, 2);
+}
+
+/* Of a frame that was written. */
+static inline void rs_group_frame_put_channel(uint8_t *frame, uint16_t channel) {
+    rs_group_put(frame + 6, channel, 2);
 }
 
 static inline void rs_group_frame_message(uint8_t *to, uint32_t length, uint8_t via, uint32_t sender, uint32_t part,
@@ -93,6 +113,26 @@ static inline void rs_group_frame_view(uint8_t *to, uint8_t flags, uint64_t view
         rs_group_put(to + 24 + 4 * (size_t)i, counts[i], 4);
     for (uint32_t i = 0; i < all; i++)
         rs_group_put(to + RS_GROUP_FRAME_VIEW + 4 * (size_t)i, numbers[i], 4);
+}
+
+static inline void rs_group_frame_complete(uint8_t *to, uint64_t number, uint64_t given_up) {
+    rs_group_frame_put_head(to, 16, RS_GROUP_FRAME_KIND_COMPLETE, 0);
+    rs_group_put(to + 8, number, 8);
+    rs_group_put(to + 16, given_up, 8);
+}
+
+static inline size_t rs_group_frame_joined_length(size_t protocol, size_t order) {
+    return RS_GROUP_FRAME_HEAD + 6 + protocol + order;
+}
+
+static inline void rs_group_frame_joined(uint8_t *to, uint32_t message_bytes, const char *protocol,
+                                         size_t protocol_length, const char *order, size_t order_length) {
+    rs_group_frame_put_head(to, 6 + (uint32_t)(protocol_length + order_length), RS_GROUP_FRAME_KIND_JOINED, 0);
+    rs_group_put(to + 8, message_bytes, 4);
+    to[12] = (uint8_t)protocol_length;
+    memcpy(to + 13, protocol, protocol_length);
+    to[13 + protocol_length] = (uint8_t)order_length;
+    memcpy(to + 14 + protocol_length, order, order_length);
 }
 
 static inline size_t rs_group_frame_end_length(size_t words) {

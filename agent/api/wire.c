@@ -122,6 +122,7 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
     case RS_API_STATUS:
     case RS_API_NAMES:
     case RS_API_EPHEMERAL:
+    case RS_API_CHANNELS:
         break;
     case RS_API_ADD:
     case RS_API_DELETE:
@@ -226,6 +227,7 @@ static bool parse_fields(rs_reader *in, rs_api_request *out, rs_error *error) {
     case RS_API_STATUS:
     case RS_API_NAMES:
     case RS_API_EPHEMERAL:
+    case RS_API_CHANNELS:
         return true;
     case RS_API_ADD:
     case RS_API_DELETE:

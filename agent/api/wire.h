@@ -39,6 +39,7 @@ typedef enum {
     RS_API_STREAM_JOIN = 22,    /* with a descriptor, as STREAM_RECEIVE; receivers: who receives or sends it */
     RS_API_NAMES = 23,          /* by which programs know the objects that are here; answered DONE */
     RS_API_EPHEMERAL = 24,      /* objects of the application here go with the last process that asks so */
+    RS_API_CHANNELS = 25,       /* a socket for many groups, which are joined on it; answered by GROUP */
     /* answers; those marked + do not end the request */
     RS_API_DONE = 128,
     RS_API_ERROR = 129,
@@ -59,6 +60,7 @@ typedef enum {
 } rs_api_type;
 
 #define RS_API_JOIN_SUBSCRIBE 1u /* flag of JOIN: to receive, not only to publish */
+#define RS_API_JOIN_COMPLETE 2u  /* flag of JOIN: to be told what is complete */
 #define RS_API_PIN_ON 1u         /* flag of PIN */
 #define RS_API_SEND_EVENTS 1u    /* flag of SEND: tell what happens */
 #define RS_API_SEND_PROTOCOL 3   /* place of two bits in SEND's flags: a rostrum_protocol */

@@ -4,7 +4,6 @@
 
 #include "api/wire.h"
 
-#include <rostrum/groups.h>
 #include <rostrum/rostrum.h>
 
 typedef struct rostrum_call {
@@ -77,8 +76,5 @@ rostrum_code rostrum_wait_for(rostrum *agent, uint64_t tag, uint64_t bound_ms, r
 /* Sends agent->request with `fd`, waits for its answer (`wait_ms` and the answer bound), fills `outcome` (may be NULL).
  */
 rostrum_code rostrum_ask(rostrum *agent, uint64_t wait_ms, int fd, rostrum_outcome *outcome, rostrum_error *error);
-
-/* groups.c: a group at its own socket, which is the group's; NULL without memory. */
-rostrum_group *rostrum_group_at(int fd, const char *protocol, const char *order, uint32_t message_bytes);
 
 #endif

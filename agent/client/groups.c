@@ -1,9 +1,7 @@
 /* librostrum's message groups: frames on a group's own socket, both ways in large pieces. */
+#include "client/groups.h"
+
 #include "client/connection.h"
-
-#include "api/group_frames.h"
-
-#include <rostrum/groups.h>
 
 #include <errno.h>
 #include <poll.h>
@@ -14,35 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define OUT_KEPT (64u << 10)  /* bytes of messages that wait for more */
 #define IN_BYTES (256u << 10) /* read at once */
 #define SEND_BOUND_MS 10000
-#define SENDER_BUCKETS 256u
 
-typedef struct sender {
-    struct sender *next;
-    uint32_t number;
-    char name[];
-} sender;
-
-typedef struct {
-    uint8_t *bytes;
-    size_t start, length, room;
-} buffer;
-
-struct rostrum_group {
-    int fd;
-    uint32_t message_bytes;
-    char protocol[32], order[48];
-    buffer out, in;
-    const sender *last;
-    const char **names; /* of `view` */
-    rostrum_view view;
-    sender *senders[SENDER_BUCKETS];
-    rostrum_error ended; /* the agent's final messages, or why there are none */
-};
-
-static int64_t now_ms(void) {
+int64_t rostrum_now_ms(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
@@ -66,7 +39,7 @@ static rostrum_code join(rostrum *agent, const char *name, const rostrum_group_o
     rostrum_outcome outcome = {.fd = -1};
     rs_api_request *request = rostrum_request(agent, RS_API_JOIN, 0);
     *out = NULL;
-    request->flags = flags;
+    request->flags = flags | (options && options->completion ? RS_API_JOIN_COMPLETE : 0);
     request->group = name;
     if (options && options->protocol) {
         request->protocol = options->protocol;
@@ -97,10 +70,14 @@ void rostrum_leave(rostrum_group *group) {
     if (!group)
         return;
     (void)rostrum_flush(group, NULL);
+    rostrum_group_free(group);
+}
+
+void rostrum_group_free(rostrum_group *group) {
     close(group->fd);
-    for (uint32_t i = 0; i < SENDER_BUCKETS; i++)
+    for (uint32_t i = 0; i < ROSTRUM_SENDER_BUCKETS; i++)
         while (group->senders[i]) {
-            sender *gone = group->senders[i];
+            rostrum_sender *gone = group->senders[i];
             group->senders[i] = gone->next;
             free(gone);
         }
@@ -126,8 +103,7 @@ int rostrum_group_fd(const rostrum_group *group) {
     return group->fd;
 }
 
-/* Room for `more` bytes behind what is there. */
-static bool reserve(buffer *b, size_t more) {
+bool rostrum_buffer_reserve(rostrum_buffer *b, size_t more) {
     if (b->length + more > b->room && b->start > 0) {
         memmove(b->bytes, b->bytes + b->start, b->length - b->start);
         b->length -= b->start;
@@ -145,9 +121,9 @@ static bool reserve(buffer *b, size_t more) {
 
 /* 0 = ready; else an errno: ETIMEDOUT. `bound_ms` -1: none. */
 static int wait_ready(int fd, short events, int64_t bound_ms) {
-    int64_t end = bound_ms < 0 ? INT64_MAX : now_ms() + bound_ms;
+    int64_t end = bound_ms < 0 ? INT64_MAX : rostrum_now_ms() + bound_ms;
     for (;;) {
-        int64_t left = bound_ms < 0 ? -1 : end - now_ms();
+        int64_t left = bound_ms < 0 ? -1 : end - rostrum_now_ms();
         struct pollfd ready = {.fd = fd, .events = events};
         int count = poll(&ready, 1, bound_ms < 0 ? -1 : left < 0 ? 0 : (int)left);
         if (count > 0)
@@ -169,7 +145,7 @@ static rostrum_code agent_gone(rostrum_error *error, int number) {
 }
 
 rostrum_code rostrum_flush(rostrum_group *group, rostrum_error *error) {
-    buffer *out = &group->out;
+    rostrum_buffer *out = &group->out;
     while (out->start < out->length) {
         ssize_t sent = send(group->fd, out->bytes + out->start, out->length - out->start, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent > 0) {
@@ -191,22 +167,22 @@ rostrum_code rostrum_flush(rostrum_group *group, rostrum_error *error) {
 
 rostrum_code rostrum_publish(rostrum_group *group, const void *bytes, uint32_t length, unsigned flags,
                              rostrum_error *error) {
-    buffer *out = &group->out;
+    rostrum_buffer *out = &group->out;
     if (length > group->message_bytes)
         return rostrum_fail(error, ROSTRUM_ERR_INVALID, "the message is longer than a group's messages may be");
-    if (out->length - out->start > 2 * OUT_KEPT) { /* of a call that timed out */
+    if (out->length - out->start > 2 * ROSTRUM_OUT_KEPT) { /* of a call that timed out */
         rostrum_code code = rostrum_flush(group, error);
         if (code)
             return code;
     }
     size_t need = RS_GROUP_FRAME_HEAD + (size_t)length;
-    if (!reserve(out, need > OUT_KEPT || out->room ? need : OUT_KEPT + need))
+    if (!rostrum_buffer_reserve(out, need > ROSTRUM_OUT_KEPT || out->room ? need : ROSTRUM_OUT_KEPT + need))
         return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for a message");
     rs_group_frame_put_head(out->bytes + out->length, length, RS_GROUP_FRAME_KIND_PUBLISH, 0);
     if (length)
         memcpy(out->bytes + out->length + RS_GROUP_FRAME_HEAD, bytes, length);
     out->length += need;
-    if (flags & ROSTRUM_MORE && out->length - out->start < OUT_KEPT)
+    if (flags & ROSTRUM_MORE && out->length - out->start < ROSTRUM_OUT_KEPT)
         return ROSTRUM_OK;
     return rostrum_flush(group, error);
 }
@@ -216,7 +192,7 @@ rostrum_code rostrum_publish(rostrum_group *group, const void *bytes, uint32_t l
 static const char *name_of(rostrum_group *group, uint32_t number) {
     if (group->last && group->last->number == number)
         return group->last->name;
-    const sender *s = group->senders[number % SENDER_BUCKETS];
+    const rostrum_sender *s = group->senders[number % ROSTRUM_SENDER_BUCKETS];
     while (s && s->number != number)
         s = s->next;
     group->last = s ? s : group->last;
@@ -224,8 +200,8 @@ static const char *name_of(rostrum_group *group, uint32_t number) {
 }
 
 static bool learn_sender(rostrum_group *group, uint32_t number, const uint8_t *name, size_t length) {
-    sender **head = &group->senders[number % SENDER_BUCKETS];
-    sender *s = malloc(sizeof *s + length + 1);
+    rostrum_sender **head = &group->senders[number % ROSTRUM_SENDER_BUCKETS];
+    rostrum_sender *s = malloc(sizeof *s + length + 1);
     if (!s)
         return false;
     s->number = number;
@@ -283,9 +259,8 @@ const rostrum_view *rostrum_group_view(const rostrum_group *group) {
     return group->names ? &group->view : NULL;
 }
 
-/* One whole frame. True: `out` is filled. */
-static bool take_frame(rostrum_group *group, const uint8_t *at, uint32_t length, int kind, rostrum_message *out,
-                       rostrum_error *error) {
+bool rostrum_group_take_frame(rostrum_group *group, const uint8_t *at, uint32_t length, int kind, rostrum_message *out,
+                              rostrum_error *error) {
     const uint8_t *fields = at + RS_GROUP_FRAME_HEAD;
     if (kind == RS_GROUP_FRAME_KIND_MESSAGE && length >= 16) {
         *out = (rostrum_message){.sender = name_of(group, (uint32_t)rs_group_get(fields, 4)),
@@ -312,6 +287,14 @@ static bool take_frame(rostrum_group *group, const uint8_t *at, uint32_t length,
         *out = (rostrum_message){.kind = ROSTRUM_PRIMARY, .sender = "", .count = at[5] & 1, .why = ""};
         return true;
     }
+    if (kind == RS_GROUP_FRAME_KIND_COMPLETE && length == 16) {
+        *out = (rostrum_message){.kind = ROSTRUM_COMPLETE,
+                                 .sender = "",
+                                 .sn = rs_group_get(fields, 8),
+                                 .count = rs_group_get(fields + 8, 8),
+                                 .why = ""};
+        return true;
+    }
     if (kind == RS_GROUP_FRAME_KIND_SENDER && length >= 4 && length <= 4 + ROSTRUM_NAME_MAX) {
         if (!learn_sender(group, (uint32_t)rs_group_get(fields, 4), fields + 4, length - 4))
             (void)end_with(group, error, ROSTRUM_ERR_NO_ROOM, "no memory for a sender's name");
@@ -328,9 +311,8 @@ static bool take_frame(rostrum_group *group, const uint8_t *at, uint32_t length,
     return false;
 }
 
-/* Reads what is there. 0 = something came, else an errno; ECONNRESET at the end. */
-static int fill(rostrum_group *group) {
-    buffer *in = &group->in;
+int rostrum_group_fill(rostrum_group *group) {
+    rostrum_buffer *in = &group->in;
     uint32_t length = 0;
     size_t have = in->length - in->start, want = IN_BYTES;
     if (have >= RS_GROUP_FRAME_HEAD) {
@@ -342,7 +324,7 @@ static int fill(rostrum_group *group) {
     }
     if (have == 0)
         in->start = in->length = 0;
-    if (!reserve(in, have == 0 || in->room - in->length < want / 4 ? want : in->room - in->length))
+    if (!rostrum_buffer_reserve(in, have == 0 || in->room - in->length < want / 4 ? want : in->room - in->length))
         return ENOMEM;
     ssize_t got = recv(group->fd, in->bytes + in->length, in->room - in->length, MSG_DONTWAIT);
     if (got > 0)
@@ -351,8 +333,8 @@ static int fill(rostrum_group *group) {
 }
 
 rostrum_code rostrum_next(rostrum_group *group, rostrum_message *message, int timeout_ms, rostrum_error *error) {
-    buffer *in = &group->in;
-    int64_t end = timeout_ms > 0 ? now_ms() + timeout_ms : 0;
+    rostrum_buffer *in = &group->in;
+    int64_t end = timeout_ms > 0 ? rostrum_now_ms() + timeout_ms : 0;
     while (!group->ended.code) {
         uint32_t length;
         while (!group->ended.code && in->length - in->start >= RS_GROUP_FRAME_HEAD) {
@@ -361,14 +343,14 @@ rostrum_code rostrum_next(rostrum_group *group, rostrum_message *message, int ti
             if (in->length - in->start < RS_GROUP_FRAME_HEAD + (size_t)length)
                 break;
             in->start += RS_GROUP_FRAME_HEAD + (size_t)length;
-            if (take_frame(group, at, length, kind, message, error))
+            if (rostrum_group_take_frame(group, at, length, kind, message, error))
                 return ROSTRUM_OK;
         }
         if (group->ended.code)
             break;
-        int number = fill(group);
+        int number = rostrum_group_fill(group);
         if (number == EAGAIN || number == EWOULDBLOCK) {
-            int64_t left = timeout_ms > 0 ? end - now_ms() : timeout_ms;
+            int64_t left = timeout_ms > 0 ? end - rostrum_now_ms() : timeout_ms;
             number = timeout_ms >= 0 && left <= 0 ? ETIMEDOUT : wait_ready(group->fd, POLLIN, left);
             if (number == ETIMEDOUT)
                 return rostrum_fail(error, ROSTRUM_ERR_TIMEOUT, "no message came in time");

@@ -740,6 +740,7 @@ static bool start_api(rs_agent *agent) {
                                       .on_fetch = rs_fetch_api,
                                       .on_name = rs_holdings_name_api,
                                       .on_join = rs_groups_api,
+                                      .on_channels = rs_groups_channels,
                                       .on_asked = agent->audit ? rs_programs_asked : NULL,
                                       .on_stream_end = rs_stream_end_api,
                                       .on_stream_receive = rs_stream_take_api,

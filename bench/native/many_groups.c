@@ -1,28 +1,28 @@
-/* many_groups: messages in many groups at once, with librostrum.
+/* many_groups: messages in many groups at once, by channels of librostrum.
  *
  *   many_groups receive SOCKET NAME PROTOCOL GROUPS
  *   many_groups send SOCKET NAME PROTOCOL GROUPS BYTES SECONDS
  *
  * Joins groups NAME-0, NAME-1 ... and says "ready"; goes on when it reads a line. The sender then calls in all of them
- * until it reads another line: a member that its agent does not know yet is not sent to. It publishes to all of them in
- * turn, as fast as the agent takes messages, and says what it counted, and when (CLOCK_MONOTONIC). A receiver says
- * "heard" when it was called in all, takes what comes, and says what that is for each further line. Calls are not
- * counted. The end of the input ends both. */
+ * until it reads another line: a member that its agent does not know yet is not sent to. It gives messages of all of
+ * them in turn to its agent, as fast as that takes them, and says what it counted, and when (CLOCK_MONOTONIC). A
+ * receiver says "heard" when it was called in all, takes what comes, and says what that is for each further line. Calls
+ * are not counted. The end of the input ends both. PROTOCOL may be followed by options: "qsm,token=20". */
 #include <err.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <rostrum/groups.h>
+#include <rostrum/channels.h>
 
 static const uint8_t app[16] = "many-groups";
 static const char call[] = "call";
 #define CALL_MS 20
+#define LOOK_MS 5 /* between looks at the input */
 
 typedef struct {
     uint64_t messages, lost;
@@ -31,32 +31,22 @@ typedef struct {
     bool *called;    /* by group */
 } tally;
 
+/* What a sender gives. */
+typedef struct {
+    rostrum_channel **groups;
+    uint32_t count, bytes;
+    int64_t end;
+    tally *tally;
+} giving;
+
 static int64_t now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static rostrum_group **enter(char **arguments, uint32_t count) {
-    rostrum *agent;
-    rostrum_error error;
-    rostrum_group **groups = calloc(count, sizeof *groups);
-    const char *given = strchr(arguments[4], ',');
-    char protocol[32], name[128];
-    snprintf(protocol, sizeof protocol, "%.*s", (int)strcspn(arguments[4], ","), arguments[4]);
-    const rostrum_group_options options = {.protocol = protocol, .options = given ? given + 1 : NULL};
-    if (!groups)
-        errx(1, "no memory for %u groups", count);
-    if (rostrum_connect(arguments[2], app, NULL, &agent, &error))
-        errx(1, "%s", error.text);
-    for (uint32_t i = 0; i < count; i++) {
-        snprintf(name, sizeof name, "%s-%u", arguments[3], i);
-        if (rostrum_subscribe(agent, name, &options, &groups[i], &error))
-            errx(1, "%s: %s", name, error.text);
-    }
-    puts("ready");
-    fflush(stdout);
-    return groups;
+static void fail(const rostrum_error *error) {
+    errx(1, "%s", error->text);
 }
 
 static void wait_line(void) {
@@ -65,36 +55,82 @@ static void wait_line(void) {
         exit(0);
 }
 
-static void hear_call(uint32_t group, tally *t) {
-    if (t->called[group])
-        return;
-    t->called[group] = true;
-    if (--t->silent == 0) {
-        puts("heard");
-        fflush(stdout);
-    }
+/* 1: a line was there; 0: not yet. */
+static int look_for_line(void) {
+    char lines[16];
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (poll(&input, 1, 0) <= 0)
+        return 0;
+    if (read(STDIN_FILENO, lines, sizeof lines) <= 0)
+        exit(0);
+    return 1;
 }
 
-static void take(rostrum_group **groups, uint32_t i, tally *t) {
-    rostrum_group *group = groups[i];
-    rostrum_message message;
+/* Each feed is called in turn: so many groups have one message each. Until the end of the time. */
+static int64_t give(void *context, void *to, uint32_t room) {
+    giving *g = context;
+    if (g->end == 0 || g->bytes > room || (g->tally->last_ns = now_ns()) >= g->end)
+        return ROSTRUM_FEED_EMPTY;
+    memset(to, 0, g->bytes);
+    g->tally->messages++;
+    return g->bytes;
+}
+
+static rostrum_channels *enter(char **arguments, uint32_t count, giving *gives, tally *t) {
+    rostrum *agent;
     rostrum_error error;
-    rostrum_code code;
-    while ((code = rostrum_next(group, &message, 0, &error)) == ROSTRUM_OK) {
-        if (message.kind == ROSTRUM_MESSAGE && message.length == sizeof call &&
-            !memcmp(message.bytes, call, sizeof call)) {
-            hear_call(i, t);
-            continue;
-        }
-        t->last_ns = now_ns();
-        t->first_ns = t->first_ns ? t->first_ns : t->last_ns;
-        if (message.kind == ROSTRUM_MESSAGE)
-            t->messages++;
-        else
-            t->lost += message.count;
+    rostrum_channels *all;
+    rostrum_message message;
+    rostrum_channel *which;
+    const char *given = strchr(arguments[4], ',');
+    char protocol[32], name[128];
+    snprintf(protocol, sizeof protocol, "%.*s", (int)strcspn(arguments[4], ","), arguments[4]);
+    const rostrum_group_options options = {.protocol = protocol, .order = "fifo", .options = given ? given + 1 : NULL};
+    gives->groups = calloc(count, sizeof(rostrum_channel *));
+    if (!gives->groups || !t->called)
+        errx(1, "no memory for %u groups", count);
+    if (rostrum_connect(arguments[2], app, NULL, &agent, &error) || rostrum_channels_open(agent, &all, &error))
+        fail(&error);
+    for (uint32_t i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "%s-%u", arguments[3], i);
+        if (rostrum_channel_open(all, name, &options, ROSTRUM_CHANNEL_SUBSCRIBE, give, gives, &gives->groups[i],
+                                 &error))
+            fail(&error);
     }
-    if (code != ROSTRUM_ERR_TIMEOUT)
-        errx(1, "%s", error.text);
+    for (uint32_t joined = 0; joined < count;) {
+        if (rostrum_channels_next(all, &which, &message, -1, &error))
+            fail(&error);
+        if (message.kind == ROSTRUM_ENDED)
+            errx(1, "%s: %s", rostrum_channel_group(which), message.why);
+        joined += message.kind == ROSTRUM_JOINED;
+    }
+    puts("ready");
+    fflush(stdout);
+    return all;
+}
+
+static uint32_t number_of(const rostrum_channel *channel) {
+    const char *number = strrchr(rostrum_channel_group(channel), '-');
+    return number ? (uint32_t)strtoul(number + 1, NULL, 10) : 0;
+}
+
+static void take(const rostrum_channel *channel, const rostrum_message *message, tally *t) {
+    if (message->kind == ROSTRUM_MESSAGE && message->length == sizeof call &&
+        !memcmp(message->bytes, call, sizeof call)) {
+        bool *called = &t->called[number_of(channel)];
+        if (!*called && --t->silent == 0) {
+            puts("heard");
+            fflush(stdout);
+        }
+        *called = true;
+        return;
+    }
+    if (message->kind == ROSTRUM_ENDED)
+        errx(1, "%s: %s", rostrum_channel_group(channel), message->why);
+    t->last_ns = now_ns();
+    t->first_ns = t->first_ns ? t->first_ns : t->last_ns;
+    t->messages += message->kind == ROSTRUM_MESSAGE;
+    t->lost += message->kind == ROSTRUM_MESSAGES_LOST ? message->count : 0;
 }
 
 static void tell(const tally *t) {
@@ -103,75 +139,73 @@ static void tell(const tally *t) {
     fflush(stdout);
 }
 
-static void receive(rostrum_group **groups, uint32_t count, tally *t) {
-    int epoll = epoll_create1(0);
-    struct epoll_event event = {.events = EPOLLIN}, ready[64];
-    for (uint32_t i = 0; i < count; i++) {
-        event.data.u64 = i;
-        epoll_ctl(epoll, EPOLL_CTL_ADD, rostrum_group_fd(groups[i]), &event);
-        take(groups, i, t);
-    }
-    event.data.u64 = count;
-    epoll_ctl(epoll, EPOLL_CTL_ADD, STDIN_FILENO, &event);
-    for (bool over = false; !over;) {
-        int some = epoll_wait(epoll, ready, 64, -1);
-        for (int i = 0; i < some; i++) {
-            char lines[16];
-            if (ready[i].data.u64 < count)
-                take(groups, (uint32_t)ready[i].data.u64, t);
-            else if (read(STDIN_FILENO, lines, sizeof lines) > 0)
-                tell(t);
-            else
-                over = true;
-        }
+/* What comes until a line does, or, in the end, until `end`. */
+static void take_all(rostrum_channels *all, tally *t, int64_t end) {
+    rostrum_channel *which;
+    rostrum_message message;
+    rostrum_error error;
+    for (uint32_t taken = 0; now_ns() < end; taken++) {
+        rostrum_code code = rostrum_channels_next(all, &which, &message, LOOK_MS, &error);
+        if (code == ROSTRUM_OK)
+            take(which, &message, t);
+        else if (code != ROSTRUM_ERR_TIMEOUT)
+            fail(&error);
+        if (end == INT64_MAX && (code || taken % 1024 == 0) && look_for_line())
+            return;
     }
 }
 
-static void call_all(rostrum_group **groups, uint32_t count) {
-    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+static void receive(rostrum_channels *all, tally *t) {
+    for (;;) {
+        take_all(all, t, INT64_MAX);
+        tell(t);
+    }
+}
+
+static void call_all(rostrum_channels *all, const giving *g) {
     rostrum_error error;
+    rostrum_channel *which;
+    rostrum_message message;
     do {
-        for (uint32_t i = 0; i < count; i++)
-            if (rostrum_publish(groups[i], call, sizeof call, 0, &error))
-                errx(1, "%s", error.text);
-    } while (poll(&input, 1, CALL_MS) == 0);
-    wait_line();
+        for (uint32_t i = 0; i < g->count; i++)
+            if (rostrum_channel_publish(g->groups[i], call, sizeof call, ROSTRUM_MORE, &error))
+                fail(&error);
+        while (rostrum_channels_next(all, &which, &message, CALL_MS, &error) == ROSTRUM_OK)
+            ;
+    } while (!look_for_line());
 }
 
-static void send_all(rostrum_group **groups, uint32_t count, char **arguments, tally *t) {
-    uint32_t bytes = (uint32_t)strtoul(arguments[6], NULL, 10);
-    int64_t end = now_ns() + (int64_t)(strtod(arguments[7], NULL) * 1e9);
-    char *message = calloc(1, bytes ? bytes : 1);
+static void send_all(rostrum_channels *all, giving *g, char **arguments) {
     rostrum_error error;
-    if (!message)
-        errx(1, "no memory for a message");
-    t->first_ns = now_ns();
-    for (uint32_t i = 0; (t->last_ns = now_ns()) < end; i = (i + 1) % count) {
-        if (rostrum_publish(groups[i], message, bytes, 0, &error))
-            errx(1, "%s", error.text);
-        t->messages++;
-    }
-    free(message);
+    g->bytes = (uint32_t)strtoul(arguments[6], NULL, 10);
+    g->tally->first_ns = now_ns();
+    g->end = g->tally->first_ns + (int64_t)(strtod(arguments[7], NULL) * 1e9);
+    for (uint32_t i = 0; i < g->count; i++)
+        rostrum_channel_signal(g->groups[i]);
+    tally heard = {.called = g->tally->called, .silent = UINT32_MAX};
+    take_all(all, &heard, g->end);
+    if (rostrum_channels_flush(all, &error))
+        fail(&error);
+    g->tally->last_ns = now_ns();
 }
 
 int main(int argc, char **arguments) {
     bool sends = argc == 8 && !strcmp(arguments[1], "send");
     uint32_t count = argc > 5 ? (uint32_t)strtoul(arguments[5], NULL, 10) : 0;
     tally t = {.silent = count, .called = calloc(count ? count : 1, sizeof(bool))};
+    giving gives = {.count = count, .tally = &t};
     if (count == 0 || (!sends && (argc != 6 || strcmp(arguments[1], "receive") != 0))) {
         fputs("see the head of many_groups.c\n", stderr);
         return 2;
     }
-    rostrum_group **groups = enter(arguments, count);
+    rostrum_channels *all = enter(arguments, count, &gives, &t);
     wait_line();
-    if (!t.called)
-        errx(1, "no memory for %u groups", count);
     if (sends) {
-        call_all(groups, count);
-        send_all(groups, count, arguments, &t);
+        call_all(all, &gives);
+        send_all(all, &gives, arguments);
         tell(&t);
         wait_line(); /* the agent recovers what was lost, until all is counted */
     } else
-        receive(groups, count, &t);
+        receive(all, &t);
     return 0;
 }

@@ -261,7 +261,7 @@ class Settings:
     group_window_ns: int = 20 * MS  # changes of message groups are gathered this long
     groups_max: int = 16_384
     group_members_max: int = 4_096  # and senders
-    groups_per_server: int = 4_096
+    groups_per_server: int = 16_384
     group_rules: int = 1_024  # for message groups, on each switch
     group_protocol: str = "plain"  # of groups that are made by a join without options
     fast_failover: bool = False  # switches go around a port that is down by themselves

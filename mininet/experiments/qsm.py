@@ -57,9 +57,12 @@ Program = Callable[[Case, str, bool], list[str]]
 
 def measure(lab: Lab, case: Case, program: Program, calls: bool = False) -> Record:
     """One run. `calls`: the sender calls until all receivers say that they heard it in every group: what is published
-    before its agent knows a member does not reach that one. Raises Skipped: its members were not ready in time."""
+    before its agent knows a member does not reach that one. Without it, they join one after the other: JGroups' members
+    that begin at once find nobody, and make groups of their own that never merge. Raises Skipped: its members were not
+    ready in time."""
     servers = list(lab.topology.servers)[: case.members]
-    with _running(lab, [(server, program(case, server, server == servers[0])) for server in servers]) as programs:
+    argvs = [(server, program(case, server, server == servers[0])) for server in servers]
+    with _running(lab, argvs, None if calls else "joined") as programs:
         _until(programs, "ready", READY_S)
         for one in programs[::-1]:
             _line(one)
@@ -97,13 +100,16 @@ def _settled(receivers: Sequence[Entered], sent: int) -> list[Record]:
 
 
 @contextmanager
-def _running(lab: Lab, programs: Sequence[tuple[str, list[str]]]) -> Iterator[list[Entered]]:
+def _running(lab: Lab, programs: Sequence[tuple[str, list[str]]], word: str | None) -> Iterator[list[Entered]]:
+    """Each begins when the one before has said the word."""
     started: list[Entered] = []
     try:
         for server, argv in programs:
             # Without buffers: what Python had read ahead would not be seen as ready to be read.
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             started.append(lab.popen(server, argv, bufsize=0, **pipes))
+            if word:
+                _until(started[-1:], word, READY_S)
         yield started
     finally:
         for one in started:

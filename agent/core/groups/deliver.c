@@ -268,5 +268,8 @@ bool rs_messages_poll_event(rs_messages *node, rs_messages_event *out) {
         return true;
     }
     node->event_head = node->event_tail = 0; /* what is in use stays in the caches */
+    for (uint32_t i = 0; i < node->engine_count; i++)
+        if (node->engines[i]->completed && node->engines[i]->completed(node->engine_own[i], out))
+            return true;
     return false;
 }

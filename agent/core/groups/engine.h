@@ -93,6 +93,10 @@ struct rs_group_engine {
     /* With NAKs: when so many packets of the group came after it, the engine brings it no more; 0: nobody can say. */
     uint32_t (*hope_packets)(const rs_gm_group *group);
 
+    /* ---- completion (rs_messages_tell_completion) */
+    rs_status (*complete)(void *own, rs_gm_group *group, bool tell);
+    bool (*completed)(void *own, rs_messages_event *out); /* The next event of that kind, if there is one. */
+
     /* ---- timers, output, counts */
     void (*timeout)(void *own, rs_time now);
     rs_time (*deadline)(const void *own);

@@ -136,7 +136,9 @@ typedef struct {
 typedef enum {
     RS_MESSAGES_DELIVER, /* a message: `bytes`, `length`, who sent it (`sender`, `sn`, `part`), how it came (`via`) */
     RS_MESSAGES_LOST,    /* `count` packets of a stream from `sn` on will not come, `reason` says why */
-    RS_MESSAGES_LOG      /* something a person may want to know, in `text` */
+    RS_MESSAGES_LOG,     /* something a person may want to know, in `text` */
+    RS_MESSAGES_COMPLETE /* own packets up to `sn` are with the group's members, but for `count` of those since the last
+                          * such event, of which nobody can say so (rs_messages_tell_completion) */
 } rs_messages_event_kind;
 
 /* How the last packet of a message came. */
@@ -243,6 +245,11 @@ const rs_group_engine *rs_messages_engine(const rs_messages *node, uint32_t numb
  * the same group still waits to be sent share its datagram. `sn` (may be NULL): of the message's first packet. */
 rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group group, const void *bytes,
                               uint32_t length, uint64_t *sn);
+/* The number of the last packet that this node published to the group; 0: none. */
+uint64_t rs_messages_last_published(const rs_messages *node, rs_message_group group);
+/* Whether RS_MESSAGES_COMPLETE tells how far what is published from now on has come. RS_ERR_UNKNOWN: no view of the
+ * group; RS_ERR_INVALID: its engine does not know; RS_ERR_MEMORY. */
+rs_status rs_messages_tell_completion(rs_messages *node, rs_message_group group, bool tell);
 /* The packet of that sender that is missing longest and is being asked for; 0: none of late. */
 uint64_t rs_messages_oldest_missing(const rs_messages *node, rs_peer sender, rs_message_group group);
 /* Bytes of published packets that wait for rs_messages_poll_tx. */

@@ -233,6 +233,21 @@ rs_status rs_messages_publish(rs_messages *node, rs_time now, rs_message_group i
     return RS_OK;
 }
 
+uint64_t rs_messages_last_published(const rs_messages *node, rs_message_group id) {
+    const rs_gm_group *group = rs_gm_group_find(node, id);
+    return group && group->published ? group->published->high : 0;
+}
+
+rs_status rs_messages_tell_completion(rs_messages *node, rs_message_group id, bool tell) {
+    rs_gm_take_back(node);
+    rs_gm_group *group = rs_gm_group_find(node, id);
+    if (!group)
+        return RS_ERR_UNKNOWN;
+    if (!group->engine->complete)
+        return RS_ERR_INVALID;
+    return group->engine->complete(rs_gm_engine_own(node, group->engine), group, tell);
+}
+
 uint64_t rs_messages_unsent(const rs_messages *node) {
     return node->out.head - node->sent;
 }

@@ -8,6 +8,7 @@
 #include "core/groups/members.h"
 #include "core/groups/options.h"
 #include "core/groups/views.h"
+#include "core/qsm/completion.h"
 #include "core/qsm/regions.h"
 #include "core/qsm/send.h"
 #include "core/qsm/streams.h"
@@ -53,6 +54,7 @@ static rs_status start(rs_messages *node, void **out) {
     rs_list_init(&own->sending);
     rs_list_init(&own->smalls);
     rs_list_init(&own->handed);
+    rs_list_init(&own->completed);
     own->entries = rs_memory_take(&node->allocator, RS_QSM_ENTRIES * sizeof *own->entries);
     own->scratch = rs_memory_take(&node->allocator, node->config.packet_bytes);
     if (!own->entries || !own->scratch) {
@@ -99,6 +101,8 @@ static rs_status prepare(void *of_node, const rs_gm_group *group, const rs_gm_gr
 static void change(void *of_node, rs_gm_group *group, const rs_gm_group *next) {
     rs_qsm *own = of_node;
     rs_qsm_view *view = rs_qsm_view_current(own, group->id | ALONE);
+    if (next->version == 0 || next->engine != &rs_group_engine_qsm)
+        rs_qsm_completion_end(own, group);
     if (view && !is_alone(next))
         rs_qsm_view_retire(view);
     if (!is_alone(next))
@@ -171,11 +175,15 @@ static bool carry(void *of_node, rs_time now, rs_gm_group *group, const uint8_t 
         if (view && !rs_qsm_out_has_room(view, inner.length))
             return false;
     }
+    uint32_t requests = 0;
     for (uint32_t i = 0; i < count; i++) {
         rs_qsm_view *view = rs_qsm_view_current(own, regions[i]);
         if (!view || !rs_qsm_out_add(view, now, &inner))
             own->stats.refused++;
+        else
+            requests += rs_qsm_out_others(view) > 0;
     }
+    rs_qsm_completion_begin(own, group, id.sn, requests);
     return true;
 }
 
@@ -297,4 +305,6 @@ const rs_group_engine rs_group_engine_qsm = {.name = "qsm",
                                              .deadline = deadline,
                                              .poll = rs_qsm_poll,
                                              .take_back = rs_qsm_take_back,
+                                             .complete = rs_qsm_completion_tell,
+                                             .completed = rs_qsm_completion_poll,
                                              .stats = stats};

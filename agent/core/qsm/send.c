@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/qsm/completion.h"
 #include "core/qsm/regions.h"
 #include "core/qsm/streams.h"
 #include "core/qsm/token.h"
@@ -50,15 +51,18 @@ void rs_qsm_out_free(rs_qsm_view *view) {
     rs_qsm_out *out = view->out;
     if (!out)
         return;
-    for (uint64_t sn = out->kept; sn < out->next; sn++)
+    for (uint64_t sn = out->kept; sn < out->next; sn++) {
+        if (sn > out->cached)
+            rs_qsm_completion_packet(view->own, packet_at(out, sn), true);
         release(out, sn);
+    }
     rs_list_remove(&out->waiting);
     rs_memory_give(&view->own->node->allocator, out->ring);
     rs_memory_give(&view->own->node->allocator, out);
     view->out = NULL;
 }
 
-static uint32_t others(const rs_qsm_view *view) {
+uint32_t rs_qsm_out_others(const rs_qsm_view *view) {
     return view->count - (view->self != RS_QSM_NOWHERE);
 }
 
@@ -67,10 +71,25 @@ static bool fits_last(const rs_qsm_out *out, uint32_t length) {
            packet_at(out, out->next - 1)->length + RS_QSM_INNER + length <= out->view->own->node->config.packet_bytes;
 }
 
+/* A receiver that misses a packet keeps what came after it, of all senders: that must have room, and a quarter of it is
+ * for what it has not given out yet. */
+static bool is_too_far_ahead(const rs_qsm_out *out, uint32_t span) {
+    uint64_t room = out->view->own->node->config.receive_bytes / 4 * 3 / (out->senders ? out->senders : 1);
+    return out->ahead > 0 && out->ahead + span > room;
+}
+
+static uint32_t span_of(uint32_t length) {
+    return (uint32_t)rs_gm_log_span(RS_GM_HEADER + length);
+}
+
 bool rs_qsm_out_has_room(const rs_qsm_view *view, uint32_t length) {
     const rs_qsm_out *out = view->out;
     const rs_qsm *own = view->own;
-    if (others(view) == 0 || !out || fits_last(out, length))
+    if (rs_qsm_out_others(view) == 0 || !out)
+        return true;
+    if (is_too_far_ahead(out, span_of(length)))
+        return false;
+    if (fits_last(out, length))
         return true;
     return out->next - out->sent < RS_QSM_UNSENT && out->next - out->kept < RS_QSM_SEND_WINDOW &&
            own->out_bytes + own->node->config.packet_bytes <= own->node->config.send_bytes;
@@ -94,7 +113,7 @@ static bool reserve(rs_qsm_out *out) {
 
 bool rs_qsm_out_add(rs_qsm_view *view, rs_time now, const rs_qsm_inner *inner) {
     rs_qsm *own = view->own;
-    if (others(view) == 0)
+    if (rs_qsm_out_others(view) == 0)
         return true;
     rs_qsm_out *out = rs_qsm_out_of(view, now);
     if (!out || !rs_qsm_out_has_room(view, inner->length))
@@ -116,6 +135,8 @@ bool rs_qsm_out_add(rs_qsm_view *view, rs_time now, const rs_qsm_inner *inner) {
     rs_qsm_own_packet *packet = packet_at(out, out->next - 1);
     rs_qsm_put_inner(packet->bytes + packet->length, inner);
     packet->length += RS_QSM_INNER + inner->length;
+    packet->span += span_of(inner->length);
+    out->ahead += span_of(inner->length);
     rs_list_keep(&own->sending, &out->waiting, true);
     rs_qsm_view_wake(view);
     return true;
@@ -146,6 +167,7 @@ void rs_qsm_out_acked(rs_qsm_view *view, rs_time now, uint64_t stable, uint64_t 
     cached = cached < out->sent ? cached : out->sent - 1;
     for (uint64_t sn = out->cached + 1; sn <= cached; sn++) {
         rs_qsm_own_packet *packet = packet_at(out, sn);
+        rs_qsm_completion_packet(view->own, packet, false);
         view->own->stats.acked++;
         view->own->stats.ack_us += (uint64_t)(now - packet->sent_at) / 1000;
         if (view->self == RS_QSM_NOWHERE || sn % view->partitions != view->partition)
@@ -153,8 +175,10 @@ void rs_qsm_out_acked(rs_qsm_view *view, rs_time now, uint64_t stable, uint64_t 
     }
     out->cached = cached > out->cached ? cached : out->cached;
     if (stable > out->stable) {
-        for (uint64_t sn = out->kept; sn <= stable; sn++)
+        for (uint64_t sn = out->kept; sn <= stable; sn++) {
+            out->ahead -= packet_at(out, sn)->span;
             release(out, sn);
+        }
         out->stable = stable;
         out->kept = stable + 1;
     }
@@ -172,9 +196,10 @@ void rs_qsm_out_told(rs_qsm_view *view, rs_time now, const rs_qsm_ack *ack) {
                           .behind = ack->behind,
                           .round = (rs_time)(ack->interval_us < 60000000 ? ack->interval_us : 60000000) * 1000};
     /* To a single other node packets go by unicast, as tokens do, and both wait together: rounds take longer. */
-    rs_time waited = others(view) == 1 && word.round > view->interval ? word.round - view->interval : 0;
+    rs_time waited = rs_qsm_out_others(view) == 1 && word.round > view->interval ? word.round - view->interval : 0;
     uint64_t behind = (uint64_t)((double)waited / 1e9 * ack->rate);
     word.behind = behind > word.behind ? behind : word.behind;
+    out->senders = ack->senders;
     rs_qsm_control_told(&out->control, now, &word);
 }
 
@@ -308,7 +333,7 @@ static bool poll_forward(rs_qsm *own, rs_time now, rs_messages_out *out) {
  * last one of it is out: true. */
 static bool address(rs_qsm_out *o, rs_messages_out *out, const rs_qsm_own_packet *packet) {
     const rs_qsm_view *view = o->view;
-    if (view->channel != RS_NO_GROUP && others(view) > 1) {
+    if (view->channel != RS_NO_GROUP && rs_qsm_out_others(view) > 1) {
         *out = (rs_messages_out){.channel = RS_CH_GROUP,
                                  .peer = RS_NO_PEER,
                                  .group = view->channel,
@@ -341,7 +366,7 @@ static bool poll_again(rs_qsm_out *o, rs_time now, rs_messages_out *out) {
         packet_at(o, sn)->sent_at = now;
         rs_qsm_control_sent(&o->control, now);
         o->view->own->stats.again_sent++;
-        if (others(o->view) == 1 || o->view->channel == RS_NO_GROUP) {
+        if (rs_qsm_out_others(o->view) == 1 || o->view->channel == RS_NO_GROUP) {
             uint32_t place = o->naked_partition; /* its leader: the ring has it pushed on */
             place += place == o->view->self ? o->view->partitions : 0;
             to_peer(out, o->view->nodes[place < o->view->count ? place : o->view->self == 0], packet->bytes,

@@ -4,6 +4,8 @@
 
 #include "core/qsm/state.h"
 
+/* Nodes that it has to bring packets to. */
+uint32_t rs_qsm_out_others(const rs_qsm_view *view);
 rs_qsm_out *rs_qsm_out_of(rs_qsm_view *view, rs_time now); /* made if need be; NULL: memory is short */
 void rs_qsm_out_free(rs_qsm_view *view);
 bool rs_qsm_out_has_room(const rs_qsm_view *view, uint32_t length);

@@ -2,6 +2,7 @@
  *   wire.c    datagrams                          regions.c  region views: partitions, rings, leaders (2.1, 2.3.1)
  *   streams.c what is here of one sender         token.c    tokens and loss recovery (2.3.2, 2.3.3)
  *   send.c    what this node sends to a region   rate.c     rate control (2.4)
+ *   completion.c  what of a group's packets all have (Fig. 20)
  *   qsm.c     the engine's row: groups in regions (2.2) */
 #ifndef RS_CORE_QSM_STATE_H
 #define RS_CORE_QSM_STATE_H
@@ -61,7 +62,10 @@ typedef struct rs_qsm_stream {
     uint64_t spread; /* At the leader: all nodes were told that it is stable up to here. */
     uint64_t asked;  /* Packets of other partitions up to here were asked for in `asked_round`. */
     uint32_t asked_round;
-    uint64_t *bits; /* A ring of `window` bits: what has come after the prefix. */
+    rs_time asked_at;
+    uint64_t mended;    /* What was lost up to here, whoever caches it has had a round to have it again. */
+    rs_time visited_at; /* The last token was here then. */
+    uint64_t *bits;     /* A ring of `window` bits: what has come after the prefix. */
     uint32_t window;
     uint64_t first_q;     /* The first of the own partition's packets that is missing. */
     rs_qsm_packet *cache; /* A ring of `cache_room`: the own partition's from `cache_q` on. */
@@ -75,6 +79,7 @@ typedef struct rs_qsm_stream {
 typedef struct {
     uint8_t *bytes;
     uint32_t length, room;
+    uint32_t span; /* Bytes that its messages take at a receiver. */
     rs_time sent_at;
 } rs_qsm_own_packet;
 
@@ -84,6 +89,8 @@ typedef struct {
     uint32_t room;
     uint64_t kept, sent, next; /* Numbers: the oldest kept, the first that is not sent, the first that is not made. */
     uint64_t stable, cached;
+    uint64_t ahead;        /* Bytes at a receiver of what is not stable: so much waits there for what is missing. */
+    uint32_t senders;      /* So many of them send to the region, as it says. */
     uint64_t told, spread; /* If this node leads: as of a stream. */
     rs_qsm_ranges naked;   /* What all of a partition missed, and is multicast again, */
     uint32_t naked_partition, naked_range;
@@ -149,6 +156,16 @@ struct rs_qsm_view {
     rs_qsm_meter meter;
 };
 
+/* Own packets of a group that its application wants to know of: rs_gm_group.own. */
+typedef struct {
+    rs_list done; /* In rs_qsm.completed while there is something to tell. */
+    rs_message_group group;
+    uint64_t first, next; /* Numbers: the first that is not complete, the first that no request was made of. */
+    uint32_t *left;       /* A ring of `room` from `first` on: requests that are not acknowledged. */
+    uint32_t room;
+    uint64_t given_up; /* So many of those before `first`, since it was told. */
+} rs_qsm_completion;
+
 typedef struct {
     rs_list order;
     rs_peer peer;
@@ -185,6 +202,8 @@ struct rs_qsm {
     uint32_t entry_count;
     uint8_t *scratch; /* one message */
     uint64_t cache_bytes, out_bytes;
+    rs_list completed;
+    uint32_t completions; /* groups whose applications want to know */
     rs_qsm_stats stats;
     rs_time now; /* of the last timeout */
 };

@@ -10,9 +10,11 @@
 #include "core/qsm/streams.h"
 
 #define MS INT64_C(1000000)
-#define PUSHES 128u    /* packets that one list has forwarded at most */
-#define PULLS 256u     /* packets of other partitions asked for at a time */
-#define ASK_AGAIN 3u   /* rounds after which they are asked for again */
+#define PUSHES 128u                /* packets that one list has forwarded at most */
+#define PULLS 256u                 /* packets of other partitions asked for at a time */
+#define ASK_AGAIN 3u               /* rounds after which they are asked for again, */
+#define ASK_AGAIN_AFTER (200 * MS) /* or, of long rounds, so long after it */
+#define MEND_LEAST (10 * MS)       /* Pushes and pulls of a round take so long at most. */
 #define WAKE_ROUNDS 10 /* intervals, and so many gaps between tokens, without one; then somebody tells the leader */
 #define WAKE_GAPS 4
 #define GAP_MOST (1000 * MS)
@@ -106,6 +108,8 @@ static holding holding_of(rs_qsm_view *view, rs_time now, rs_qsm_entry *e) {
     uint64_t cutoff = e->cutoff < stream->came ? e->cutoff : stream->came;
     if (stream->came == stream->last_came && now - stream->came_at >= TAIL && stream->last_cutoff > cutoff)
         cutoff = stream->last_cutoff;
+    stream->mended = now - stream->visited_at >= MEND_LEAST ? stream->cutoff : stream->mended;
+    stream->visited_at = now;
     stream->last_came = stream->came;
     stream->found = 0;
     stream->last_cutoff = e->cutoff > stream->last_cutoff ? e->cutoff : stream->last_cutoff;
@@ -162,15 +166,21 @@ static uint32_t replica_of(const rs_qsm_view *view, uint32_t partition, uint32_t
     return rs_qsm_partition_leader(view, partition);
 }
 
-/* Of other partitions' nodes, what all who cache it have: it can be given at once. */
-static void pull_others(rs_qsm_view *view, const rs_qsm_token *token, const rs_qsm_entry *e, rs_qsm_stream *stream) {
-    uint64_t sns[PULLS], to = stream->cutoff < stream->cached ? stream->cutoff : stream->cached;
+/* Of other partitions' nodes, what all who cache it have: it can be given at once. The token says so of what is stable
+ * there a round after it is; but what was lost before the last round, they gave each other in that round. Who has it
+ * not yet does not answer, and is asked again. */
+static void pull_others(rs_qsm_view *view, rs_time now, const rs_qsm_token *token, const rs_qsm_entry *e,
+                        rs_qsm_stream *stream) {
+    uint64_t sns[PULLS], known = stream->cached > stream->mended ? stream->cached : stream->mended;
+    uint64_t to = stream->cutoff < known ? stream->cutoff : known;
     uint32_t count = 0, p = view->partitions;
     if (p == 1 || to <= stream->prefix)
         return;
-    if (token->round - stream->asked_round >= ASK_AGAIN || stream->asked < stream->prefix) {
+    bool again = token->round - stream->asked_round >= ASK_AGAIN || now - stream->asked_at >= ASK_AGAIN_AFTER;
+    if (again || stream->asked < stream->prefix) {
         stream->asked = stream->prefix;
         stream->asked_round = token->round;
+        stream->asked_at = now;
     }
     for (uint64_t sn = stream->asked + 1; sn <= to && count < PULLS; sn++) {
         stream->asked = sn;
@@ -225,7 +235,7 @@ static void visit_entry(rs_qsm_view *view, rs_time now, const rs_qsm_token *toke
         uint32_t missing = mine.stream->found;
         e->rate = rate < e->rate ? rate : e->rate;
         e->missing = missing > e->missing ? (uint16_t)missing : e->missing;
-        pull_others(view, token, e, mine.stream);
+        pull_others(view, now, token, e, mine.stream);
     }
     e->naks = mine.naks;
     if (first)

@@ -57,6 +57,7 @@ static const char *request_name(const rs_api_request *request) {
         [RS_API_LEAVE] = "leave",
         [RS_API_STREAM_JOIN] = "stream-join",
         [RS_API_EPHEMERAL] = "ephemeral",
+        [RS_API_CHANNELS] = "channels",
     };
     if (request->type == RS_API_JOIN && (request->flags & RS_API_JOIN_SUBSCRIBE))
         return "subscribe";
@@ -124,6 +125,26 @@ bool rs_api_may_see(const rs_api_server *server, const rs_api_client *client, co
         return rs_policy_allows(server->policy, &client->who, RS_RIGHT_READ, app);
     return client->uid == 0 || client->uid == (unsigned int)geteuid() ||
            (client->registered && memcmp(client->app, app, sizeof client->app) == 0);
+}
+
+bool rs_api_may_join(rs_api_server *server, const rs_policy_who *who, const char *process,
+                     const rs_api_request *request, char text[ROSTRUM_TEXT_MAX + 1]) {
+    static const uint8_t none[16];
+    const rs_right right = request->flags & RS_API_JOIN_SUBSCRIBE ? RS_RIGHT_SUBSCRIBE : RS_RIGHT_PUBLISH;
+    const rs_api_client client = {.who = *who, .uid = who->uid};
+    bool ok = !server->policy || rs_policy_allows(server->policy, who, right, request->group) ||
+              refuse(text, &client, right, request->group);
+    if (server->handlers.on_asked) {
+        const rs_api_asked asked = {.what = request_name(request),
+                                    .process = process,
+                                    .pid = (int)who->pid,
+                                    .who = who,
+                                    .app = none,
+                                    .group = request->group,
+                                    .refusal = ok ? NULL : text};
+        server->handlers.on_asked(server->handlers.context, &asked);
+    }
+    return ok;
 }
 
 bool rs_api_may_publish(const rs_api_server *server, const rs_policy_who *who, const char *group) {

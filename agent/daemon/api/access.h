@@ -14,6 +14,10 @@ bool rs_api_may_see(const rs_api_server *server, const rs_api_client *client, co
 /* What programs may do from now on; NULL: everything. The caller's, and valid until the next one. With another one
  * before, what waits to read and may not any more ends. */
 void rs_api_policy_set(rs_api_server *server, const rs_policy *policy);
+/* Whether a program may join as that request JOIN says, which came otherwise than as a call. It is told to whoever is
+ * told of what programs ask for. False and `text`. */
+bool rs_api_may_join(rs_api_server *server, const rs_policy_who *who, const char *process,
+                     const rs_api_request *request, char text[ROSTRUM_TEXT_MAX + 1]);
 bool rs_api_may_publish(const rs_api_server *server, const rs_policy_who *who, const char *group);
 bool rs_api_may_subscribe(const rs_api_server *server, const rs_policy_who *who, const char *group);
 

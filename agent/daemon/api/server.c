@@ -885,6 +885,7 @@ static void serve_join(rs_api_server *server, const rs_api_client *client, const
         return;
     const rs_api_join join = {.call = *call,
                               .subscribe = request->flags & RS_API_JOIN_SUBSCRIBE,
+                              .complete = request->flags & RS_API_JOIN_COMPLETE,
                               .process = client->process,
                               .group = request->group,
                               .protocol = request->protocol,
@@ -892,7 +893,9 @@ static void serve_join(rs_api_server *server, const rs_api_client *client, const
                               .options = request->options,
                               .who = &client->who,
                               .socket = own};
-    if (server->handlers.on_join)
+    if (server->handlers.on_join && request->type == RS_API_CHANNELS)
+        server->handlers.on_channels(server->handlers.context, &join);
+    else if (server->handlers.on_join)
         server->handlers.on_join(server->handlers.context, &join);
     else
         rs_api_reply_error(server, call, ROSTRUM_ERR_UNAVAILABLE, "there are no message groups here");
@@ -948,6 +951,7 @@ static void serve_registered(rs_api_server *server, rs_api_client *client, const
         serve_unsubscribe(server, call, request->number);
         break;
     case RS_API_JOIN:
+    case RS_API_CHANNELS:
         serve_join(server, client, call, request, fd);
         break;
     case RS_API_STREAM_SEND:

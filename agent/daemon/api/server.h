@@ -58,6 +58,9 @@ typedef struct {
     const char *options;                  /* of the protocol's engine: what is not named is as the group has it */
     int socket;                           /* to be the group's, the callee's to close; -1: one is to be made */
     const rs_policy_who *who;
+    bool complete;                    /* it wants to know what is complete */
+    struct rs_group_socket *channels; /* NULL: it was asked by a call; else on that socket, as that channel of it */
+    uint16_t channel;
 } rs_api_join;
 
 /* A program asked for something. */
@@ -95,6 +98,8 @@ typedef struct {
     void (*on_delete)(void *context, const rs_object_id *id);
     /* Answer with rs_api_reply_group or rs_api_reply_error, then or later. NULL: there are no groups here. */
     void (*on_join)(void *context, const rs_api_join *join);
+    /* A socket for many groups; of `join` only call, process, who, socket count. Answer as on_join. NULL: none. */
+    void (*on_channels)(void *context, const rs_api_join *join);
     /* A stream that is being sent is whole with so many bytes. Answer with rs_api_reply_ok or rs_api_reply_error. NULL:
      * there are no streams here. */
     void (*on_stream_end)(void *context, const rs_api_call *call, const rs_object_id *id, uint64_t bytes);

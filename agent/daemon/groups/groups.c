@@ -29,10 +29,17 @@ rs_local_group *rs_groups_by_id(const rs_groups *g, uint32_t id) {
     return group;
 }
 
+static uint32_t bucket_of(const char *name) {
+    uint32_t hash = UINT32_C(2166136261); /* FNV-1a */
+    for (; *name; name++)
+        hash = (hash ^ (uint8_t)*name) * UINT32_C(16777619);
+    return hash % RS_GROUP_BUCKETS;
+}
+
 rs_local_group *rs_groups_by_name(const rs_groups *g, const char *name) {
-    rs_local_group *group = g->groups;
+    rs_local_group *group = g->by_name[bucket_of(name)];
     while (group && strcmp(group->name, name) != 0)
-        group = group->next;
+        group = group->next_by_name;
     return group;
 }
 
@@ -137,11 +144,13 @@ void rs_group_forget(rs_groups *g, rs_local_group *group) {
 
 static void remove_group(rs_groups *g, rs_local_group *group) {
     rs_group_forget(g, group);
-    for (rs_local_group **at = &g->groups; *at; at = &(*at)->next)
-        if (*at == group) {
-            *at = group->next;
-            break;
-        }
+    *(group->before ? &group->before->next : &g->groups) = group->next;
+    if (group->next)
+        group->next->before = group->before;
+    rs_local_group **named = &g->by_name[bucket_of(group->name)];
+    while (*named != group)
+        named = &(*named)->next_by_name;
+    *named = group->next_by_name;
     g->group_count--;
     free(group->members);
     free(group->senders);
@@ -181,7 +190,11 @@ static rs_local_group *make_group(rs_groups *g, const char *name) {
     group->unused_at = RS_NEVER;
     rs_flow_reset(&group->flow);
     group->next = g->groups;
+    if (group->next)
+        group->next->before = group;
     g->groups = group;
+    group->next_by_name = g->by_name[bucket_of(name)];
+    g->by_name[bucket_of(name)] = group;
     g->group_count++;
     return group;
 }
@@ -223,30 +236,31 @@ void rs_groups_api(void *context, const rs_api_join *join) {
     rs_local_group *group = rs_groups_by_name(g, join->group);
     bool ready = group && rs_group_is_viewed(group) && (!join->subscribe || rs_group_is_member(group));
     if (!ready && !agent->link && !agent->lan) {
-        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_UNAVAILABLE,
-                           "this agent has no manager (rostrumd --manager), and is not told to do without one "
-                           "(--standalone true)");
+        rs_stream_refuse_join(g, join, ROSTRUM_ERR_UNAVAILABLE,
+                              "this agent has no manager (rostrumd --manager), and is not told to do without one "
+                              "(--standalone true)");
         return;
     }
     if (join->protocol[0] && is_wrong(g, join)) {
-        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_INVALID, "%s", rs_messages_refusal(g->node));
+        rs_stream_refuse_join(g, join, ROSTRUM_ERR_INVALID, rs_messages_refusal(g->node));
         return;
     }
     if (agent->lan && has_regions(g, join->protocol)) {
-        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_UNAVAILABLE,
-                           "%s needs a manager, which says what travels together; without one: plain, ricochet",
-                           join->protocol);
+        snprintf(text, sizeof text,
+                 "%.64s needs a manager, which says what travels together; without one: plain, ricochet",
+                 join->protocol);
+        rs_stream_refuse_join(g, join, ROSTRUM_ERR_UNAVAILABLE, text);
         return;
     }
     rs_group_delivery delivery = {0};
     if (agent->lan && join->protocol[0] && rs_group_delivery_parse(join->order, &delivery) && delivery.guaranteed) {
-        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_UNAVAILABLE,
-                           "order %s needs a manager, which says who is in the group; without one: none, fifo",
-                           join->order);
+        snprintf(text, sizeof text,
+                 "order %.48s needs a manager, which says who is in the group; without one: none, fifo", join->order);
+        rs_stream_refuse_join(g, join, ROSTRUM_ERR_UNAVAILABLE, text);
         return;
     }
     if (group && differs(g, group, join, text, sizeof text)) {
-        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_DENIED, "%s", text);
+        rs_stream_refuse_join(g, join, ROSTRUM_ERR_DENIED, text);
         return;
     }
     if (!group && g->stream_count < RS_GROUP_STREAMS_MOST)
@@ -255,9 +269,9 @@ void rs_groups_api(void *context, const rs_api_join *join) {
     rs_group_stream *stream =
         group && g->stream_count < RS_GROUP_STREAMS_MOST ? rs_stream_new(g, group, join, now + JOIN_WAIT) : NULL;
     if (!stream) {
-        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_LIMIT,
-                           "this agent serves %u groups and %u programs in them, or is out of memory", g->group_count,
-                           g->stream_count);
+        snprintf(text, sizeof text, "this agent serves %u groups and %u programs in them, or is out of memory",
+                 g->group_count, g->stream_count);
+        rs_stream_refuse_join(g, join, ROSTRUM_ERR_LIMIT, text);
         return;
     }
     group->unused_at = RS_NEVER;
@@ -269,6 +283,11 @@ void rs_groups_api(void *context, const rs_api_join *join) {
         g->join_deadline = now + JOIN_BOUND;
     group->asked = true; /* a manager that is away is told when it is there: rs_groups_link_up */
     tell_role(g, group, false);
+}
+
+void rs_groups_channels(void *context, const rs_api_join *join) {
+    rs_agent *agent = context;
+    rs_streams_channels(agent->groups, join);
 }
 
 void rs_groups_stream_gone(rs_groups *g, rs_local_group *group, bool received) {
@@ -291,6 +310,12 @@ static void deliver(rs_groups *g, const rs_messages_event *event) {
     }
     if (!group)
         return;
+    if (event->kind == RS_MESSAGES_COMPLETE) {
+        for (rs_group_stream *s = group->streams; s; s = rs_stream_next(s))
+            if (rs_stream_wants_completion(s))
+                rs_stream_complete(s, event->sn, event->count);
+        return;
+    }
     bool lost = event->kind == RS_MESSAGES_LOST;
     if (group->ordered) { /* it brings what is lost itself */
         if (!lost)
@@ -336,7 +361,7 @@ rs_time rs_groups_deadline(const rs_groups *g) {
     rs_time ordered = rs_ordered_deadline(g);
     deadline = ordered < deadline ? ordered : deadline;
     deadline = sockets < deadline ? sockets : deadline;
-    if (g->paused_count > 0 && rs_agent_now(g->agent) + RS_MILLISECOND < deadline)
+    if (!rs_list_empty(&g->paused) && rs_agent_now(g->agent) + RS_MILLISECOND < deadline)
         deadline = rs_agent_now(g->agent) + RS_MILLISECOND;
     if (g->any_held && rs_agent_now(g->agent) + RS_FLOW_AGAIN < deadline)
         deadline = rs_agent_now(g->agent) + RS_FLOW_AGAIN;
@@ -502,6 +527,8 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
     g->io = open_io(agent, seed);
     uint32_t mtu = agent->options.mtu ? agent->options.mtu : rs_nic_mtu(agent->options.interface);
     g->agent = agent;
+    rs_list_init(&g->sockets);
+    rs_list_init(&g->paused);
     g->join_deadline = RS_NEVER;
     const uint32_t room = mtu - 28 - (agent->keys ? rs_secure_bytes(agent) + RS_SEAL_SHOWN : 0);
     g->packet_bytes = room < RS_MESSAGES_PACKET_MOST ? room : RS_MESSAGES_PACKET_MOST;
@@ -541,6 +568,7 @@ void rs_groups_free(rs_groups *g) {
         rs_group_refuse(g->groups, false, ROSTRUM_ERR_UNAVAILABLE, "the agent is ending");
         remove_group(g, g->groups);
     }
+    rs_streams_end(g);
     rs_groups_sockets_stop(g);
     rs_group_regions_free(g);
     rs_group_peers_free(g);

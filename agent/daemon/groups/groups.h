@@ -19,6 +19,8 @@ void rs_groups_free(rs_groups *groups);
 
 /* Handler of the application interface: a program wants to publish to a group, or to subscribe to it too. */
 void rs_groups_api(void *agent, const rs_api_join *join);
+/* The same: a program wants a socket for many groups, which it joins on it. */
+void rs_groups_channels(void *agent, const rs_api_join *join);
 /* Programs that may not be in their groups any more are put out. */
 void rs_groups_policy_changed(rs_groups *groups);
 /* One row for each group in use; returns how many of `most` it filled. */

@@ -4,16 +4,18 @@
 #define RS_DAEMON_GROUPS_STATE_H
 
 #include "api/group_delivery.h"
+#include "core/base/list.h"
 #include "core/order/order.h"
 #include "daemon/agent.h"
 #include "daemon/groups/flow.h"
 #include "daemon/groups/groups.h"
 #include "io/datagrams.h"
 
-#define RS_GROUPS_MOST 16384u       /* in use here */
-#define RS_REGIONS_MOST 4096u       /* known here */
-#define RS_GROUP_STREAMS_MOST 4096u /* of all programs together */
-#define RS_CHANNELS_MOST 1024u      /* multicast addresses at a time */
+#define RS_GROUPS_MOST 16384u        /* in use here */
+#define RS_REGIONS_MOST 4096u        /* known here */
+#define RS_GROUP_STREAMS_MOST 32768u /* of all programs together */
+#define RS_GROUP_SOCKETS_MOST 1024u  /* with channels */
+#define RS_CHANNELS_MOST 1024u       /* multicast addresses at a time */
 #define RS_GROUP_PEERS_MOST 65536u
 #define RS_GROUP_BUCKETS 4096u
 
@@ -63,6 +65,7 @@ typedef struct {
 } rs_linger;
 
 typedef struct rs_group_stream rs_group_stream;
+typedef struct rs_group_socket rs_group_socket;
 
 /* What this server is in a group. */
 typedef enum {
@@ -81,7 +84,7 @@ typedef enum {
 } rs_group_told;
 
 struct rs_local_group {
-    struct rs_local_group *next, *next_by_id;
+    struct rs_local_group *next, *before, *next_by_id, *next_by_name;
     char name[ROSTRUM_GROUP_NAME_MAX + 1];
     rs_group_stream *streams;
     uint32_t stream_count, receiver_count; /* waiting ones too */
@@ -129,12 +132,13 @@ struct rs_groups {
     rs_io *io;
     uint32_t incarnation, packet_bytes, message_bytes, window;
     rs_watch readable, writable;
-    rs_local_group *groups, *by_id[RS_GROUP_BUCKETS];
+    rs_local_group *groups, *by_id[RS_GROUP_BUCKETS], *by_name[RS_GROUP_BUCKETS];
     rs_local_group *ordered; /* those with guarantees */
     uint32_t instances;      /* of guarantees, made here */
     uint32_t group_count, stream_count;
-    uint32_t paused_count;  /* streams that wait for room to publish */
-    rs_group_stream *dirty; /* streams with something to send */
+    rs_list sockets, paused; /* those with channels; those that wait for room to publish */
+    uint32_t socket_count;
+    rs_group_socket *dirty; /* sockets with something to send */
     rs_group_peer *peers_by_id[RS_GROUP_BUCKETS], *peers_by_address[RS_GROUP_BUCKETS];
     uint32_t peer_count;
     rs_group_channel channels[RS_CHANNELS_MOST];

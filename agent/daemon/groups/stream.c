@@ -1,5 +1,6 @@
-/* Streams between the agent and programs: one socket for each group that a program publishes to or subscribes to, with
- * frames of any number and size (docs/application-interface.md, Message groups).
+/* Streams between the agent and programs, with frames of any number and size (docs/application-interface.md, Message
+ * groups): each is a program's part in a group. It has a socket of its own, or is a channel of one that carries many:
+ * then messages of many groups are read and written at once, and what waits, waits for all of them.
  *
  * What a program does not read waits here: of one that reads, as much as flow control lets come at once (a packet that
  * was missing, and all that waited for it: RS_UNREAD_MOST); of one that has read nothing for STUCK, RS_UNREAD_STUCK.
@@ -29,33 +30,64 @@
 #define SOCKET_BYTES (512 << 10)
 #define SLOW_TOLD (5 * RS_SECOND) /* who has lost messages is told of so long */
 #define STUCK RS_FLOW_HOLD        /* a program that reads nothing so long is not waited for */
+#define PENDING_LEAST 64u
+#define PENDING_MOST 65536u /* messages of a program whose completion is awaited, at most */
 
-struct rs_group_stream {
-    rs_group_stream *next, *next_dirty;
+/* A program's end. */
+struct rs_group_socket {
+    rs_list in_groups; /* of those with channels: in rs_groups.sockets */
+    rs_list in_paused; /* in rs_groups.paused while it is */
+    rs_group_socket *next_dirty;
     rs_groups *groups;
-    rs_local_group *group;
-    bool receives, waits, paused, dirty, blocked, may_publish;
-    bool refused; /* it published, and may not */
-    rs_api_call call;
-    rs_time deadline;
-    rs_manager_group_options options;
-    char protocol[32], order[RS_GROUP_DELIVERY_TEXT], option_text[RS_GROUP_OPTIONS_TEXT];
-    int fd, given; /* given: the program's own, to be `fd` once it is open; else -1 */
+    bool many; /* It carries channels; else one stream, with which it goes. */
+    bool paused, dirty, blocked;
+    bool loses;     /* Some of its channels lost messages that they were not told of. */
+    bool completes; /* Something complete was not told for want of room. */
+    int fd, given;  /* given: the program's own, to be `fd` once it is open; else -1 */
     rs_watch watch;
     uint8_t *in, *out;
     size_t in_start, in_length, in_room;
     size_t out_start, out_length, out_room;
     rs_time progress_at;
-    uint64_t lost; /* not told yet: there was no room */
-    uint64_t lost_all;
-    rs_time lost_at; /* the last of them */
     char process[ROSTRUM_NAME_MAX + 1];
     rs_policy_who who;
     uint64_t *told; /* bit i: the program knows the name of the peer with that index */
     uint32_t told_size;
+    rs_group_stream *alone;
+    rs_group_stream **channels; /* by number; `channel_room` of them */
+    uint32_t channel_room;
+};
+
+/* Messages of a program up to `number` are complete when the group's packets up to `sn` are. */
+typedef struct {
+    uint64_t number, sn;
+} pending;
+
+struct rs_group_stream {
+    rs_group_stream *next;
+    rs_groups *groups;
+    rs_local_group *group;
+    rs_group_socket *socket;
+    uint16_t channel; /* 0: it has the socket alone */
+    bool receives, waits, may_publish;
+    bool refused;  /* it published, and may not */
+    bool complete; /* the program wants to know what is complete */
+    rs_api_call call;
+    rs_time deadline;
+    rs_manager_group_options options; /* texts of its own until it is open */
+    char *texts;
+    uint64_t lost; /* not told yet: there was no room */
+    uint64_t lost_all;
+    rs_time lost_at;                 /* the last of them */
+    uint64_t published;              /* messages, */
+    uint64_t completed, complete_to; /* of which these are complete; and those that were told so */
+    uint64_t given_up;               /* of which nobody knows; not told yet */
+    pending *pending;                /* a ring of `pending_room` */
+    uint32_t pending_room, pending_head, pending_tail;
 };
 
 static void close_stream(rs_group_stream *s);
+static void close_socket(rs_group_socket *at);
 
 bool rs_stream_waits(const rs_group_stream *s) {
     return s->waits;
@@ -71,8 +103,8 @@ rs_time rs_stream_deadline(const rs_group_stream *s) {
 
 bool rs_stream_may(rs_group_stream *s) {
     const rs_api_server *api = s->groups->agent->api;
-    s->may_publish = rs_api_may_publish(api, &s->who, s->group->name);
-    return s->receives ? rs_api_may_subscribe(api, &s->who, s->group->name) : s->may_publish;
+    s->may_publish = rs_api_may_publish(api, &s->socket->who, s->group->name);
+    return s->receives ? rs_api_may_subscribe(api, &s->socket->who, s->group->name) : s->may_publish;
 }
 
 rs_group_stream *rs_stream_next(const rs_group_stream *s) {
@@ -85,18 +117,18 @@ const rs_manager_group_options *rs_stream_options(const rs_group_stream *s) {
 
 /* ------------------------------------------------------------------------------------------------- to programs */
 
-static size_t waiting(const rs_group_stream *s) {
+static size_t waiting(const rs_group_socket *s) {
     return s->out_length - s->out_start;
 }
 
 /* How much may wait for it now. */
-static size_t most(const rs_group_stream *s) {
+static size_t most(const rs_group_socket *s) {
     rs_time now = rs_agent_now(s->groups->agent);
     return waiting(s) == 0 || now - s->progress_at < STUCK ? RS_UNREAD_MOST : RS_UNREAD_STUCK;
 }
 
 /* Room for `length` bytes behind what waits; NULL: the program reads too slowly. */
-static uint8_t *room(rs_group_stream *s, size_t length) {
+static uint8_t *room(rs_group_socket *s, size_t length) {
     const size_t bound = most(s);
     if (waiting(s) + length > bound)
         return NULL;
@@ -131,9 +163,11 @@ static uint8_t *room(rs_group_stream *s, size_t length) {
 }
 
 static bool tell_lost(rs_group_stream *s, uint32_t sender, uint64_t sn, uint64_t count, uint8_t reason) {
-    uint8_t *at = room(s, RS_GROUP_FRAME_LOST);
-    if (at)
+    uint8_t *at = room(s->socket, RS_GROUP_FRAME_LOST);
+    if (at) {
         rs_group_frame_lost(at, sender, sn, count, reason);
+        rs_group_frame_put_channel(at, s->channel);
+    }
     return at != NULL;
 }
 
@@ -141,13 +175,13 @@ static bool tell_lost(rs_group_stream *s, uint32_t sender, uint64_t sn, uint64_t
 static bool told_of_losses(rs_group_stream *s) {
     if (s->lost == 0)
         return true;
-    if (waiting(s) > RS_UNREAD_STUCK / 2 || !tell_lost(s, 0, 0, s->lost, RS_LOST_SLOW))
+    if (waiting(s->socket) > RS_UNREAD_STUCK / 2 || !tell_lost(s, 0, 0, s->lost, RS_LOST_SLOW))
         return false;
     s->lost = 0;
     return true;
 }
 
-static bool knows(rs_group_stream *s, const rs_group_peer *peer) {
+static bool knows(rs_group_socket *s, const rs_group_peer *peer) {
     uint32_t word = peer->index / 64;
     uint64_t bit = UINT64_C(1) << peer->index % 64;
     if (word >= s->told_size) {
@@ -172,30 +206,33 @@ static bool knows(rs_group_stream *s, const rs_group_peer *peer) {
 
 void rs_stream_message(rs_group_stream *s, const rs_messages_event *event) {
     const rs_group_peer *peer = rs_group_peer_at(s->groups, event->sender);
-    bool fits = waiting(s) + event->length + OUT_SPARE <= most(s) && told_of_losses(s) && (!peer || knows(s, peer));
-    uint8_t *at = fits ? room(s, RS_GROUP_FRAME_MESSAGE + (size_t)event->length) : NULL;
+    bool fits = waiting(s->socket) + event->length + OUT_SPARE <= most(s->socket) && told_of_losses(s) &&
+                (!peer || knows(s->socket, peer));
+    uint8_t *at = fits ? room(s->socket, RS_GROUP_FRAME_MESSAGE + (size_t)event->length) : NULL;
     if (!at) {
         s->lost++;
+        s->socket->loses = true;
         s->lost_all++;
         s->lost_at = rs_agent_now(s->groups->agent);
         s->group->lost_slow++;
         return;
     }
     rs_group_frame_message(at, event->length, (uint8_t)event->via, event->sender, event->part, event->sn);
+    rs_group_frame_put_channel(at, s->channel);
     memcpy(at + RS_GROUP_FRAME_MESSAGE, event->bytes, event->length);
 }
 
 void rs_stream_lost(rs_group_stream *s, const rs_messages_event *event) {
     const rs_group_peer *peer = rs_group_peer_at(s->groups, event->sender);
-    if (!told_of_losses(s) || (peer && !knows(s, peer)) ||
+    if (!told_of_losses(s) || (peer && !knows(s->socket, peer)) ||
         !tell_lost(s, event->sender, event->sn, event->count, (uint8_t)event->reason))
-        s->lost += event->count;
+        s->socket->loses = true, s->lost += event->count;
 }
 
 static bool knows_all(rs_group_stream *s, const rs_peer *peers, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         const rs_group_peer *peer = rs_group_peer_at(s->groups, peers[i]);
-        if (peer && !knows(s, peer))
+        if (peer && !knows(s->socket, peer))
             return false;
     }
     return true;
@@ -205,22 +242,96 @@ static bool give_view(rs_group_stream *s, const rs_order_event *event, uint8_t f
     const uint32_t counts[] = {event->member_count, event->joined_count, event->left_count};
     uint32_t all = counts[0] + counts[1] + counts[2];
     uint8_t *at = all <= RS_GROUP_FRAME_VIEW_MOST && told_of_losses(s) && knows_all(s, event->members, all)
-                      ? room(s, RS_GROUP_FRAME_VIEW + 4 * (size_t)all)
+                      ? room(s->socket, RS_GROUP_FRAME_VIEW + 4 * (size_t)all)
                       : NULL;
-    if (at)
+    if (at) {
         rs_group_frame_view(at, flags, event->view, event->number, counts, event->members);
+        rs_group_frame_put_channel(at, s->channel);
+    }
     return at != NULL;
 }
 
 static bool give_primary(rs_group_stream *s, bool primary) {
-    uint8_t *at = room(s, RS_GROUP_FRAME_HEAD);
-    if (at)
+    uint8_t *at = room(s->socket, RS_GROUP_FRAME_HEAD);
+    if (at) {
         rs_group_frame_put_head(at, 0, RS_GROUP_FRAME_KIND_PRIMARY, primary);
+        rs_group_frame_put_channel(at, s->channel);
+    }
     return at != NULL;
 }
 
+/* What is complete is told; later, if there is no room. */
+static void tell_complete(rs_group_stream *s) {
+    if (s->complete_to == s->completed)
+        return;
+    uint8_t *at = room(s->socket, RS_GROUP_FRAME_COMPLETE);
+    s->socket->completes |= !at;
+    if (!at)
+        return;
+    rs_group_frame_complete(at, s->completed, s->given_up);
+    rs_group_frame_put_channel(at, s->channel);
+    s->complete_to = s->completed;
+    s->given_up = 0;
+}
+
+static void tell_complete_again(rs_group_socket *at) {
+    if (!at->completes || waiting(at) > RS_UNREAD_HOLD)
+        return;
+    at->completes = false;
+    if (at->alone)
+        tell_complete(at->alone);
+    for (uint32_t i = 0; i < at->channel_room; i++)
+        if (at->channels[i])
+            tell_complete(at->channels[i]);
+}
+
+void rs_stream_complete(rs_group_stream *s, uint64_t sn, uint64_t given_up) {
+    uint64_t before = s->completed;
+    while (s->pending_head != s->pending_tail) {
+        const pending *first = &s->pending[s->pending_head % s->pending_room];
+        if (first->sn > sn)
+            break;
+        s->completed = first->number;
+        s->pending_head++;
+    }
+    s->given_up += s->completed > before ? given_up : 0;
+    if (!s->waits)
+        tell_complete(s);
+}
+
+bool rs_stream_wants_completion(const rs_group_stream *s) {
+    return s->complete;
+}
+
+static bool has_pending_room(rs_group_stream *s) {
+    uint32_t count = s->pending_tail - s->pending_head;
+    if (!s->complete || count < s->pending_room)
+        return true;
+    uint32_t larger = s->pending_room ? 2 * s->pending_room : PENDING_LEAST;
+    pending *ring = larger <= PENDING_MOST ? malloc(larger * sizeof *ring) : NULL;
+    if (!ring)
+        return false;
+    for (uint32_t i = s->pending_head; i != s->pending_tail; i++)
+        ring[i % larger] = s->pending[i % s->pending_room];
+    free(s->pending);
+    s->pending = ring;
+    s->pending_room = larger;
+    return true;
+}
+
+/* A message became packets up to that one; several small messages may share it. */
+static void await_completion(rs_group_stream *s, uint64_t sn) {
+    if (!s->complete)
+        return;
+    if (s->pending_head != s->pending_tail && s->pending[(s->pending_tail - 1) % s->pending_room].sn == sn) {
+        s->pending[(s->pending_tail - 1) % s->pending_room].number = s->published;
+        return;
+    }
+    s->pending[s->pending_tail++ % s->pending_room] = (pending){s->published, sn};
+}
+
 static bool is_full(const rs_group_stream *s) {
-    return waiting(s) > RS_UNREAD_HOLD;
+    return waiting(s->socket) > RS_UNREAD_HOLD;
 }
 
 static bool has_lost(const rs_group_stream *s) {
@@ -232,21 +343,21 @@ bool rs_stream_is_slow(const rs_group_stream *s, rs_time now, rs_manager_slow *o
     bool waited_for = s->group->delivery.slow == RS_SLOW_WAIT && s->group->waited_at > 0 && is_full(s);
     if (s->waits || !s->receives || (!loses && !waited_for))
         return false;
-    *out = (rs_manager_slow){s->process, waited_for ? "waited-for" : "loses", s->lost_all};
+    *out = (rs_manager_slow){s->socket->process, waited_for ? "waited-for" : "loses", s->lost_all};
     return true;
 }
 
 bool rs_stream_is_catching_up(const rs_group_stream *s, rs_time now) {
-    return s->receives && waiting(s) > RS_UNREAD_HOLD && now - s->progress_at < STUCK;
+    return s->receives && waiting(s->socket) > RS_UNREAD_HOLD && now - s->socket->progress_at < STUCK;
 }
 
-static void watch(rs_group_stream *s) {
+static void watch(rs_group_socket *s) {
     uint32_t events = (s->paused ? 0u : (uint32_t)EPOLLIN) | (s->blocked ? (uint32_t)EPOLLOUT : 0u);
     rs_loop_watch(s->groups->agent->loop, &s->watch, s->fd, events);
 }
 
 /* False: the program is gone. */
-static bool flush(rs_group_stream *s) {
+static bool flush(rs_group_socket *s) {
     bool blocked = false;
     while (waiting(s) > 0 && !blocked) {
         size_t piece = waiting(s) < OUT_PIECE ? waiting(s) : OUT_PIECE;
@@ -267,8 +378,14 @@ static bool flush(rs_group_stream *s) {
         s->out = NULL;
         s->out_room = 0;
     }
-    if (!blocked && s->lost > 0)
-        (void)told_of_losses(s);
+    if (!blocked && s->alone && s->alone->lost > 0)
+        (void)told_of_losses(s->alone);
+    for (uint32_t i = 0; i < s->channel_room && !blocked && s->loses; i++)
+        if (s->channels[i] && s->channels[i]->lost > 0)
+            (void)told_of_losses(s->channels[i]);
+    s->loses &= blocked;
+    if (!blocked)
+        tell_complete_again(s);
     if (blocked != s->blocked) {
         s->blocked = blocked;
         watch(s);
@@ -278,11 +395,11 @@ static bool flush(rs_group_stream *s) {
 
 void rs_streams_flush(rs_groups *g) {
     while (g->dirty) {
-        rs_group_stream *s = g->dirty;
+        rs_group_socket *s = g->dirty;
         g->dirty = s->next_dirty;
         s->dirty = false;
-        if (!s->blocked && !flush(s))
-            close_stream(s);
+        if (!s->blocked && s->fd >= 0 && !flush(s))
+            close_socket(s);
     }
 }
 
@@ -305,7 +422,7 @@ static rs_status publish(rs_group_stream *s, const uint8_t *bytes, uint32_t leng
     rs_local_group *group = s->group;
     uint64_t sn = 0;
     rs_time now = rs_agent_now(g->agent);
-    if (!rs_flow_open(&group->flow, now, g->window))
+    if (!rs_flow_open(&group->flow, now, g->window) || !has_pending_room(s))
         return RS_ERR_LIMIT;
     if (group->delivery.guaranteed)
         return rs_ordered_publish(g, group, bytes, length);
@@ -314,54 +431,140 @@ static rs_status publish(rs_group_stream *s, const uint8_t *bytes, uint32_t leng
         return status;
     rs_flow_published(&group->flow, sn);
     group->published++;
+    s->published++;
+    if (s->complete)
+        await_completion(s, rs_messages_last_published(g->node, group->id));
     tell_neighbours(s, bytes, length, sn);
     return RS_OK;
 }
 
-static void set_paused(rs_group_stream *s, bool paused) {
+static void set_paused(rs_group_socket *s, bool paused) {
     if (paused == s->paused)
         return;
     s->paused = paused;
-    s->groups->paused_count += paused ? 1u : (uint32_t)-1;
+    rs_list_keep(&s->groups->paused, &s->in_paused, paused);
     watch(s);
 }
 
-/* What is in the buffer. False: the program does not keep to the format. */
-static bool take_frames(rs_group_stream *s) {
-    bool full = false;
-    if (!s->may_publish && s->in_length > 0) {
-        s->refused = true;
+/* Nothing follows on that channel. */
+static void end_channel(rs_group_socket *at, uint16_t channel, rostrum_code code, const char *text) {
+    size_t length = strnlen(text, ROSTRUM_TEXT_MAX);
+    uint8_t *to = room(at, rs_group_frame_end_length(length));
+    if (!to)
+        return;
+    rs_group_frame_end(to, (uint16_t)code, text, length);
+    rs_group_frame_put_channel(to, channel);
+}
+
+void rs_stream_refuse_join(rs_groups *g, const rs_api_join *join, rostrum_code code, const char *text) {
+    if (join->channels)
+        end_channel(join->channels, join->channel, code, text);
+    else
+        rs_api_reply_error(g->agent->api, &join->call, code, "%s", text);
+}
+
+static rs_group_stream *channel_at(const rs_group_socket *s, uint16_t channel) {
+    return channel < s->channel_room ? s->channels[channel] : NULL;
+}
+
+/* A program joins a group on a channel that is free, as by the request JOIN. False: it does not keep to the format. */
+static bool take_join(rs_group_socket *at, uint16_t channel, const uint8_t *bytes, uint32_t length) {
+    rs_groups *g = at->groups;
+    rs_api_server *api = g->agent->api;
+    rs_error error;
+    char text[ROSTRUM_TEXT_MAX + 1];
+    rs_api_request *request = malloc(sizeof *request);
+    if (!request || channel_at(at, channel)) {
+        free(request);
         return false;
     }
+    bool well = rs_api_parse_request(bytes, length, request, &error) && request->type == RS_API_JOIN;
+    rs_api_join join = {.channels = at, .channel = channel, .who = &at->who, .process = at->process, .socket = -1};
+    if (!well) {
+        rs_stream_refuse_join(g, &join, ROSTRUM_ERR_INVALID, error.text);
+    } else if (!rs_api_may_join(api, &at->who, at->process, request, text)) {
+        rs_stream_refuse_join(g, &join, ROSTRUM_ERR_DENIED, text);
+    } else {
+        join.subscribe = request->flags & RS_API_JOIN_SUBSCRIBE;
+        join.complete = request->flags & RS_API_JOIN_COMPLETE;
+        join.group = request->group;
+        join.protocol = request->protocol;
+        join.order = request->order;
+        join.options = request->options;
+        rs_groups_api(g->agent, &join);
+    }
+    free(request);
+    return true;
+}
+
+static void refuse_publisher(rs_group_stream *s) {
+    rs_stream_refuse(s, ROSTRUM_ERR_DENIED,
+                     "this user may not publish here: the policy of this server's agent does not say so. Have the "
+                     "operator add the group to the line \"publish =\" of your user or group");
+}
+
+/* One frame of a program. RS_ERR_LIMIT: later; other errors: it does not keep to the format. */
+static rs_status take_frame(rs_group_socket *at, int kind, const uint8_t *frame, uint32_t length) {
+    uint16_t channel = rs_group_frame_channel(frame);
+    const uint8_t *bytes = frame + RS_GROUP_FRAME_HEAD;
+    rs_group_stream *s = at->many ? channel_at(at, channel) : at->alone;
+    if (at->many != (channel > 0))
+        return RS_ERR_INVALID;
+    if (at->many && kind == RS_GROUP_FRAME_KIND_JOIN)
+        return take_join(at, channel, bytes, length) ? RS_OK : RS_ERR_INVALID;
+    if (at->many && kind == RS_GROUP_FRAME_KIND_LEAVE && length == 0) {
+        if (s)
+            close_stream(s);
+        return RS_OK;
+    }
+    if (kind != RS_GROUP_FRAME_KIND_PUBLISH || (s && s->waits))
+        return RS_ERR_INVALID;
+    if (!s)
+        return RS_OK; /* the program has not read yet that the channel ended */
+    if (s->may_publish)
+        return publish(s, bytes, length);
+    s->refused = true;
+    if (!at->many)
+        return RS_ERR_PROTOCOL;
+    refuse_publisher(s);
+    return RS_OK;
+}
+
+/* What is in the buffer. False: the program does not keep to the format. */
+static bool take_frames(rs_group_socket *s) {
+    bool full = false;
     while (!full && s->in_length - s->in_start >= RS_GROUP_FRAME_HEAD) {
         const uint8_t *at = s->in + s->in_start;
         uint32_t length;
-        if (rs_group_frame_head(at, &length) != RS_GROUP_FRAME_KIND_PUBLISH || length > s->groups->message_bytes)
+        int kind = rs_group_frame_head(at, &length);
+        if (length > s->groups->message_bytes)
             return false;
         if (s->in_length - s->in_start < RS_GROUP_FRAME_HEAD + (size_t)length)
             break;
-        rs_status status = publish(s, at + RS_GROUP_FRAME_HEAD, length);
+        rs_status status = take_frame(s, kind, at, length);
         if (status != RS_OK && status != RS_ERR_LIMIT)
             return false;
         full = status == RS_ERR_LIMIT;
         s->in_start += full ? 0 : RS_GROUP_FRAME_HEAD + (size_t)length;
     }
     set_paused(s, full);
-    if (s->in_start > 0) {
-        memmove(s->in, s->in + s->in_start, s->in_length - s->in_start);
-        s->in_length -= s->in_start;
-        s->in_start = 0;
-    }
+    if (s->in_start == s->in_length)
+        s->in_start = s->in_length = 0;
     return true;
 }
 
 /* Room for the rest of a large message, or for many small ones. */
-static bool in_room(rs_group_stream *s) {
-    size_t want = IN_FIRST;
+static bool in_room(rs_group_socket *s) {
+    size_t want = IN_FIRST, have = s->in_length - s->in_start;
     uint32_t length;
-    if (s->in_length >= RS_GROUP_FRAME_HEAD && rs_group_frame_head(s->in, &length) == RS_GROUP_FRAME_KIND_PUBLISH &&
+    if (have >= RS_GROUP_FRAME_HEAD && rs_group_frame_head(s->in + s->in_start, &length) &&
         length <= s->groups->message_bytes && RS_GROUP_FRAME_HEAD + (size_t)length > want)
         want = RS_GROUP_FRAME_HEAD + (size_t)length;
+    if (s->in_start > 0 && s->in_room - s->in_length < want / 2) {
+        memmove(s->in, s->in + s->in_start, have);
+        s->in_start = 0;
+        s->in_length = have;
+    }
     if (s->in_room >= want)
         return true;
     uint8_t *larger = realloc(s->in, want);
@@ -372,7 +575,7 @@ static bool in_room(rs_group_stream *s) {
     return larger != NULL;
 }
 
-static bool read_in(rs_group_stream *s) {
+static bool read_in(rs_group_socket *s) {
     if (!in_room(s))
         return false;
     ssize_t got = recv(s->fd, s->in + s->in_length, s->in_room - s->in_length, MSG_DONTWAIT);
@@ -384,17 +587,15 @@ static bool read_in(rs_group_stream *s) {
     return take_frames(s);
 }
 
-static void end_stream(rs_group_stream *s) {
-    if (s->refused)
-        rs_stream_refuse(s, ROSTRUM_ERR_DENIED,
-                         "this user may not publish here: the policy of this server's agent does not say so. Have the "
-                         "operator add the group to the line \"publish =\" of your user or group");
+static void end_socket(rs_group_socket *s) {
+    if (s->alone && s->alone->refused)
+        refuse_publisher(s->alone);
     else
-        close_stream(s);
+        close_socket(s);
 }
 
 static void ready(void *context, uint32_t events) {
-    rs_group_stream *s = context;
+    rs_group_socket *s = context;
     bool alive = true;
     if (events & EPOLLOUT)
         alive = flush(s);
@@ -403,44 +604,162 @@ static void ready(void *context, uint32_t events) {
     else if (alive && (events & (EPOLLHUP | EPOLLERR)))
         rs_loop_unwatch(s->groups->agent->loop, &s->watch); /* what it published last is still to go */
     if (!alive)
-        end_stream(s);
+        end_socket(s);
 }
 
 void rs_streams_resume(rs_groups *g) {
-    if (g->paused_count == 0)
-        return;
-    for (rs_local_group *group = g->groups, *after; group; group = after) {
-        after = group->next;
-        for (rs_group_stream *s = group->streams, *next; s; s = next) {
-            next = s->next;
-            if (s->paused && !take_frames(s))
-                end_stream(s);
-        }
+    for (rs_list *at = g->paused.next, *after; at != &g->paused; at = after) {
+        after = at->next;
+        rs_group_socket *s = RS_HOLDER(rs_group_socket, in_paused, at);
+        if (!take_frames(s))
+            end_socket(s);
     }
 }
 
 /* -------------------------------------------------------------------------------------------------------- life */
 
+static rs_group_socket *new_socket(rs_groups *g, const rs_policy_who *who, const char *process, int given) {
+    rs_group_socket *at = calloc(1, sizeof *at);
+    if (!at)
+        return NULL;
+    at->groups = g;
+    at->who = *who;
+    at->fd = -1;
+    at->given = given;
+    at->watch = (rs_watch){.ready = ready, .context = at};
+    rs_list_init(&at->in_paused);
+    rs_list_init(&at->in_groups);
+    snprintf(at->process, sizeof at->process, "%s", process && process[0] ? process : "program");
+    return at;
+}
+
+static void free_socket(rs_group_socket *at) {
+    rs_groups *g = at->groups;
+    for (rs_group_socket **dirty = &g->dirty; *dirty; dirty = &(*dirty)->next_dirty)
+        if (*dirty == at) {
+            *dirty = at->next_dirty;
+            break;
+        }
+    rs_list_remove(&at->in_paused);
+    rs_list_remove(&at->in_groups);
+    rs_loop_unwatch(g->agent->loop, &at->watch);
+    if (at->fd >= 0)
+        close(at->fd);
+    if (at->given >= 0)
+        close(at->given);
+    free(at->in);
+    free(at->out);
+    free(at->told);
+    free(at->channels);
+    free(at);
+}
+
+/* The program is gone, or all it said here does not count. */
+static void close_socket(rs_group_socket *at) {
+    if (at->alone) {
+        close_stream(at->alone);
+        return;
+    }
+    for (uint32_t i = 0; i < at->channel_room; i++)
+        if (at->channels[i])
+            close_stream(at->channels[i]);
+    at->groups->socket_count--;
+    free_socket(at);
+}
+
+/* Both ends of a socket, or the program's own; the other one, or -1, is `*theirs`. */
+static bool open_socket(rs_group_socket *at, int *theirs) {
+    int ends[2] = {at->given, -1};
+    const int bytes = SOCKET_BYTES;
+    if (at->given < 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+        return false;
+    for (int i = 0; i < 2 && ends[i] >= 0; i++)
+        if (setsockopt(ends[i], SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
+            setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes); /* as much as the system grants */
+    at->fd = ends[0];
+    at->given = -1;
+    at->progress_at = rs_agent_now(at->groups->agent);
+    watch(at);
+    *theirs = ends[1];
+    return true;
+}
+
+void rs_streams_channels(rs_groups *g, const rs_api_join *join) {
+    rs_agent *agent = g->agent;
+    int theirs = -1;
+    rs_group_socket *at =
+        g->socket_count < RS_GROUP_SOCKETS_MOST ? new_socket(g, join->who, join->process, join->socket) : NULL;
+    if (!at || !open_socket(at, &theirs)) {
+        rs_api_reply_error(agent->api, &join->call, ROSTRUM_ERR_LIMIT,
+                           "this agent serves %u programs with channels, or is out of memory or descriptors",
+                           g->socket_count);
+        if (at)
+            free_socket(at);
+        else if (join->socket >= 0)
+            close(join->socket);
+        return;
+    }
+    at->many = true;
+    g->socket_count++;
+    rs_list_append(&g->sockets, &at->in_groups);
+    rs_api_reply_group(agent->api, &join->call, "", "", g->message_bytes, theirs);
+}
+
+void rs_streams_end(rs_groups *g) {
+    while (!rs_list_empty(&g->sockets)) {
+        rs_group_socket *at = RS_HOLDER(rs_group_socket, in_groups, g->sockets.next);
+        (void)flush(at);
+        close_socket(at);
+    }
+}
+
+static bool put_in_channel(rs_group_stream *s) {
+    rs_group_socket *at = s->socket;
+    if (s->channel >= at->channel_room) {
+        uint32_t more = at->channel_room ? at->channel_room : 16;
+        while (more <= s->channel)
+            more *= 2;
+        rs_group_stream **larger = realloc(at->channels, more * sizeof(rs_group_stream *));
+        if (!larger)
+            return false;
+        memset(larger + at->channel_room, 0, (more - at->channel_room) * sizeof(rs_group_stream *));
+        at->channels = larger;
+        at->channel_room = more;
+    }
+    at->channels[s->channel] = s;
+    return true;
+}
+
 rs_group_stream *rs_stream_new(rs_groups *g, rs_local_group *group, const rs_api_join *join, rs_time deadline) {
     rs_group_stream *s = calloc(1, sizeof *s);
-    if (!s)
+    size_t protocol = strlen(join->protocol) + 1, order = strlen(join->order) + 1, options = strlen(join->options) + 1;
+    if (s) {
+        s->groups = g;
+        s->channel = join->channel;
+        s->texts = malloc(protocol + order + options);
+        s->socket = join->channels ? join->channels : new_socket(g, join->who, join->process, join->socket);
+    }
+    if (!s || !s->texts || !s->socket || (join->channels && !put_in_channel(s))) {
+        if (s && s->socket && !join->channels)
+            free_socket(s->socket);
+        if (s)
+            free(s->texts);
+        free(s);
         return NULL;
-    s->groups = g;
+    }
+    if (!join->channels)
+        s->socket->alone = s;
     s->group = group;
     s->waits = true;
     s->receives = join->subscribe;
-    s->who = *join->who;
-    s->may_publish = rs_api_may_publish(g->agent->api, &s->who, group->name);
+    s->complete = join->complete;
+    s->may_publish = rs_api_may_publish(g->agent->api, &s->socket->who, group->name);
     s->call = join->call;
     s->deadline = deadline;
-    s->fd = -1;
-    s->given = join->socket;
-    s->watch = (rs_watch){.ready = ready, .context = s};
-    snprintf(s->process, sizeof s->process, "%s", join->process && join->process[0] ? join->process : "program");
-    snprintf(s->protocol, sizeof s->protocol, "%s", join->protocol);
-    snprintf(s->order, sizeof s->order, "%s", join->order);
-    snprintf(s->option_text, sizeof s->option_text, "%s", join->options);
-    s->options = (rs_manager_group_options){s->protocol, s->order, s->option_text};
+    memcpy(s->texts, join->protocol, protocol);
+    memcpy(s->texts + protocol, join->order, order);
+    memcpy(s->texts + protocol + order, join->options, options);
+    s->options = (rs_manager_group_options){s->texts, s->texts + protocol, s->texts + protocol + order};
     s->next = group->streams;
     group->streams = s;
     group->stream_count++;
@@ -452,29 +771,25 @@ rs_group_stream *rs_stream_new(rs_groups *g, rs_local_group *group, const rs_api
 static void close_stream(rs_group_stream *s) {
     rs_groups *g = s->groups;
     rs_local_group *group = s->group;
-    bool received = s->receives;
-    for (rs_group_stream **at = &g->dirty; *at; at = &(*at)->next_dirty)
-        if (*at == s) {
-            *at = s->next_dirty;
-            break;
-        }
+    bool received = s->receives, completed = s->complete, others = false;
     for (rs_group_stream **at = &group->streams; *at; at = &(*at)->next)
         if (*at == s) {
             *at = s->next;
             break;
         }
+    for (const rs_group_stream *other = group->streams; other && completed && !others; other = other->next)
+        others = other->complete;
+    if (completed && !others && rs_group_is_viewed(group))
+        (void)rs_messages_tell_completion(g->node, group->id, false);
     group->stream_count--;
     group->receiver_count -= s->receives;
     g->stream_count--;
-    g->paused_count -= s->paused;
-    rs_loop_unwatch(g->agent->loop, &s->watch);
-    if (s->fd >= 0)
-        close(s->fd);
-    if (s->given >= 0)
-        close(s->given);
-    free(s->in);
-    free(s->out);
-    free(s->told);
+    if (s->socket->many)
+        s->socket->channels[s->channel] = NULL;
+    else
+        free_socket(s->socket);
+    free(s->pending);
+    free(s->texts);
     free(s);
     rs_groups_stream_gone(g, group, received);
 }
@@ -490,37 +805,53 @@ static void tell_view_that_holds(const rs_local_group *group, rs_group_stream *s
     (void)give_view(s, &view, VIEW_ANEW);
 }
 
+static bool tell_joined(rs_group_stream *s) {
+    const rs_local_group *group = s->group;
+    size_t protocol = strlen(group->protocol), order = strlen(group->order);
+    uint8_t *at = room(s->socket, rs_group_frame_joined_length(protocol, order));
+    if (!at)
+        return false;
+    rs_group_frame_joined(at, s->groups->message_bytes, group->protocol, protocol, group->order, order);
+    rs_group_frame_put_channel(at, s->channel);
+    return true;
+}
+
+rs_status rs_stream_ask_completion(const rs_group_stream *s) {
+    if (!s->complete)
+        return RS_OK;
+    return s->group->delivery.guaranteed ? RS_ERR_INVALID
+                                         : rs_messages_tell_completion(s->groups->node, s->group->id, true);
+}
+
 void rs_stream_open(rs_group_stream *s) {
-    int ends[2] = {s->given, -1};
-    const int bytes = SOCKET_BYTES;
     rs_groups *g = s->groups;
-    if (s->given < 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
-        rs_stream_refuse(s, ROSTRUM_ERR_IO, "the agent has no descriptors left");
+    const rs_local_group *group = s->group;
+    int theirs = -1;
+    rs_status status = rs_stream_ask_completion(s);
+    if (status != RS_OK) {
+        rs_stream_refuse(s, status == RS_ERR_INVALID ? ROSTRUM_ERR_INVALID : ROSTRUM_ERR_NO_ROOM,
+                         status == RS_ERR_INVALID ? "this group's protocol does not tell what is complete; qsm does"
+                                                  : "the agent has no memory left");
         return;
     }
-    for (int i = 0; i < 2 && ends[i] >= 0; i++)
-        if (setsockopt(ends[i], SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
-            setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes); /* as much as the system grants */
+    if (s->socket->many ? !tell_joined(s) : !open_socket(s->socket, &theirs)) {
+        rs_stream_refuse(s, ROSTRUM_ERR_IO, "the agent has no descriptors left, or this program reads nothing");
+        return;
+    }
     s->waits = false;
-    s->fd = ends[0];
-    s->given = -1;
-    s->progress_at = rs_agent_now(g->agent);
-    watch(s);
-    const rs_local_group *group = s->group;
-    rs_api_reply_group(g->agent->api, &s->call, group->protocol, group->order, g->message_bytes, ends[1]);
+    if (!s->socket->many)
+        rs_api_reply_group(g->agent->api, &s->call, group->protocol, group->order, g->message_bytes, theirs);
     if (s->receives)
         tell_view_that_holds(group, s);
 }
 
 void rs_stream_refuse(rs_group_stream *s, rostrum_code code, const char *text) {
-    if (s->waits) {
+    if (s->waits && !s->socket->many) {
         rs_api_reply_error(s->groups->agent->api, &s->call, code, "%s", text);
     } else {
-        size_t length = strnlen(text, 255);
-        uint8_t *at = room(s, rs_group_frame_end_length(length));
-        if (at)
-            rs_group_frame_end(at, (uint16_t)code, text, length);
-        (void)flush(s); /* what the socket takes: the program may have much unread */
+        end_channel(s->socket, s->channel, code, text);
+        if (!s->socket->many)
+            (void)flush(s->socket); /* what the socket takes: the program may have much unread */
     }
     close_stream(s);
 }
@@ -543,7 +874,7 @@ static bool waits_for_program(rs_groups *g, rs_local_group *group) {
     if (full && now - group->waited_at >= WAIT_TOLD)
         rs_log_limited(&g->complaints, 1, RS_LOG_WARNING, "groups",
                        "group=%s waits for process=%s, which does not read; slow=drop or slow=disconnect would not",
-                       group->name, full->process);
+                       group->name, full->socket->process);
     group->waited_at = full ? group->waited_at : 0;
     return full != NULL;
 }
@@ -589,8 +920,8 @@ static void tell(rs_groups *g, rs_local_group *group, const rs_order_event *even
         if (!hears(s) || give(s, group, event))
             continue;
         rs_log_limited(&g->complaints, 5, RS_LOG_WARNING, "groups", "group=%s process=%s is too slow and put out",
-                       group->name, s->process);
-        snprintf(group->put_out, sizeof group->put_out, "%s", s->process);
+                       group->name, s->socket->process);
+        snprintf(group->put_out, sizeof group->put_out, "%s", s->socket->process);
         group->put_out_at = rs_agent_now(g->agent);
         group->put_out_lost = s->lost_all;
         rs_stream_refuse(s, ROSTRUM_ERR_LIMIT, "this subscriber was too slow, and the group does not wait for such");

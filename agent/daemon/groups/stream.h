@@ -17,6 +17,16 @@ const rs_manager_group_options *rs_stream_options(const rs_group_stream *stream)
 void rs_stream_open(rs_group_stream *stream);
 /* A waiting stream: the program is told; an open one: it reads the words last. The stream is gone then. */
 void rs_stream_refuse(rs_group_stream *stream, rostrum_code code, const char *text);
+/* A program gets a socket for channels, or is told why not. */
+void rs_streams_channels(rs_groups *groups, const rs_api_join *join);
+/* Who asked is told why not. */
+void rs_stream_refuse_join(rs_groups *groups, const rs_api_join *join, rostrum_code code, const char *text);
+/* Own packets of the group up to `sn` are complete, but for so many that were given up. */
+void rs_stream_complete(rs_group_stream *stream, uint64_t sn, uint64_t given_up);
+bool rs_stream_wants_completion(const rs_group_stream *stream);
+/* The engine is asked for what the stream wants to know; again after the group is new to it. RS_ERR_INVALID: it cannot
+ * say. */
+rs_status rs_stream_ask_completion(const rs_group_stream *stream);
 void rs_stream_message(rs_group_stream *stream, const rs_messages_event *event);
 void rs_stream_lost(rs_group_stream *stream, const rs_messages_event *event);
 /* What groups with guarantees give out goes to programs, as fast as the slowest takes it if the group waits for such.
@@ -28,6 +38,8 @@ bool rs_stream_may(rs_group_stream *stream);
 void rs_streams_flush(rs_groups *groups);
 /* Publishes of those that waited for room, as many as go. */
 void rs_streams_resume(rs_groups *groups);
+/* Sockets that carry channels are closed. */
+void rs_streams_end(rs_groups *groups);
 /* Whether the program holds its group up, or loses messages of it, and how; texts are valid as long as the stream. */
 bool rs_stream_is_slow(const rs_group_stream *stream, rs_time now, rs_manager_slow *out);
 /* A subscriber of the group has much unread, and is reading. */

@@ -345,6 +345,9 @@ static bool hand_in(rs_groups *g, rs_local_group *group, char *error) {
         rs_messages_forget(g->node, now, group->id);
         status = rs_messages_set_view(g->node, now, &view);
     }
+    for (const rs_group_stream *s = group->streams; s && status == RS_OK; s = rs_stream_next(s))
+        if (!rs_stream_waits(s))
+            (void)rs_stream_ask_completion(s); /* the group may be new to the engine */
     if (status == RS_OK && group->delivery.guaranteed && rs_group_is_member(group))
         status = rs_ordered_view(g, group, peers, view.member_count);
     else

@@ -32,6 +32,8 @@ typedef struct {
                            * ",guarantee=reliable", then ",slow=drop" or ",slow=disconnect" */
     const char *options;  /* of the protocol, such as "r=4,c=2"; what is not named, or NULL: as the group has it, or as
                            * usual (docs/groups.md lists them) */
+    int completion;       /* not 0: ROSTRUM_COMPLETE tells how many of this program's messages all members have; INVALID
+                           * if the group's protocol cannot say (qsm can) */
 } rostrum_group_options;
 
 /* Subscribes: what others publish from now on comes by rostrum_next, and rostrum_publish may be called too. What this
@@ -66,7 +68,11 @@ typedef enum {
     ROSTRUM_MESSAGE = 0,
     ROSTRUM_MESSAGES_LOST = 1, /* `count` of them, and `why` */
     ROSTRUM_VIEW = 2,          /* of groups with guarantees: who is in it from here on (rostrum_view) */
-    ROSTRUM_PRIMARY = 3        /* this server hears the primary part of the group (`count` 1) or not (0) */
+    ROSTRUM_PRIMARY = 3,       /* this server hears the primary part of the group (`count` 1) or not (0) */
+    ROSTRUM_COMPLETE = 4,      /* of the messages that this program published, the first `sn` are with all members or,
+                                * `count` more since the last time, are not known to be (options.completion) */
+    ROSTRUM_JOINED = 5,        /* of a channel (rostrum/channels.h): it may be used now; */
+    ROSTRUM_ENDED = 6          /* ... and there will be no more: `count` is a rostrum_code, `why` the agent's text */
 } rostrum_message_kind;
 
 /* How a message came. */
