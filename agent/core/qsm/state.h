@@ -145,6 +145,7 @@ struct rs_qsm_view {
     rs_time *silent;   /* By place: so long it takes no tokens; made with the first. */
     rs_time token_at;  /* A token of another node, or the own one's return, was seen then. */
     rs_time woke_at;   /* Something was not stable since then: tokens are expected. */
+    rs_time since;     /* So long it was from the token before to this one. */
     rs_time gap;       /* The longest time of late from one token to the next one here: rounds take so long. */
     rs_time wake_at;   /* Nobody passes a token, and something is missing, or not stable: the leader is told then. */
     uint32_t wakes;

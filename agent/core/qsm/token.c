@@ -14,6 +14,7 @@
 #define PULLS 256u                 /* packets of other partitions asked for at a time */
 #define ASK_AGAIN 3u               /* rounds after which they are asked for again, */
 #define ASK_AGAIN_AFTER (200 * MS) /* or, of long rounds, so long after it */
+#define STUCK_LEAST (50 * MS)      /* Nothing came so long: whoever has it is asked, stable or not. */
 #define MEND_LEAST (10 * MS)       /* Pushes and pulls of a round take so long at most. */
 #define WAKE_ROUNDS 10 /* intervals, and so many gaps between tokens, without one; then somebody tells the leader */
 #define WAKE_GAPS 4
@@ -168,11 +169,11 @@ static uint32_t replica_of(const rs_qsm_view *view, uint32_t partition, uint32_t
 
 /* Of other partitions' nodes, what all who cache it have: it can be given at once. The token says so of what is stable
  * there a round after it is; but what was lost before the last round, they gave each other in that round. Who has it
- * not yet does not answer, and is asked again. */
+ * not yet does not answer, and is asked again. Where a node is silent no round tells what is stable. */
 static void pull_others(rs_qsm_view *view, rs_time now, const rs_qsm_token *token, const rs_qsm_entry *e,
                         rs_qsm_stream *stream) {
     uint64_t sns[PULLS], known = stream->cached > stream->mended ? stream->cached : stream->mended;
-    uint64_t to = stream->cutoff < known ? stream->cutoff : known;
+    uint64_t to = stream->cutoff < known || stream->stuck >= STUCK_LEAST ? stream->cutoff : known;
     uint32_t count = 0, p = view->partitions;
     if (p == 1 || to <= stream->prefix)
         return;
@@ -476,8 +477,7 @@ static void go_on(rs_qsm_view *view, rs_time now, rs_qsm_token *token, rs_qsm_ho
             token->incomplete |= at.phase == 0 && view->silent[at.place] < RS_QSM_SILENT_MOST;
             if (at.phase == 0) {
                 send_copy(view, token, at);
-                rs_time since = now - view->token_at;
-                view->silent[at.place] += since < 4 * view->interval ? since : 4 * view->interval;
+                view->silent[at.place] += view->since < 4 * view->interval ? view->since : 4 * view->interval;
             }
             view->own->stats.tokens_skipped++;
         } else {
@@ -518,6 +518,7 @@ static void generate(rs_qsm_view *view, rs_time now) {
         if (most < ENTRIES_EACH || view->parts == RS_QSM_PARTS)
             break;
     }
+    view->since = now - view->round_at;
     view->round++;
     view->round_at = now;
     view->next_at = now + view->interval;
@@ -603,6 +604,7 @@ bool rs_qsm_receive_token(rs_qsm *own, rs_time now, rs_peer from, const uint8_t 
         view->leads = false;
     if (token.leader != own->node->config.self && token.phase == 0) {
         rs_time since = now - (view->token_at > view->woke_at ? view->token_at : view->woke_at);
+        view->since = now - view->token_at;
         view->gap -= view->gap / 8;
         view->gap = since > view->gap && since < GAP_MOST ? since : view->gap;
         view->token_at = now;

@@ -39,6 +39,8 @@ struct cluster {
     uint32_t message_count, message_room;
     cluster_account account;
     uint64_t *repairs_to, on_second;
+    uint64_t *complete; /* by node and group */
+    bool *cut;          /* by node */
 };
 
 static void *test_alloc(void *context, size_t size) {
@@ -84,6 +86,8 @@ cluster *cluster_new(const cluster_options *options) {
     c->nodes = calloc(options->nodes, sizeof *c->nodes);
     c->groups = calloc(GROUPS_MOST, sizeof *c->groups);
     c->repairs_to = calloc(options->nodes, sizeof *c->repairs_to);
+    c->complete = calloc((size_t)options->nodes * GROUPS_MOST, sizeof *c->complete);
+    c->cut = calloc(options->nodes, sizeof *c->cut);
     for (uint32_t i = 0; i < options->nodes; i++) {
         rs_messages_config config = options->config;
         config.self = i;
@@ -124,6 +128,8 @@ void cluster_free(cluster *c) {
     free(c->messages);
     free(c->groups);
     free(c->repairs_to);
+    free(c->complete);
+    free(c->cut);
     free(c->nodes);
     free(c);
 }
@@ -134,6 +140,14 @@ rs_messages *cluster_node(cluster *c, uint32_t number) {
 
 rs_time cluster_now(const cluster *c) {
     return c->now;
+}
+
+void cluster_cut(cluster *c, rs_peer peer, bool cut) {
+    c->cut[peer] = cut;
+}
+
+uint64_t cluster_complete(const cluster *c, rs_peer peer, rs_message_group group) {
+    return c->complete[peer * GROUPS_MOST + group];
 }
 
 void cluster_loss(cluster *c, double loss) {
@@ -178,6 +192,8 @@ static packet heap_pop(cluster *c) {
 }
 
 static void travel(cluster *c, rs_peer from, rs_peer to, const uint8_t *bytes, uint32_t length, bool data) {
+    if (c->cut[from] || c->cut[to])
+        return;
     if ((data || !c->options.loss_of_data_only) && chance(c, c->options.loss)) {
         c->account.packets_lost += data;
         return;
@@ -273,6 +289,8 @@ static void drain_events(cluster *c, rs_peer node) {
     while (rs_messages_poll_event(c->nodes[node], &event)) {
         if (event.kind == RS_MESSAGES_DELIVER)
             delivered(c, node, &event);
+        else if (event.kind == RS_MESSAGES_COMPLETE)
+            c->complete[node * GROUPS_MOST + event.group] = event.sn;
         else
             c->account.lost_events += event.count;
     }
@@ -293,7 +311,7 @@ static void name_publishers(cluster *c, group_state *group, rs_messages_view *vi
         bool member = false;
         for (uint32_t k = 0; k < group->count; k++)
             member |= group->members[k] == i;
-        if (group->knows[i] && !member)
+        if (group->knows[i] && !member && !c->cut[i])
             group->publishers[group->publisher_count++] = i;
     }
     view->publishers = group->publishers;

@@ -55,6 +55,10 @@ void cluster_publish(cluster *c, rs_peer sender, rs_message_group group, uint32_
 void cluster_run(cluster *c, rs_time until);
 uint32_t cluster_random(cluster *c, uint32_t bound);
 void cluster_loss(cluster *c, double loss);
+/* Nothing goes to it or comes from it, and new views do not name it as a publisher. */
+void cluster_cut(cluster *c, rs_peer peer, bool cut);
+/* Up to where that node was told that its own packets are complete. */
+uint64_t cluster_complete(const cluster *c, rs_peer peer, rs_message_group group);
 void cluster_corrupt(cluster *c, double corrupted);
 
 typedef struct {

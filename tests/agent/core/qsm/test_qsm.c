@@ -77,6 +77,123 @@ static void region__that_groups_share_delivers_all_in_order(void **state) {
     cluster_free(c);
 }
 
+/* What is complete is with all; all is, in the end, also what went with others in a packet. */
+static void completion__is_told_of_all_and_not_before_it_is_there(void **state) {
+    const uint64_t seed = cluster_seed();
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .loss = 0.05, .delay = 50 * US, .jitter = 100 * US};
+    cluster *c = begin(&options);
+    assert_int_equal(rs_messages_tell_completion(cluster_node(c, 2), REGION_CHANNEL, true), RS_ERR_INVALID); /* plain */
+    assert_int_equal(rs_messages_tell_completion(cluster_node(c, 2), 9999, true), RS_ERR_UNKNOWN);
+    for (uint32_t id = 0; id < GROUPS; id++)
+        assert_int_equal(rs_messages_tell_completion(cluster_node(c, 2), id, true), RS_OK);
+    cluster_publish(c, 2, 0, 50);
+    cluster_run(c, cluster_now(c) + 20 * US);
+    assert_int_equal(cluster_complete(c, 2, 0), 0); /* nobody can have it yet */
+    for (uint32_t i = 0; i < 400; i++) {
+        cluster_publish(c, 2, cluster_random(c, GROUPS), 4 + cluster_random(c, i % 4 ? 60 : 3000));
+        if (i % 5 == 0)
+            cluster_run(c, cluster_now(c) + 300 * US);
+    }
+    cluster_run(c, cluster_now(c) + 3000 * MS);
+    for (uint32_t id = 0; id < GROUPS; id++) {
+        assert_true(rs_messages_last_published(cluster_node(c, 2), id) > 0);
+        assert_int_equal(cluster_complete(c, 2, id), rs_messages_last_published(cluster_node(c, 2), id));
+        assert_int_equal(cluster_complete(c, 3, id), 0); /* did not ask */
+    }
+    assert_int_equal(rs_messages_tell_completion(cluster_node(c, 2), 0, false), RS_OK);
+    uint64_t before = cluster_complete(c, 2, 0);
+    cluster_publish(c, 2, 0, 50);
+    cluster_run(c, cluster_now(c) + 1000 * MS);
+    assert_int_equal(cluster_complete(c, 2, 0), before);
+    cluster_free(c);
+}
+
+/* A node that dies is waited for until the view says so, and not longer. */
+static void completion__comes_when_a_dead_node_is_out_of_the_view(void **state) {
+    const uint64_t seed = cluster_seed();
+    rs_peer nodes[NODES];
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .delay = 50 * US};
+    cluster *c = begin(&options);
+    assert_int_equal(rs_messages_tell_completion(cluster_node(c, 2), 0, true), RS_OK);
+    cluster_cut(c, NODES - 1, true);
+    cluster_publish(c, 2, 0, 50);
+    cluster_run(c, cluster_now(c) + 500 * MS);
+    uint64_t waited = cluster_complete(c, 2, 0);
+    for (uint32_t i = 0; i < NODES - 1; i++)
+        nodes[i] = i;
+    tell_region(c, nodes, NODES - 1, 2);
+    for (uint32_t id = 0; id < GROUPS; id++)
+        cluster_view(c, id, nodes, NODES - 1,
+                     &(rs_messages_view){
+                         .protocol = "qsm", .order = RS_ORDER_FIFO, .regions = &region_number, .region_count = 1});
+    cluster_run(c, cluster_now(c) + 15000 * MS);
+    assert_int_equal(waited, 0);
+    assert_int_equal(cluster_complete(c, 2, 0), 1);
+    cluster_free(c);
+}
+
+/* Sec. 2.2: what any of them has of a sender that is gone, all get. */
+static void sender_that_dies__leaves_the_others_with_the_same(void **state) {
+    const uint64_t seed = cluster_seed();
+    rs_peer nodes[NODES];
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .delay = 50 * US};
+    cluster *c = begin(&options);
+    cluster_cut(c, 5, true); /* two nodes get nothing of it, the others all */
+    cluster_cut(c, 8, true);
+    for (uint32_t i = 0; i < 60; i++)
+        cluster_publish(c, 3, cluster_random(c, GROUPS), 1000);
+    cluster_run(c, cluster_now(c) + 2 * MS);
+    assert_int_equal(rs_messages_unsent(cluster_node(c, 3)), 0);
+    cluster_cut(c, 5, false);
+    cluster_cut(c, 8, false);
+    cluster_cut(c, 3, true);
+    for (uint32_t i = 0; i < NODES - 1; i++)
+        nodes[i] = i < 3 ? i : i + 1;
+    cluster_run(c, cluster_now(c) + 3000 * MS);
+    tell_region(c, nodes, NODES - 1, 2);
+    for (uint32_t id = 0; id < GROUPS; id++)
+        cluster_view(c, id, nodes, NODES - 1,
+                     &(rs_messages_view){
+                         .protocol = "qsm", .order = RS_ORDER_FIFO, .regions = &region_number, .region_count = 1});
+    cluster_run(c, cluster_now(c) + 20000 * MS);
+    cluster_account a = cluster_check(c);
+    assert_true(a.due >= 60 * (NODES - 1));
+    assert_int_equal(a.missed + a.lost_events + a.twice + a.wrong + a.out_of_order, 0);
+    cluster_free(c);
+}
+
+/* A second one takes itself for the leader, as for a moment after a change. */
+static void two_leaders__do_no_harm(void **state) {
+    const uint64_t seed = cluster_seed();
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .loss = 0.02, .delay = 50 * US};
+    cluster *c = begin(&options);
+    uint8_t bytes[RS_QSM_POSITION_LENGTH] = {0};
+    rs_qsm_head head = {6, 7, REGION, 1};
+    rs_qsm_put_head(bytes, RS_QSM_KIND_POSITION, &head);
+    rs_qsm_put_position(bytes, 6, 7, 1);
+    rs_gm_seal(bytes, sizeof bytes);
+    assert_true(rs_messages_receive(cluster_node(c, 5), cluster_now(c), 6, bytes, sizeof bytes));
+    publish(c, 300);
+    cluster_loss(c, 0);
+    cluster_run(c, cluster_now(c) + 10000 * MS);
+    cluster_account a = cluster_check(c);
+    assert_int_equal(a.missed + a.lost_events + a.twice + a.wrong + a.out_of_order, 0);
+    uint64_t tokens = 0;
+    for (uint32_t i = 0; i < NODES; i++)
+        tokens += rs_messages_count(cluster_node(c, i), "qsm_tokens", "sent");
+    assert_true(tokens < 100000); /* ten seconds of two of them; they multiplied without a bound */
+    cluster_run(c, cluster_now(c) + 5000 * MS);
+    uint64_t later = 0;
+    for (uint32_t i = 0; i < NODES; i++)
+        later += rs_messages_count(cluster_node(c, i), "qsm_tokens", "sent");
+    assert_int_equal(later, tokens); /* and then they rest */
+    cluster_free(c);
+}
+
 /* Nonsense, and well formed messages of who is none of the region, while it works. */
 static void strangers_and_nonsense__change_nothing(void **state) {
     const uint64_t seed = cluster_seed();
@@ -225,14 +342,31 @@ static void state__of_many_groups_and_nodes_is_bounded(void **state) {
     }
     print_message("a group of 10 members: %zu bytes\n", (held - before) / 10000);
     assert_true((held - before) / 10000 < 1024);
+    assert_int_equal(rs_messages_deadline(node), RS_NEVER); /* idle ones wake nobody */
+    before = held;
+    for (uint32_t i = 1; i < 1000; i++) { /* a packet of each, of a group that this node is not in */
+        uint8_t bytes[RS_QSM_CARRIED + RS_GM_BODY + 1] = {0};
+        const uint8_t body[RS_GM_BODY + 1] = {0};
+        rs_qsm_put_head(bytes, RS_QSM_KIND_DATA, &(rs_qsm_head){nodes[i], 5, REGION, 1});
+        rs_qsm_put_sn(bytes, 1);
+        rs_qsm_put_inner(bytes + RS_QSM_DATA_HEAD, &(rs_qsm_inner){20000, 1, body, sizeof body});
+        rs_gm_seal(bytes, sizeof bytes);
+        assert_true(rs_messages_receive(node, 1, nodes[i], bytes, sizeof bytes));
+    }
+    print_message("a sender: %zu bytes\n", (held - before) / 999);
+    assert_true((held - before) / 999 < 1024);
+    assert_int_equal(rs_messages_count(node, "qsm_packets", "received"), 999);
     assert_int_equal(rs_messages_count(node, "qsm_region_views", NULL), 1);
-    assert_int_equal(rs_messages_deadline(node), RS_NEVER);
     rs_messages_free(node);
     assert_int_equal(held, 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(region__that_groups_share_delivers_all_in_order),
+                                       cmocka_unit_test(completion__is_told_of_all_and_not_before_it_is_there),
+                                       cmocka_unit_test(completion__comes_when_a_dead_node_is_out_of_the_view),
+                                       cmocka_unit_test(sender_that_dies__leaves_the_others_with_the_same),
+                                       cmocka_unit_test(two_leaders__do_no_harm),
                                        cmocka_unit_test(strangers_and_nonsense__change_nothing),
                                        cmocka_unit_test(list__cut_anywhere_is_none),
                                        cmocka_unit_test(token__that_overtakes_packets_makes_no_losses_of_them),
