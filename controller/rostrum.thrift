@@ -190,7 +190,10 @@ struct PathResponse {
   /** Ours: of the receivers, those that saw nothing of earlier paths of this kind. The sender need not wait for their first packet; it still reports Manager.no_light for them. */
   15: optional list<string> dark (max = "16384"),
   /** ServerAddress.rack of the sender itself. */
-  16: optional i32 sender_rack
+  16: optional i32 sender_rack,
+  /** Ours, with WAN by multicast: the links of the path's tree, the sender's own included; and of the ways to each receiver, all together. Absent = not known. */
+  17: optional i32 tree_links,
+  18: optional i32 path_links
 }
 
 /** A send to receivers of several sites (docs/wan.md, "Sites"), asked for before any path; to be asked again for receivers whose relay is gone. */

@@ -109,6 +109,8 @@ class PathResponse:
     protocol: Protocol = Protocol.REPUBLIC
     dark: tuple[str, ...] = ()  # of the receivers: whose first packet is not expected
     sender_rack: int = 0  # ServerAddress.rack of the sender
+    tree_links: int = 0  # of the path's tree, the sender's own included; 0: not known
+    path_links: int = 0  # of the ways to each receiver, all together
 
 
 class RingKind(Enum):

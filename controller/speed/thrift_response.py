@@ -38,6 +38,8 @@ _RECEIVERS: Final = _FIELDS["receivers"][0]
 _PROTOCOL: Final = _FIELDS["protocol"][0]
 _DARK: Final = _FIELDS["dark"][0]
 _SENDER_RACK: Final = _FIELDS["sender_rack"][0]
+_TREE_LINKS: Final = _FIELDS["tree_links"][0]
+_PATH_LINKS: Final = _FIELDS["path_links"][0]
 _ADDRESS: Final = fields("ServerAddress")
 _ADDRESS_SERVER: Final = _ADDRESS["server"][0]
 _ADDRESS_ADDRESS: Final = _ADDRESS["address"][0]
@@ -81,6 +83,9 @@ def response(value: PathResponse, reason_max: int) -> bytes:
                 parts += (_length(len(written)), written)
         if value.sender_rack:
             parts.append(_i32(I32, _SENDER_RACK, value.sender_rack))
+        if value.tree_links:
+            parts.append(_i32(I32, _TREE_LINKS, value.tree_links))
+            parts.append(_i32(I32, _PATH_LINKS, value.path_links))
     parts.append(_END)  # of the response
     parts.append(_END)  # of the arguments
     body = b"".join(parts)

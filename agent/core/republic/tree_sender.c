@@ -1,13 +1,12 @@
 #include "core/republic/tree_sender.h"
 
-#include <stdlib.h>
-
 #include "core/feedback/report.h"
 #include "core/feedback/reporter.h"
 #include "core/feedback/tree.h"
 #include "core/republic/feedback_sender.h"
 #include "core/republic/speakers.h"
 #include "core/republic/window.h"
+#include "core/transfer/places.h"
 
 /* Where no other source is named: docs/feedback.md. */
 #define TOPS 8u                         /* at 50 us for each they are asked every 0.4 ms */
@@ -32,35 +31,6 @@ void rs_tree_sender_free(rs_node *node, rs_sending *x) {
 }
 
 /* ------------------------------------------------------------------------------------------------------- its shape */
-
-static bool wire_place(const rs_node *node, rs_peer peer, rs_wire_place *out) {
-    const rs_directory *d = &node->config.directory;
-    return d->place_of(d->context, peer, &out->address, &out->port) && out->address && out->port;
-}
-
-typedef struct {
-    rs_wire_place at; /* Address and port. */
-    uint64_t rack;    /* Its rack's number. */
-    uint32_t place;   /* Among the recipients. */
-} ordered;
-
-static int by_rack(const void *a, const void *b) {
-    const ordered *one = a, *other = b;
-    if (one->rack != other->rack)
-        return one->rack < other->rack ? -1 : 1;
-    return one->at.address < other->at.address ? -1 : one->at.address > other->at.address;
-}
-
-/* What servers of a rack have in common: its number, or where none is told the upper bits of their addresses. */
-static uint64_t rack_of(const rs_directory *d, rs_peer peer, uint32_t address) {
-    uint32_t rack = d->rack_of ? d->rack_of(d->context, peer) : 0;
-    return rack ? UINT64_C(1) << 32 | rack : address >> d->host_bits;
-}
-
-static bool knows_tree(const rs_node *node, const rs_recipient *r) {
-    const rs_directory *d = &node->config.directory;
-    return !d->knows_tree || d->knows_tree(d->context, r->link.peer->id);
-}
 
 static void add_child(const rs_sending *x, rs_tree_sender *t, uint32_t parent, uint32_t child) {
     x->recipients[child].reported = true;
@@ -94,35 +64,21 @@ static uint32_t child_count(const rs_tree_sender *t, uint32_t place) {
 
 static void tell(rs_node *node, rs_time now, const rs_sending *x, uint32_t place) {
     rs_recipient *r = &x->recipients[place];
-    if (rs_has_accepted(r) && knows_tree(node, r))
+    if (rs_has_accepted(r) && rs_knows_tree(node, r))
         rs_control_set_pending(node, now, &r->link, RS_CONTROL_REPORT_TO);
 }
 
-/* The sender's own rack comes last, so that its head is above no other rack's: what it repaired for them would share
- * the rack's way out with the data. NULL: not all are where others can be told of them, too many know no tree, or
- * memory is short. */
-static ordered *in_order(rs_node *node, const rs_sending *x, uint32_t *count) {
-    const rs_directory *d = &node->config.directory;
-    rs_wire_place own;
-    uint64_t own_rack = wire_place(node, RS_NO_PEER, &own) ? rack_of(d, RS_NO_PEER, own.address) : 0;
+static bool takes_part(const rs_node *node, const rs_sending *x, const rs_recipient *r) {
+    (void)node, (void)x;
+    return rs_is_active(r) && r->member && r->light != RS_LIGHT_DEMOTED;
+}
+
+/* NULL: not all are where others can be told of them, too many know no tree, or memory is short. */
+static rs_ordered *in_order(rs_node *node, const rs_sending *x, uint32_t *count) {
     uint32_t unknown = 0;
-    ordered *order = rs_memory_take(&node->allocator, x->recipient_count * sizeof *order);
-    for (uint32_t i = 0; order && i < x->recipient_count; i++) {
-        const rs_recipient *r = &x->recipients[i];
-        if (!rs_is_active(r) || !r->member || r->light == RS_LIGHT_DEMOTED)
-            continue;
-        unknown += !knows_tree(node, r);
-        if (unknown > PROMOTED_MOST || !wire_place(node, r->link.peer->id, &order[*count].at)) {
-            rs_memory_give(&node->allocator, order);
-            return NULL;
-        }
-        uint64_t rack = rack_of(d, r->link.peer->id, order[*count].at.address);
-        order[*count].rack = rack == own_rack ? UINT64_MAX : rack;
-        order[(*count)++].place = i;
-    }
-    if (order)
-        qsort(order, *count, sizeof *order, by_rack);
-    return order;
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        unknown += takes_part(node, x, &x->recipients[i]) && !rs_knows_tree(node, &x->recipients[i]);
+    return unknown > PROMOTED_MOST ? NULL : rs_order_by_racks(node, x, takes_part, count);
 }
 
 static rs_tree_sender *make(rs_node *node, const rs_sending *x) {
@@ -134,16 +90,7 @@ static rs_tree_sender *make(rs_node *node, const rs_sending *x) {
     return t;
 }
 
-/* Where each rack begins, of so many. */
-static uint32_t find_racks(const ordered *order, uint32_t count, uint32_t *starts) {
-    uint32_t racks = 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (i == 0 || order[i].rack != order[i - 1].rack)
-            starts[racks++] = i;
-    return racks;
-}
-
-static void grow(rs_tree_sender *t, const rs_sending *x, const ordered *order, const rs_tree *shape) {
+static void grow(rs_tree_sender *t, const rs_sending *x, const rs_ordered *order, const rs_tree *shape) {
     for (uint32_t i = 0; i < x->recipient_count; i++)
         t->nodes[i] = (rs_tree_member){.parent = RS_TREE_NOBODY, .first_child = RS_TREE_NOBODY, .next = RS_TREE_NOBODY};
     for (uint32_t i = shape->count; i-- > 0;) {
@@ -184,12 +131,12 @@ bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
     bool had = rs_tree_of(x) != NULL, enough = true;
     rs_engine_drop(node, &x->t); /* a view of another engine may have come before */
     own->rate_of = own->window_of = NULL;
-    ordered *order = NULL;
+    rs_ordered *order = NULL;
     rs_tree_sender *t = NULL;
     if (c->directory.place_of && x->recipient_count > direct && (order = in_order(node, x, &count)) && count > direct &&
         (starts = rs_memory_take(&node->allocator, count * sizeof *starts)) && (t = make(node, x))) {
         const rs_tree shape = {.starts = starts,
-                               .rack_count = find_racks(order, count, starts),
+                               .rack_count = rs_find_racks(order, count, starts),
                                .count = count,
                                .tops = c->feedback_arity < TOPS ? c->feedback_arity : TOPS,
                                .arity = c->feedback_arity};
@@ -208,7 +155,7 @@ bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
     rs_memory_give(&node->allocator, order);
     rs_memory_give(&node->allocator, starts);
     for (uint32_t i = 0; (t || had) && i < x->recipient_count; i++)
-        if (t && rs_has_accepted(&x->recipients[i]) && !knows_tree(node, &x->recipients[i]))
+        if (t && rs_has_accepted(&x->recipients[i]) && !rs_knows_tree(node, &x->recipients[i]))
             without_tree(node, now, x, i);
         else if (rs_is_active(&x->recipients[i]))
             tell(node, now, x, i);
@@ -227,12 +174,13 @@ bool rs_tree_tell(const rs_node *node, const rs_sending *x, const rs_recipient *
     m->report_to.on = true;
     m->report_to.height = n->height;
     m->report_to.sample_us = (uint32_t)(t->sample / 1000);
-    if (n->parent != RS_TREE_NOBODY && !wire_place(node, x->recipients[n->parent].link.peer->id, &m->report_to.parent))
+    if (n->parent != RS_TREE_NOBODY &&
+        !rs_place_on_wire(node, x->recipients[n->parent].link.peer->id, &m->report_to.parent))
         return false;
     for (uint32_t at = n->first_child; at != RS_TREE_NOBODY && m->report_to.count < RS_REPORT_TO_MOST;
          at = t->nodes[at].next)
         m->report_to.count +=
-            wire_place(node, x->recipients[at].link.peer->id, &m->report_to.children[m->report_to.count]);
+            rs_place_on_wire(node, x->recipients[at].link.peer->id, &m->report_to.children[m->report_to.count]);
     return true;
 }
 
@@ -378,7 +326,7 @@ void rs_tree_accepted(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
         return;
     if (r->room && (t->least_room == 0 || r->room < t->least_room))
         t->least_room = r->room;
-    if (knows_tree(node, r))
+    if (rs_knows_tree(node, r))
         tell(node, now, x, rs_place_of(x, r));
     else
         without_tree(node, now, x, rs_place_of(x, r));

@@ -124,6 +124,8 @@ typedef struct {
      * part. Not kept. */
     const rs_peer *dark;
     uint32_t dark_count; /* Length of `dark`. */
+    uint32_t tree_links; /* Links of the path's tree, the sender's own included; 0: not known. */
+    uint32_t path_links; /* Links of the ways to each of its receivers, all together. */
 } rs_path_grant;
 
 typedef enum {

@@ -50,6 +50,7 @@ double rs_wan_tree_size(uint32_t receivers) {
 
 int64_t rs_wan_first_rate(rs_time grtt, uint32_t receivers, uint32_t tree_links, double path_links) {
     double size = tree_links && path_links >= 1 ? tree_links / path_links : rs_wan_tree_size(receivers);
+    size = size > receivers ? receivers : size; /* no tree is larger than all ways apart */
     double trip = (double)(grtt > MS / 2 ? grtt : MS / 2), bytes = FIRST_BPS / 8e9 * trip;
     bytes = bytes < FIRST_BYTES ? FIRST_BYTES : bytes > FIRST_BYTES_MOST ? FIRST_BYTES_MOST : bytes;
     double rate = bytes * 8e9 / trip / (size > 1 ? size : 1);

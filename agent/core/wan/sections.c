@@ -58,7 +58,7 @@ bool rs_wan_sections_nack(rs_wan_sections *s, const rs_allocator *allocator, rs_
 }
 
 static rs_wan_repair choose(const rs_wan_sections *s, const rs_wan_section *section) {
-    if (s->receivers > RS_WAN_BITS)
+    if (s->merged || s->receivers > RS_WAN_BITS)
         return s->coded ? RS_WAN_CODED : RS_WAN_MULTICAST;
     if (s->coded && section->missing > 1 && s->receivers > 1)
         return RS_WAN_CODED;

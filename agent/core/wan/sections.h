@@ -41,6 +41,7 @@ typedef struct {
     uint64_t freed;        /* All before are freed: nobody needs them from here. */
     uint32_t receivers;
     bool coded;            /* Repairs may be coded. */
+    bool merged;           /* A NACK may speak for several receivers: its sender alone is not who needs repairs. */
     rs_time gather;        /* From the first NACK of a section to its repair. */
     uint64_t by_multicast; /* So many sections were repaired by multicast so far, */
     uint64_t by_unicast;   /* and so many by unicast. */

@@ -3,6 +3,7 @@
  * receiver that counts. */
 #include "core/wan/sender.h"
 
+#include "core/wan/nack_tree.h"
 #include "core/wan/wan.h"
 
 /* Where no other source is named: docs/wan.md. */
@@ -81,6 +82,7 @@ void rs_wan_sender_stop(rs_node *node, rs_sending *x) {
 void rs_wan_sender_free(rs_node *node, rs_sending *x) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     rs_wan_sender_stop(node, x);
+    rs_wan_tree_free(node, w);
     rs_memory_give(&node->allocator, w->peers);
     rs_memory_give(&node->allocator, w);
 }
@@ -156,12 +158,15 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     }
     w->grtt = w->grtt ? w->grtt : RS_MS;
     w->shortest = w->grtt;
-    int64_t first = c->congestion == RS_WAN_FIXED ? c->fixed_bps : rs_wan_first_rate(w->grtt, members, 0, 0);
+    double mean_path = members ? (double)x->grant.path_links / members : 0;
+    int64_t first = c->congestion == RS_WAN_FIXED ? c->fixed_bps
+                                                  : rs_wan_first_rate(w->grtt, members, x->grant.tree_links, mean_path);
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_wan_path_start(&w->peers[i].path, c->congestion, wire_bytes(x), first, most);
         w->peers[i].part = 1;
     }
     begin_where_it_is(x);
+    w->sections.merged = rs_wan_tree_begin(node, now, x);
     w->sections.gather = GATHER_LEAST;
     w->look_due = now + RS_WAN_REPORT_LEAST;
     w->begin_due = RS_NEVER;
@@ -481,10 +486,12 @@ rs_rx_verdict rs_wan_on_status(rs_node *node, rs_time now, rs_sending *x, const 
     if (x->phase == RS_PHASE_ATTEMPT && rs_is_unicast(&x->grant))
         advance(node, now, x);
     for (uint32_t i = 0; i < s.nack_count && rs_is_active(r) && !rs_is_finished(&x->t); i++) {
-        if (over || s.nacks[i].base / RS_WAN_SECTION < w->sections.freed)
-            patch_runs(node, now, x, r, &s.nacks[i]);
-        else
+        if (over || s.nacks[i].base / RS_WAN_SECTION < w->sections.freed) {
+            if (s.receivers == 1) /* the others ask again, by themselves */
+                patch_runs(node, now, x, r, &s.nacks[i]);
+        } else {
             rs_wan_sections_nack(&w->sections, &node->allocator, now, (uint32_t)(r - x->recipients), &s.nacks[i]);
+        }
     }
     if (over || rs_is_finished(&x->t))
         return RS_RX_NONE;
@@ -589,7 +596,7 @@ static void measure_own_rate(rs_sending *x, rs_time now) {
 }
 
 static void set_gathering(rs_wan_sender *w) {
-    rs_time gather = w->grtt - w->shortest + GATHER_LEAST + w->grtt / 16;
+    rs_time gather = w->grtt - w->shortest + GATHER_LEAST + w->grtt / 16 + (w->sections.merged ? w->grtt / 8 : 0);
     w->sections.gather = gather < w->grtt ? gather : w->grtt > GATHER_LEAST ? w->grtt : GATHER_LEAST;
 }
 
@@ -676,6 +683,8 @@ void rs_wan_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs_news
     } else if (news->what == RS_NEWS_ACCEPTED || news->what == RS_NEWS_RECEIVERS) {
         advance(node, now, x);
     } else if (news->what == RS_NEWS_REMOVED || news->what == RS_NEWS_LEFT) {
+        if (news->receiver->state != RS_RECIPIENT_DONE) /* at the end hardly anything comes by the tree */
+            rs_wan_tree_without(node, now, x, news->receiver);
         if (x->phase == RS_PHASE_HIGH_RATE) {
             w->look_due = now;
             rs_sender_arm(node, x);

@@ -3,6 +3,7 @@
 #define RS_CORE_WAN_STATE_H
 
 #include "core/transfer/engine.h"
+#include "core/wan/collector.h"
 #include "core/wan/congestion.h"
 #include "core/wan/memory.h"
 #include "core/wan/options.h"
@@ -33,10 +34,13 @@ typedef struct {
     rs_time slow_since;   /* It was the slowest, by far, since then; 0: it is not. */
 } rs_wan_peer;
 
+typedef struct rs_wan_place rs_wan_place; /* in the tree of NACKs: nack_tree.c */
+
 typedef struct {
     rs_wan_user memory;       /* This transfer's part of the pool. */
     rs_wan_sections sections; /* What is sent and not free yet. */
     rs_wan_peer *peers;       /* By the place of the recipient. */
+    rs_wan_place *places;     /* The same; NULL: all say their NACKs to the sender. */
     rs_time begin_due;        /* It begins then at the latest, though not all have accepted. */
     rs_time opened_at;        /* The session began then. */
     rs_time grtt;             /* The longest round trip of those that count, */
@@ -64,27 +68,38 @@ typedef struct {
     bool held;           /* Memory, or the end of the object, has held it back since then. */
 } rs_wan_sender;
 
+/* What is said of a section at its receiver. */
 typedef struct {
-    uint64_t next;       /* One past the newest fragment seen sent for the first time. */
-    uint64_t cum;        /* All below are here. */
-    uint64_t received;   /* So many data packets came, */
-    uint64_t repairs;    /* and so many repairs; */
-    uint64_t marked;     /* so many of both were marked by a switch. */
-    uint64_t stamp_us;   /* The newest packet has that stamp, */
-    rs_time stamp_at;    /* and came then. */
-    rs_time grtt;        /* The longest round trip, as the sender says. */
-    uint32_t group;      /* So many receivers share it, as the sender says. */
-    rs_time late;        /* Packets come so much later than others that were sent after them. */
-    rs_time report_due;  /* A status is said then. */
-    rs_time reported_at; /* The last one was said then. */
-    rs_time nack_due;    /* The earliest of... */
-    rs_time *due;        /* ...by section: what is missing of it is said then; RS_NEVER: nothing is, or it goes on. */
-    uint8_t *times;      /* By section: it was said so often. */
+    rs_time due;   /* What is missing of it is said then; RS_NEVER: nothing is, or it goes on. */
+    rs_time up_at; /* It went up then. */
+    uint8_t times; /* It was said so often since something came of it. */
+    bool again;    /* It was said more than once, */
+    bool up;       /* first to the parent, */
+    bool came;     /* and something came of that. */
+} rs_wan_due;
+
+typedef struct {
+    uint64_t next;          /* One past the newest fragment seen sent for the first time. */
+    uint64_t cum;           /* All below are here. */
+    uint64_t received;      /* So many data packets came, */
+    uint64_t repairs;       /* and so many repairs; */
+    uint64_t marked;        /* so many of both were marked by a switch. */
+    uint64_t stamp_us;      /* The newest packet has that stamp, */
+    rs_time stamp_at;       /* and came then. */
+    rs_time grtt;           /* The longest round trip, as the sender says. */
+    uint32_t group;         /* So many receivers share it, as the sender says. */
+    rs_time late;           /* Packets come so much later than others that were sent after them. */
+    rs_time report_due;     /* A status is said then. */
+    rs_time reported_at;    /* The last one was said then. */
+    rs_time nack_due;       /* The earliest of... */
+    rs_wan_due *due;        /* ...by section. */
+    rs_wan_collector *tree; /* Its part in the tree of NACKs; NULL: it has none. */
     uint64_t section_count;
     uint64_t ended;  /* So many sections are over: all of them was sent for the first time. */
     uint64_t ask_at; /* The next PTCH_REQ is about fragments from there on, */
     rs_time ask_due; /* and goes then. */
-    bool say;        /* A status is to be said. */
+    bool say;        /* A status is to be said to the sender, */
+    bool say_up;     /* NACKs to the parent. */
 } rs_wan_receiver;
 
 static inline rs_wan_sender *rs_wan_sender_of(const rs_transfer *t) {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/wan/nack_tree.h"
 #include "core/wan/receiver.h"
 #include "core/wan/sender.h"
 
@@ -165,6 +166,8 @@ const rs_engine rs_engine_wan = {
     .data_packet = rs_wan_data,
     .message = message,
     .say = say,
+    .tell = rs_wan_tree_tell,
+    .report_to = rs_wan_told,
     .peer_datagram = peer_datagram,
     .poll = poll,
     .timeout = timeout,

@@ -22,7 +22,7 @@ typedef struct {
 typedef struct {
     uint64_t nonce; /* of the transfer */
     uint32_t session;
-    uint32_t receivers; /* that it speaks for: 1, until statuses are aggregated */
+    uint32_t receivers; /* that its NACKs speak for */
     uint64_t next;      /* one past the newest fragment it has seen sent for the first time; 0: none */
     uint64_t cum;       /* all below are here */
     uint64_t received;  /* packets sent for the first time that it has counted, */

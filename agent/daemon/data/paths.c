@@ -352,7 +352,9 @@ static void granted(rs_agent *agent, rs_send_state *s, rs_path *path, const rs_m
                                  .receivers = served,
                                  .receiver_count = served_count,
                                  .dark = dark,
-                                 .dark_count = dark_count};
+                                 .dark_count = dark_count,
+                                 .tree_links = response->tree_links,
+                                 .path_links = response->path_links};
     rs_status status = RS_ERR_LIMIT;
     if (path->group != RS_NO_GROUP)
         status = rs_path_granted(agent->node, rs_agent_now(agent), s->base.xfer, &grant);

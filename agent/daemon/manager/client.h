@@ -76,7 +76,8 @@ typedef struct {
     uint32_t receiver_count; /* may be 0: the owner knows the addresses otherwise */
     const char *const *dark; /* receivers whose first packet need not be waited for */
     uint32_t dark_count;
-    uint32_t own_rack; /* of this server, as rs_manager_server.rack; 0 = not told */
+    uint32_t own_rack;               /* of this server, as rs_manager_server.rack; 0 = not told */
+    uint32_t tree_links, path_links; /* rs_path_grant; 0 = not told */
 } rs_manager_response;
 
 /* This server's place in a ring of the backup overlay; NULL = none. */

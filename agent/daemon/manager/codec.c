@@ -494,6 +494,8 @@ static void deliver_response(const rs_thrift_path_response *from, rs_manager_del
         to->dark = from->dark.items;
         to->dark_count = from->dark.count;
         to->own_rack = from->has_sender_rack && from->sender_rack > 0 ? (uint32_t)from->sender_rack : 0;
+        to->tree_links = from->has_tree_links && from->tree_links > 0 ? (uint32_t)from->tree_links : 0;
+        to->path_links = from->has_path_links && from->path_links > 0 ? (uint32_t)from->path_links : 0;
         break;
     case RS_THRIFT_DECISION_QUEUED:
         to->decision = RS_MANAGER_QUEUED;

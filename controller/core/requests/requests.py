@@ -14,6 +14,7 @@ from rostrum.controller.core.circuits.plan import CircuitPlan
 from rostrum.controller.core.circuits.resources import PacketPlan
 from rostrum.controller.core.groups.addresses import Exhausted
 from rostrum.controller.core.model import PathKind
+from rostrum.controller.core.packet import trees
 from rostrum.controller.core.rdcm import views
 from rostrum.controller.core.requests import protocols, quotas, validation
 from rostrum.controller.core.requests.paths import Path, RuleSet, Transfer
@@ -455,6 +456,8 @@ def answer(core: Core, path: Path) -> None:
 
 
 def _accepted(core: Core, path: Path) -> PathResponse:
+    is_tree = path.protocol is Protocol.WAN and path.kind is PathKind.PACKET
+    shape = trees.links_of(core.topology, path.request.sender, path.hops) if is_tree else (0, 0)
     return PathResponse(
         request_id=path.request.request_id,
         response_id=path.id,
@@ -472,6 +475,8 @@ def _accepted(core: Core, path: Path) -> PathResponse:
         protocol=path.protocol,
         dark=_expected_dark(core, path) if core.resources.health.darkness else (),
         sender_rack=core.address(path.request.sender).rack,
+        tree_links=shape[0],
+        path_links=shape[1],
     )
 
 

@@ -78,3 +78,21 @@ def test_protocol__wan_where_receivers_are_far() -> None:
     line.do(ev.AgentUp(b, 2, 7071, protocols=("rdcm",)))
     old = protocol(a, b, round_trip_us=42_000)
     assert old[0] is Protocol.REPUBLIC and "a receiver is 42 ms away; not wan: h1-0-0 cannot" in old[1]
+
+
+def test_tree_shape__a_wan_path_tells_its_links() -> None:
+    """Three pods of a fat-tree: what the sender predicts its first rate from (docs/wan.md)."""
+    line = Timeline(load("fat-tree-4"))
+    ends = ["h0-0-0", "h1-0-0", "h1-0-1", "h2-0-0"]
+    for server in ends:
+        line.do(ev.AgentUp(server, 1, 7071, protocols=("rdcm", "wan")))
+
+    def shape(protocol: Protocol, *receivers: str) -> tuple[int, int]:
+        line.ask(ends[0], *receivers, origin=ends[0], protocol=protocol)
+        return line.responses()[-1].tree_links, line.responses()[-1].path_links
+
+    # server - ToR - aggregation - core - aggregation - ToR - server
+    assert shape(Protocol.WAN, "h1-0-0") == (6, 6)
+    assert shape(Protocol.WAN, "h1-0-0", "h1-0-1") == (7, 12)
+    assert shape(Protocol.WAN, *ends[1:]) == (10, 18)
+    assert shape(Protocol.RDCM, *ends[1:]) == (0, 0)

@@ -380,6 +380,8 @@ def test_response__is_written_as_the_idl_says(rng: random.Random) -> None:
             protocol=rng.choice([Protocol.REPUBLIC, Protocol.RDCM]),
             dark=tuple(f"h{number}" for number in range(rng.choice([0, 0, 1, 40]))),
             sender_rack=rng.choice([0, 1, 10000]),
+            tree_links=rng.choice([0, 3, 30000]),
+            path_links=rng.randint(1, 1 << 20),
         )
         wanted = idl.PathResponse(
             request_id=value.request_id,
@@ -396,6 +398,8 @@ def test_response__is_written_as_the_idl_says(rng: random.Random) -> None:
             wanted.protocol = value.protocol.value
             wanted.dark = list(value.dark) or None
             wanted.sender_rack = value.sender_rack or None
+            wanted.tree_links = value.tree_links or None
+            wanted.path_links = value.path_links if value.tree_links else None
         assert response(value, 20) == encode("Agent", "response", {"response": wanted})
 
 
