@@ -102,7 +102,9 @@ struct SealKey {
   5: required KeyFor purpose (unknown = "pass"),
   /** SELF, PEER: the address that this agent's packets show. */
   6: required i64 id,
-  7: optional string server
+  7: optional string server,
+  /** PEER: the key by which that server's agent signs (AgentInfo.signer). Absent = it does not sign. */
+  8: optional binary signer (max = "32")
 }
 
 struct AgentInfo {
@@ -137,7 +139,9 @@ struct AgentInfo {
   /** Ours: the least round trip of this connection, in microseconds, as the agent's TCP measured it. Absent = it did not. */
   18: optional i32 round_trip_us,
   /** Ours: it seals datagrams with the keys of Agent.keys, and takes none that is not sealed. Absent = false. */
-  19: optional bool seals
+  19: optional bool seals,
+  /** Ours: its public key of Ed25519: it signs streams and messages by it (rostrumd --sign). Absent = it does not sign. */
+  20: optional binary signer (max = "32")
 }
 
 struct PathRequest {

@@ -305,8 +305,9 @@ static bool take_digest(rs_options *o, const char *text, char *error) {
 }
 
 static bool take_security(rs_options *o, const char *text, char *error) {
-    o->security = strcmp(text, "required") == 0;
-    return o->security || strcmp(text, "off") == 0 || wrong(error, "it is either required or off");
+    o->sign = strcmp(text, "signed") == 0;
+    o->security = o->sign || strcmp(text, "required") == 0;
+    return o->security || strcmp(text, "off") == 0 || wrong(error, "it is required, signed or off");
 }
 
 static bool take_max_connections(rs_options *o, const char *text, char *error) {
@@ -413,7 +414,9 @@ static const option options_table[] = {
      take_repairs},
     {"silence-bound", "TIME", "give up a peer that says nothing this long [5s]", take_silence_bound},
     {"digest", "xxh3|sha256", "digest of objects added here [xxh3; with --security required sha256]", take_digest},
-    {"security", "required|off", "TLS with manager and agents, sealed packets, SHA-256; nothing else [off]",
+    {"security", "required|signed|off",
+     "TLS with manager and agents, sealed packets, SHA-256; nothing else; signed: streams and messages from here are "
+     "signed, too, and messages to here must be [off]",
      take_security},
     {"max-connections", "N", "control connections at a time [16384]", take_max_connections},
     {"direct-receivers", "N", "receivers of a transfer that report to its sender; more report by a tree [32]",

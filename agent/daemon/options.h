@@ -55,6 +55,7 @@ typedef struct {
     uint64_t seed;         /* 0 = random */
     uint8_t digest_algorithm;
     bool security; /* required: TLS, and packets are sealed */
+    bool sign;     /* and streams and messages are signed */
     uint32_t max_connections;
     bool relay;                /* it is there to take objects from other sites */
     uint32_t direct_receivers; /* more of a transfer report by a tree; 0 = the core's choice */

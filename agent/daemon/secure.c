@@ -21,8 +21,10 @@
 
 typedef struct rs_secure {
     rs_time due;
-    rs_seal_stats said; /* what was refused, as far as the log has it */
-    char **wishes;      /* servers whose keys this agent has asked for */
+    rs_signer *signer;     /* NULL: nothing is signed here */
+    rs_verifier *verifier; /* of others' signatures */
+    rs_seal_stats said;    /* what was refused, as far as the log has it */
+    char **wishes;         /* servers whose keys this agent has asked for */
     uint32_t wished;
     bool ask;                   /* for them, now */
     uint64_t stale[STALE_MOST]; /* transfers from here of which a receiver has left */
@@ -43,19 +45,26 @@ bool rs_secure_start(rs_agent *agent) {
     }
     agent->keys = rs_keyring_new(rs_cipher_here());
     agent->secure = calloc(1, sizeof *agent->secure);
-    if (!agent->keys || !agent->secure)
-        rs_log(RS_LOG_ERROR, "security", "memory is short");
+    bool ready = agent->keys && agent->secure && (agent->secure->verifier = rs_verifier_new());
+    if (ready && agent->options.sign)
+        ready = (agent->secure->signer = rs_signer_new()) != NULL;
+    if (!ready)
+        rs_log(RS_LOG_ERROR, "security", "memory is short, or there are no random numbers");
     else
-        rs_log(RS_LOG_INFO, "security", "required: packets are sealed by %s", rs_cipher_name(rs_cipher_here()));
-    return agent->keys && agent->secure;
+        rs_log(RS_LOG_INFO, "security", "required: packets are sealed by %s%s", rs_cipher_name(rs_cipher_here()),
+               agent->options.sign ? ", streams and messages signed by Ed25519" : "");
+    return ready;
 }
 
 void rs_secure_free(rs_agent *agent) {
     rs_keyring_free(agent->keys);
     for (uint32_t i = 0; agent->secure && i < agent->secure->wished; i++)
         free(agent->secure->wishes[i]);
-    if (agent->secure)
+    if (agent->secure) {
         free(agent->secure->wishes);
+        rs_signer_free(agent->secure->signer);
+        rs_verifier_free(agent->secure->verifier);
+    }
     free(agent->secure);
 }
 
@@ -78,6 +87,31 @@ rs_io *rs_secure_io(const rs_agent *agent, rs_io *io, rs_seal_traffic traffic, b
 
 bool rs_secure_digest(const rs_agent *agent, const rs_digest *digest) {
     return !agent->keys || digest->algorithm == RS_DIGEST_SHA256;
+}
+
+/* ----------------------------------------------------------------------------------------------------- signatures */
+
+bool rs_secure_signs(const rs_agent *agent) {
+    return agent->secure && agent->secure->signer;
+}
+
+bool rs_secure_sign(rs_agent *agent, rs_sign_what what, const rs_signed *packets, uint32_t count) {
+    bool done = true;
+    for (uint32_t at = 0; at < count && done; at += RS_SIGN_BATCH)
+        done =
+            rs_sign(agent->secure->signer, what, packets + at, count - at < RS_SIGN_BATCH ? count - at : RS_SIGN_BATCH);
+    if (!done)
+        rs_log_limited(&agent->unsealed, 10, RS_LOG_ERROR, "security",
+                       "packets cannot be signed: nobody will take them");
+    return done;
+}
+
+const uint8_t *rs_secure_signer(const rs_agent *agent, rs_keys_kind kind, uint64_t id) {
+    return agent->keys ? rs_keyring_signer(agent->keys, kind, id) : NULL;
+}
+
+bool rs_secure_is_signed(rs_agent *agent, const uint8_t *signer, rs_sign_what what, const rs_signed *packet) {
+    return rs_verify(agent->secure->verifier, signer, what, packet);
 }
 
 /* ---------------------------------------------------------------------------------------------- manager's keys */
@@ -148,6 +182,8 @@ static bool learn(rs_agent *agent, const rs_manager_key *key) {
         return false;
     if (kind == RS_KEYS_PEER && !rs_seal_ready(seal))
         remember(agent->secure, key->server);
+    if (kind == RS_KEYS_PEER)
+        rs_keyring_set_signer(agent->keys, kind, id, key->signs ? key->signer : NULL);
     return kind == RS_KEYS_PEER ? rs_seal_learn_own(seal, key->epoch, key->key, key->transmitter)
                                 : rs_seal_learn(seal, key->epoch, key->key, key->transmitter, now + key->in);
 }
@@ -164,6 +200,7 @@ void rs_secure_link(const rs_agent *agent, rs_manager_options *options, rs_manag
     if (!agent->keys)
         return;
     options->seals = true;
+    options->signer = rs_secure_signs(agent) ? rs_signer_public(agent->secure->signer) : NULL;
     callbacks->on_keys = on_keys;
 }
 
@@ -191,6 +228,8 @@ static void give(rs_agent *agent, rs_peer peer, uint64_t nonce, const rs_seal_ke
     m.key.epoch = key->epoch;
     m.key.in_ms = wait > 0 ? (uint32_t)(wait / RS_MILLISECOND) : 0;
     memcpy(m.key.key, key->key, sizeof m.key.key);
+    if (rs_secure_signs(agent))
+        memcpy(m.key.signer, rs_signer_public(agent->secure->signer), sizeof m.key.signer);
     size_t size = rs_wire_encode(&m, 0, bytes, sizeof bytes);
     (void)rs_control_send(agent->control, peer, bytes, size, NULL);
     rs_wipe(&m, sizeof m);
@@ -213,6 +252,12 @@ void rs_secure_goes(rs_agent *agent, rs_peer peer, const uint8_t *header, size_t
     rs_wipe(keys, sizeof keys);
 }
 
+/* NULL: it says that nothing is signed. */
+static const uint8_t *signer_of(const uint8_t key[RS_SIGN_PUBLIC]) {
+    static const uint8_t none[RS_SIGN_PUBLIC];
+    return memcmp(key, none, sizeof none) == 0 ? NULL : key;
+}
+
 bool rs_secure_message(rs_agent *agent, rs_peer peer, const uint8_t *header, size_t header_length) {
     rs_message m;
     if (header_length <= AT_TYPE || header[AT_TYPE] != RS_MSG_KEY)
@@ -232,6 +277,7 @@ bool rs_secure_message(rs_agent *agent, rs_peer peer, const uint8_t *header, siz
         }
         if (!seal || !rs_seal_learn(seal, m.key.epoch, m.key.key, 0, now + m.key.in_ms * RS_MILLISECOND))
             rs_log(RS_LOG_ERROR, "security", "the key of a transfer cannot be used: memory is short");
+        rs_keyring_set_signer(agent->keys, RS_KEYS_TRANSFER_IN, m.nonce, signer_of(m.key.signer));
         agent->secure->due = now;
     } else {
         rs_log_limited(&agent->unsealed, 10, RS_LOG_WARNING, "security",
@@ -249,18 +295,21 @@ uint32_t rs_secure_tell(rs_agent *agent, uint64_t nonce, rs_piece_message *out, 
     for (; told < count && told < most; told++) {
         out[told] = (rs_piece_message){.type = RS_PIECE_KEY, .nonce = nonce, .epoch = keys[told].epoch};
         memcpy(out[told].key, keys[told].key, sizeof out[told].key);
+        if (rs_secure_signs(agent))
+            memcpy(out[told].signer, rs_signer_public(agent->secure->signer), sizeof out[told].signer);
     }
     rs_wipe(keys, sizeof keys);
     return told;
 }
 
-void rs_secure_hear(rs_agent *agent, uint64_t nonce, uint16_t epoch, const uint8_t key[RS_AEAD_KEY]) {
+void rs_secure_hear(rs_agent *agent, const rs_piece_message *key) {
     rs_time now = rs_agent_now(agent);
-    bool free_to_take = agent->keys && nonce && epoch && rs_nonce_sender(agent->node, nonce) == RS_NO_PEER &&
+    const uint64_t nonce = key->nonce;
+    bool free_to_take = agent->keys && nonce && key->epoch && rs_nonce_sender(agent->node, nonce) == RS_NO_PEER &&
                         rs_keyring_owner(agent->keys, RS_KEYS_TRANSFER_IN, nonce) == RS_NO_PEER;
     rs_seal *seal = free_to_take ? rs_keyring_take(agent->keys, RS_KEYS_TRANSFER_IN, nonce, now) : NULL;
-    if (seal)
-        (void)rs_seal_learn(seal, epoch, key, 0, now);
+    if (seal && rs_seal_learn(seal, key->epoch, key->key, 0, now))
+        rs_keyring_set_signer(agent->keys, RS_KEYS_TRANSFER_IN, nonce, signer_of(key->signer));
 }
 
 void rs_secure_left(rs_agent *agent, rs_xfer xfer, rs_peer peer) {

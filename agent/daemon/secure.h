@@ -24,6 +24,14 @@ bool rs_secure_digest(const rs_agent *agent, const rs_digest *digest);
 /* With what datagrams for that server's agent are sealed; NULL: with nothing yet, its key was asked for. */
 rs_seal *rs_secure_peer(rs_agent *agent, const char *server);
 
+/* Streams and messages from here are signed (--security signed). */
+bool rs_secure_signs(const rs_agent *agent);
+/* Signs packets by batches; false: it could not be done. */
+bool rs_secure_sign(rs_agent *agent, rs_sign_what what, const rs_signed *packets, uint32_t count);
+/* By which key whoever these keys belong to signs; NULL: it does not. */
+const uint8_t *rs_secure_signer(const rs_agent *agent, rs_keys_kind kind, uint64_t id);
+bool rs_secure_is_signed(rs_agent *agent, const uint8_t *signer, rs_sign_what what, const rs_signed *packet);
+
 /* This control message goes out: in front of an OPEN go the transfer's keys. */
 void rs_secure_goes(rs_agent *agent, rs_peer peer, const uint8_t *header, size_t header_length);
 /* This one came: true if it is a KEY, with which it is done. */
@@ -34,7 +42,7 @@ void rs_secure_left(rs_agent *agent, rs_xfer xfer, rs_peer peer);
 /* Who fetches an object hears its packets while it is sent to others: the keys of that transfer, as messages (at most
  * `most`; how many there are); and what is done with one. */
 uint32_t rs_secure_tell(rs_agent *agent, uint64_t nonce, struct rs_piece_message *out, uint32_t most);
-void rs_secure_hear(rs_agent *agent, uint64_t nonce, uint16_t epoch, const uint8_t key[RS_AEAD_KEY]);
+void rs_secure_hear(rs_agent *agent, const struct rs_piece_message *key);
 
 /* The manager's part. */
 void rs_secure_link(const rs_agent *agent, rs_manager_options *options, rs_manager_callbacks *callbacks);

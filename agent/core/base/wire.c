@@ -488,6 +488,7 @@ static void put_fields(cursor *c, const rs_message *m) {
         put(c, m->key.epoch, 2);
         put(c, m->key.in_ms, 4);
         put_bytes(c, m->key.key, sizeof m->key.key);
+        put_bytes(c, m->key.signer, sizeof m->key.signer);
         c->bad |= m->key.epoch == 0;
         break;
     }
@@ -554,6 +555,7 @@ static void get_fields(cursor *c, rs_message *m) {
         m->key.epoch = (uint16_t)get(c, 2);
         m->key.in_ms = (uint32_t)get(c, 4);
         get_bytes(c, m->key.key, sizeof m->key.key);
+        get_bytes(c, m->key.signer, sizeof m->key.signer);
         c->bad |= m->key.epoch == 0;
         break;
     }

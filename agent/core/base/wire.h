@@ -224,7 +224,8 @@ typedef struct {
             uint16_t epoch; /* at least 1 */
             uint32_t in_ms; /* it is sealed with from then on */
             uint8_t key[RS_WIRE_KEY];
-        } key; /* of the transfer's data channel */
+            uint8_t signer[RS_WIRE_KEY]; /* by which its sender signs a stream; all zero: it does not */
+        } key;                           /* of the transfer's data channel */
     };
 } rs_message;
 

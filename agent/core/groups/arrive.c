@@ -130,7 +130,7 @@ static bool receive_again(rs_messages *node, rs_time now, rs_peer from, rs_gm_st
     } else if (!slot || !rs_gm_slot_is(*slot, RS_GM_MISSING)) {
         node->stats.duplicates += slot && rs_gm_slot_is(*slot, RS_GM_RECORD);
         node->stats.refused += !slot || !rs_gm_slot_is(*slot, RS_GM_RECORD);
-    } else {
+    } else if (rs_gm_is_genuine(node, id, bytes + RS_GM_HEADER)) {
         rs_gm_arrive(node, now, stream, id, bytes, (uint32_t)length, RS_VIA_RETRANSMIT);
         arrived(node, now, stream->group);
     }
@@ -220,6 +220,8 @@ static bool receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t 
         early_keep(node, now, id.sender, bytes, length);
         return true;
     }
+    if (!rs_gm_is_genuine(node, &id, bytes + RS_GM_HEADER))
+        return true;
     node->stats.data_received++;
     if (!stream || stream->incarnation != id.incarnation || stream->unheard)
         stream = rs_gm_stream_get(node, group, &id, true, &fresh);

@@ -143,7 +143,8 @@ static void take_part(rs_messages *node, rs_time now, rs_gm_stream *stream, uint
 }
 
 static void take_pack(rs_messages *node, rs_gm_stream *stream, uint64_t sn, uint64_t at, const rs_gm_record *record,
-                      const uint8_t *payload, uint32_t length) {
+                      uint32_t begin, uint32_t length) {
+    const uint8_t *payload = rs_gm_log_datagram(&node->in, at) + begin;
     for (uint32_t place = 0, part = 0; place < length; part++) {
         uint32_t bytes = rs_gm_get_pack_length(payload + place);
         rs_gm_event *event = deliver(node, stream, sn, record);
@@ -151,7 +152,7 @@ static void take_pack(rs_messages *node, rs_gm_stream *stream, uint64_t sn, uint
             return;
         event->at = at;
         event->part = part;
-        event->offset = RS_GM_DATA_LEAST + place + RS_GM_PACK_LENGTH;
+        event->offset = begin + place + RS_GM_PACK_LENGTH;
         event->length = bytes;
         place += RS_GM_PACK_LENGTH + bytes;
     }
@@ -162,18 +163,19 @@ static void take(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t 
     const rs_gm_record *record = rs_gm_log_record(&node->in, at);
     const uint8_t *body = rs_gm_log_datagram(&node->in, at) + RS_GM_HEADER;
     rs_gm_form form = rs_gm_body_form(body);
-    uint32_t length = rs_gm_body_length(body);
+    const uint32_t stamp = rs_gm_body_stamp(body), begin = RS_GM_DATA_LEAST + stamp;
+    const uint32_t length = rs_gm_body_length(body) - stamp;
     stream->delivered = true;
     if (form == RS_GM_PARTS)
-        take_part(node, now, stream, sn, record, body + RS_GM_BODY, length);
+        take_part(node, now, stream, sn, record, body + RS_GM_BODY + stamp, length);
     else if (form == RS_GM_PACK)
-        take_pack(node, stream, sn, at, record, body + RS_GM_BODY, length);
+        take_pack(node, stream, sn, at, record, begin, length);
     else {
         rs_gm_event *event = deliver(node, stream, sn, record);
         if (!event)
             return;
         event->at = at;
-        event->offset = RS_GM_DATA_LEAST;
+        event->offset = begin;
         event->length = length;
     }
 }

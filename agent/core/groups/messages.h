@@ -48,6 +48,28 @@ typedef struct {
     const void *config;
 } rs_group_engine_config;
 
+#define RS_MESSAGES_STAMP 178u  /* bytes of a stamp, in front of the payload of a packet */
+#define RS_MESSAGES_STAMPED 64u /* packets that are stamped at once, at most */
+
+/* A packet and its stamp: which one it is (sender, incarnation, group, sn, as on the wire), and its bytes in two pieces
+ * without check and stamp. */
+typedef struct {
+    const uint8_t *id;                 /* 20 bytes */
+    const uint8_t *head, *rest;        /* The bytes. */
+    uint32_t head_length, rest_length; /* How many of each. */
+    uint8_t *stamp;                    /* RS_MESSAGES_STAMP bytes; only read by is_right. */
+} rs_messages_stamped;
+
+/* By what receivers tell a sender's packets from those that another member made in its name: signatures, of which the
+ * node knows nothing. It looks at each packet before it acts on it, however it came, also out of a repair. */
+typedef struct {
+    void *context; /* Handed to both. */
+    /* Fills in stamps. NULL: packets have none, and none is looked at. */
+    void (*make)(void *context, const rs_messages_stamped *packets, uint32_t count);
+    /* Whether `sender` has made it. A packet without a stamp is of nobody. */
+    bool (*is_right)(void *context, rs_peer sender, const rs_messages_stamped *packet);
+} rs_messages_stamps;
+
 /* Zero in any field means its default, given in brackets. */
 typedef struct {
     rs_peer self;
@@ -75,6 +97,7 @@ typedef struct {
     rs_time heartbeat;       /* after the last packet to a group with NAKs its sender says so [40 ms], ... */
     uint32_t heartbeats;     /* ... so many times at most, each time twice as long after it [4] */
     bool lone_heartbeats;    /* they tell of one group each: others have other keys [no] */
+    rs_messages_stamps stamps;             /* [none]; the same for all nodes of a group */
     const rs_group_engine_config *engines; /* what engines are given for themselves; not kept [nothing] */
     uint32_t engine_count;
 } rs_messages_config;
@@ -187,6 +210,7 @@ typedef struct {
     uint64_t foreign;                  /* datagrams of groups not subscribed to here: the waste of shared addresses */
     uint64_t bad;                      /* malformed datagrams */
     uint64_t corrupt;                  /* changed on their way, and packets that a repair gave wrong */
+    uint64_t forged;                   /* packets whose stamp is not their sender's */
     uint64_t refused;                  /* dropped for a bound: max_streams, another incarnation, before the window */
     /* Not believed: of a sender that the view does not list, or with an id that is not of who sent the datagram. */
     uint64_t strangers;

@@ -9,9 +9,14 @@
 #include "core/groups/positions.h"
 #include "core/groups/streams.h"
 
+/* Bytes in front of each payload that say who made it. */
+static uint32_t stamp_of(const rs_messages *node) {
+    return node->config.stamps.make ? RS_GM_STAMP : 0;
+}
+
 /* Payload bytes in one packet. */
 static uint32_t capacity(const rs_messages *node, const rs_gm_group *group) {
-    return rs_gm_body_most(node, group) - RS_GM_BODY;
+    return rs_gm_body_most(node, group) - RS_GM_BODY - stamp_of(node);
 }
 
 /* What comes first is forgotten for what is newer. */
@@ -55,8 +60,9 @@ rs_gm_views rs_gm_publish_views(const rs_gm_group *group, uint64_t sn) {
 static uint8_t *new_packet(rs_messages *node, rs_time now, rs_gm_group *group, rs_gm_form form, uint32_t length) {
     rs_gm_stream *own = group->published;
     uint64_t sn = own->high + 1;
+    const uint32_t stamp = stamp_of(node);
     rs_gm_stream_reach(node, now, own, sn, true);
-    uint64_t at = rs_gm_log_append(&node->out, RS_GM_DATA_LEAST + length);
+    uint64_t at = rs_gm_log_append(&node->out, RS_GM_DATA_LEAST + stamp + length);
     *rs_gm_slot_of(own, sn) = at | RS_GM_RECORD;
     rs_gm_record *record = rs_gm_log_record(&node->out, at);
     record->stream = own->number;
@@ -64,23 +70,23 @@ static uint8_t *new_packet(rs_messages *node, rs_time now, rs_gm_group *group, r
     node->last_published = at;
     uint8_t *datagram = rs_gm_log_datagram(&node->out, at);
     rs_gm_id id = {own->sender, own->incarnation, group->id, sn};
-    rs_gm_body body = {(uint16_t)length, (uint8_t)form, rs_gm_publish_views(group, sn)};
+    rs_gm_body body = {(uint16_t)(stamp + length), (uint8_t)form, stamp > 0, rs_gm_publish_views(group, sn)};
     rs_gm_put_header(datagram, RS_GM_KIND_DATA, &id);
     rs_gm_put_body(datagram + RS_GM_HEADER, &body);
-    return datagram + RS_GM_DATA_LEAST;
+    return datagram + RS_GM_DATA_LEAST + stamp; /* which is made when it is sent */
 }
 
 /* The small message shares the datagram that was made last, if that is of the same group and still waits. */
 static bool share(rs_messages *node, const rs_gm_group *group, const void *bytes, uint32_t length) {
     uint64_t at = node->last_published;
-    if (at < node->sent || node->sent == node->out.head || (at == node->sent && node->turn > 0))
+    if (at < node->sent || at < node->stamped || node->sent == node->out.head || (at == node->sent && node->turn > 0))
         return false;
     rs_gm_record *record = rs_gm_log_record(&node->out, at);
     uint8_t *body = rs_gm_log_datagram(&node->out, at) + RS_GM_HEADER;
     uint32_t old = rs_gm_body_length(body), longer = old + RS_GM_PACK_LENGTH + length;
     uint64_t after = at + rs_gm_log_span(RS_GM_DATA_LEAST + longer);
     if (record->stream != group->published->number || record->sn != group->published->high ||
-        rs_gm_body_form(body) != RS_GM_PACK || longer > capacity(node, group) ||
+        rs_gm_body_form(body) != RS_GM_PACK || longer > capacity(node, group) + stamp_of(node) ||
         group->past.view[group->past.count - 1].first > record->sn ||
         (at & (node->out.size - 1)) + (after - at) > node->out.size || after - node->sent > node->out.size)
         return false;
@@ -112,7 +118,7 @@ static rs_status publish_small(rs_messages *node, rs_time now, rs_gm_group *grou
     if (pack && share(node, group, bytes, length))
         return RS_OK;
     uint32_t payload_length = length + (pack ? RS_GM_PACK_LENGTH : 0);
-    if (rs_gm_log_after(&node->out, RS_GM_DATA_LEAST + payload_length) - node->sent > node->out.size)
+    if (rs_gm_log_after(&node->out, RS_GM_DATA_LEAST + stamp_of(node) + payload_length) - node->sent > node->out.size)
         return RS_ERR_LIMIT;
     if (!has_room(node, group->published, 1))
         return RS_ERR_LIMIT;
@@ -259,6 +265,29 @@ static rs_group channel_of(const rs_messages *node, const rs_gm_group *group, ui
     return node->turn == 0 ? group->channel : RS_NO_GROUP;
 }
 
+/* The datagram of an own packet that waits; NULL: there is none at that place of the log. */
+static uint8_t *waits_at(rs_messages *node, uint64_t at) {
+    const rs_gm_record *record = rs_gm_log_record(&node->out, at);
+    rs_gm_stream *stream = record->stream == RS_GM_NO_STREAM ? NULL : rs_gm_stream_numbered(node, record->stream);
+    const rs_gm_slot *slot = stream && stream->group && stream->own ? rs_gm_slot_of(stream, record->sn) : NULL;
+    return slot && *slot == (at | RS_GM_RECORD) ? rs_gm_log_datagram(&node->out, at) : NULL;
+}
+
+/* What waits is stamped together, as much as one batch takes: nothing joins these packets any more. */
+static void stamp(rs_messages *node) {
+    rs_messages_stamped packets[RS_MESSAGES_STAMPED];
+    uint32_t count = 0;
+    uint64_t at = node->sent;
+    for (; at < node->out.head && count < RS_MESSAGES_STAMPED; at += rs_gm_log_record(&node->out, at)->span) {
+        uint8_t *datagram = waits_at(node, at);
+        if (datagram)
+            packets[count++] = rs_gm_stamped(datagram + RS_GM_HEADER - RS_GM_ID, datagram + RS_GM_HEADER);
+    }
+    node->stamped = at;
+    if (count > 0)
+        node->config.stamps.make(node->config.stamps.context, packets, count);
+}
+
 /* The datagram goes by its engine's own ones. False: not now. */
 static bool carry(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, uint8_t *datagram) {
     const rs_group_engine *engine = stream->group->engine;
@@ -275,6 +304,8 @@ static bool carry(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t
 bool rs_gm_poll_data(rs_messages *node, rs_time now, rs_messages_out *out) {
     while (node->sent < node->out.head) {
         uint64_t at = node->sent;
+        if (node->config.stamps.make && node->stamped <= at)
+            stamp(node);
         const rs_gm_record *record = rs_gm_log_record(&node->out, at);
         rs_gm_stream *stream = record->stream == RS_GM_NO_STREAM ? NULL : rs_gm_stream_numbered(node, record->stream);
         const rs_gm_slot *slot = stream && stream->group && stream->own ? rs_gm_slot_of(stream, record->sn) : NULL;

@@ -275,7 +275,8 @@ struct rs_messages {
     uint64_t sent; /* What is behind this place in `out` waits to be sent, */
     uint32_t turn; /* and the packet there has gone to so many channels already. */
     uint64_t last_published;
-    bool carried; /* An engine took packets that waited to be sent, and may have datagrams for them. */
+    uint64_t stamped; /* What is behind this place has no stamp yet, if packets have any. */
+    bool carried;     /* An engine took packets that waited to be sent, and may have datagrams for them. */
 
     rs_gm_missing *missing;
     uint32_t missing_used, missing_free;
@@ -339,6 +340,19 @@ static inline bool rs_gm_intact(rs_messages *node, const uint8_t *bytes, size_t 
     bool intact = rs_gm_is_intact(bytes, length);
     node->stats.corrupt += !intact;
     return intact;
+}
+
+/* Whether a checked body is its sender's, as far as packets have stamps; if not, it is dropped and still missing. */
+static inline bool rs_gm_is_genuine(rs_messages *node, const rs_gm_id *id, const uint8_t *body) {
+    const rs_messages_stamps *stamps = &node->config.stamps;
+    if (!stamps->make)
+        return true;
+    uint8_t bytes[RS_GM_ID];
+    rs_gm_put_id(bytes, id);
+    const rs_messages_stamped packet = rs_gm_stamped(bytes, body);
+    bool right = rs_gm_body_stamp(body) > 0 && stamps->is_right(stamps->context, id->sender, &packet);
+    node->stats.forged += !right;
+    return right;
 }
 
 /* ------------------------------------------------------------------------------------------------------ streams */

@@ -87,12 +87,13 @@ static bool get_views(const uint8_t *bytes, rs_gm_views *out) {
 /* A body begins with its check, then: */
 #define BODY_LENGTH 4
 #define BODY_FORM 6
+#define STAMPED 0x80u /* in the form: a stamp is in front of the payload */
 #define BODY_VIEWS 7
 
 void rs_gm_put_body(uint8_t out[RS_GM_BODY], const rs_gm_body *body) {
     put32(out, 0);
     put16(out + BODY_LENGTH, body->length);
-    out[BODY_FORM] = body->form;
+    out[BODY_FORM] = (uint8_t)(body->form | (body->stamped ? STAMPED : 0));
     put_views(out + BODY_VIEWS, &body->views);
 }
 
@@ -101,7 +102,11 @@ uint32_t rs_gm_body_length(const uint8_t *bytes) {
 }
 
 rs_gm_form rs_gm_body_form(const uint8_t *bytes) {
-    return (rs_gm_form)bytes[BODY_FORM];
+    return (rs_gm_form)(bytes[BODY_FORM] & ~STAMPED);
+}
+
+uint32_t rs_gm_body_stamp(const uint8_t *bytes) {
+    return bytes[BODY_FORM] & STAMPED ? RS_GM_STAMP : 0;
 }
 
 rs_gm_views rs_gm_body_views(const uint8_t *bytes) {
@@ -154,20 +159,32 @@ static bool part_fits(const uint8_t *payload, size_t length) {
            (part.index + 1 == part.count) == (part.offset + bytes == part.total);
 }
 
+rs_messages_stamped rs_gm_stamped(const uint8_t id[RS_GM_ID], const uint8_t *body) {
+    const uint32_t stamp = rs_gm_body_stamp(body);
+    return (rs_messages_stamped){.id = id,
+                                 .head = body + BODY_LENGTH,
+                                 .head_length = RS_GM_BODY - BODY_LENGTH,
+                                 .stamp = (uint8_t *)(uintptr_t)body + RS_GM_BODY,
+                                 .rest = body + RS_GM_BODY + stamp,
+                                 .rest_length = rs_gm_body_length(body) - stamp};
+}
+
 bool rs_gm_get_body(const uint8_t *bytes, size_t length, rs_gm_body *out) {
     if (length < RS_GM_BODY || !get_views(bytes + BODY_VIEWS, &out->views))
         return false;
     out->length = get16(bytes + BODY_LENGTH);
-    out->form = bytes[BODY_FORM];
-    if (out->length != length - RS_GM_BODY)
+    out->form = (uint8_t)rs_gm_body_form(bytes);
+    out->stamped = bytes[BODY_FORM] & STAMPED;
+    const size_t stamp = rs_gm_body_stamp(bytes);
+    if (out->length != length - RS_GM_BODY || out->length < stamp)
         return false;
     switch (out->form) {
     case RS_GM_SINGLE:
         return true;
     case RS_GM_PACK:
-        return pack_fits(bytes + RS_GM_BODY, out->length);
+        return pack_fits(bytes + RS_GM_BODY + stamp, out->length - stamp);
     case RS_GM_PARTS:
-        return part_fits(bytes + RS_GM_BODY, out->length);
+        return part_fits(bytes + RS_GM_BODY + stamp, out->length - stamp);
     default:
         return false;
     }

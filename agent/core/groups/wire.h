@@ -30,7 +30,8 @@
 #define RS_GM_STATE_ITEM 28
 #define RS_GM_STATE_ITEMS 16
 #define RS_GM_STATE_MOST (RS_GM_STATE + RS_GM_STATE_ITEMS * RS_GM_STATE_ITEM)
-#define RS_GM_VIEWS 3 /* views a packet tells of */
+#define RS_GM_VIEWS 3                 /* views a packet tells of */
+#define RS_GM_STAMP RS_MESSAGES_STAMP /* in front of a signed packet's payload */
 #define RS_GM_SN_MOST (UINT64_C(1) << 60)
 #define RS_GM_BACK_MOST UINT8_MAX
 
@@ -68,8 +69,9 @@ typedef struct {
 
 /* Head of a body: what a repair restores besides the payload. */
 typedef struct {
-    uint16_t length; /* payload bytes behind it */
+    uint16_t length; /* payload bytes behind it, a stamp among them */
     uint8_t form;
+    bool stamped; /* The payload begins with RS_GM_STAMP bytes that say who made it. */
     rs_gm_views views;
 } rs_gm_body;
 
@@ -123,6 +125,9 @@ bool rs_gm_get_body(const uint8_t *bytes, size_t length, rs_gm_body *out);
 /* Of a body that was checked before. */
 uint32_t rs_gm_body_length(const uint8_t *bytes);
 rs_gm_form rs_gm_body_form(const uint8_t *bytes);
+/* A checked body that has a stamp, for whoever makes or judges that. */
+rs_messages_stamped rs_gm_stamped(const uint8_t id[RS_GM_ID], const uint8_t *body);
+uint32_t rs_gm_body_stamp(const uint8_t *bytes); /* bytes of its stamp; 0: it has none */
 rs_gm_views rs_gm_body_views(const uint8_t *bytes);
 /* The payload has grown. */
 void rs_gm_put_body_length(uint8_t *bytes, uint32_t length);

@@ -241,6 +241,8 @@ static bool decode(rs_ricochet *own, rs_time now, uint32_t number, const uint8_t
         own->node->stats.corrupt++;
         return false;
     }
+    if (!rs_gm_is_genuine(own->node, &id, bytes))
+        return false;
     rs_gm_put_header(own->scratch, RS_GM_KIND_DATA, &id);
     memcpy(own->scratch + RS_GM_HEADER, bytes, whole);
     rs_gm_arrive(own->node, now, stream, &id, own->scratch, RS_GM_HEADER + whole, RS_VIA_REPAIR);

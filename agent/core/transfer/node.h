@@ -198,6 +198,7 @@ typedef struct {
     uint32_t group_address; /* 0: no data channel, the object comes over the control channel; accept with RS_NO_GROUP */
     uint16_t data_port;
     uint32_t session; /* The session that it is about, from 1 on. */
+    uint64_t nonce;   /* Of the transfer; further sessions have the same. */
 } rs_incoming;
 
 /* Counters and state of one transfer; what is of the other side only is 0. */

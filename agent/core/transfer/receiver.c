@@ -121,7 +121,8 @@ rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out) 
                          .sender = x->link.peer->id,
                          .group_address = x->group_address,
                          .data_port = x->data_port,
-                         .session = x->t.session};
+                         .session = x->t.session,
+                         .nonce = x->t.nonce};
     return RS_OK;
 }
 

@@ -518,6 +518,38 @@ void rs_groups_copies(void *context, const char *name, const uint32_t *addresses
         rs_channel_copies(agent->groups, group->places[0].channel, addresses, count);
 }
 
+/* ---------------------------------------------------------------------------------------------------- signatures */
+
+_Static_assert(RS_MESSAGES_STAMP == RS_SIGN_STAMP && RS_MESSAGES_STAMPED == RS_SIGN_BATCH, "a stamp is a signature");
+
+static rs_signed signed_of(const rs_messages_stamped *packet) {
+    rs_signed one = {.head = packet->head,
+                     .head_length = packet->head_length,
+                     .rest = packet->rest,
+                     .rest_length = packet->rest_length,
+                     .stamp = packet->stamp};
+    memcpy(one.context, packet->id, sizeof one.context);
+    return one;
+}
+
+static void make_stamps(void *context, const rs_messages_stamped *packets, uint32_t count) {
+    rs_signed batch[RS_MESSAGES_STAMPED];
+    for (uint32_t i = 0; i < count; i++)
+        batch[i] = signed_of(&packets[i]);
+    (void)rs_secure_sign(context, RS_SIGNS_MESSAGE, batch, count);
+}
+
+/* By the key that the manager tells of the server that the packet names. */
+static bool stamp_is_right(void *context, rs_peer sender, const rs_messages_stamped *packet) {
+    rs_agent *agent = context;
+    const rs_group_peer *peer = rs_group_peer_by_address(agent->groups, sender);
+    const uint8_t *signer = peer ? rs_secure_signer(agent, RS_KEYS_PEER, rs_keyring_name(peer->name)) : NULL;
+    const rs_signed one = signed_of(packet);
+    return signer && rs_secure_is_signed(agent, signer, RS_SIGNS_MESSAGE, &one);
+}
+
+/* --------------------------------------------------------------------------------------------------------- birth */
+
 rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
     rs_groups *g = calloc(1, sizeof *g);
     if (!g) {
@@ -535,14 +567,16 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
     g->message_bytes = MESSAGE_BYTES;
     g->window = rs_flow_window(g->packet_bytes);
     g->incarnation = rs_messages_incarnation(agent->boot); /* as others know it by what views tell of this server */
-    const rs_messages_config config = {.self = agent->options.address,
-                                       .incarnation = g->incarnation,
-                                       .seed = seed,
-                                       .packet_bytes = g->packet_bytes,
-                                       .lone_heartbeats = agent->keys != NULL,
-                                       .receive_bytes = RS_FLOW_KEPT,
-                                       .send_bytes = RS_FLOW_KEPT,
-                                       .message_bytes = g->message_bytes + RS_ORDER_HEAD};
+    const rs_messages_config config = {
+        .self = agent->options.address,
+        .incarnation = g->incarnation,
+        .seed = seed,
+        .packet_bytes = g->packet_bytes,
+        .lone_heartbeats = agent->keys != NULL,
+        .stamps = {.context = agent, .make = rs_secure_signs(agent) ? make_stamps : NULL, .is_right = stamp_is_right},
+        .receive_bytes = RS_FLOW_KEPT,
+        .send_bytes = RS_FLOW_KEPT,
+        .message_bytes = g->message_bytes + RS_ORDER_HEAD};
     const rs_allocator allocator = {.alloc = take_memory, .release = give_memory};
     g->heard = calloc(RS_FLOW_HEARD, sizeof *g->heard);
     g->node = rs_messages_new(&config, &allocator);

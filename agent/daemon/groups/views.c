@@ -24,7 +24,7 @@ rs_group_peer *rs_group_peer_by_id(const rs_groups *groups, int32_t id) {
     return p;
 }
 
-static rs_group_peer *find_address(const rs_groups *groups, uint32_t address) {
+rs_group_peer *rs_group_peer_by_address(const rs_groups *groups, uint32_t address) {
     rs_group_peer *p = groups->peers_by_address[place(address)];
     while (p && p->address != address)
         p = p->next_by_address;
@@ -76,7 +76,7 @@ static rs_group_peer *make(rs_groups *groups, uint32_t address, const char *name
 }
 
 rs_group_peer *rs_group_peer_at(rs_groups *groups, uint32_t address) {
-    rs_group_peer *p = find_address(groups, address);
+    rs_group_peer *p = rs_group_peer_by_address(groups, address);
     if (p || address != groups->agent->options.address)
         return p;
     return make(groups, address, groups->agent->options.server);
@@ -90,7 +90,7 @@ rs_group_peer *rs_group_peer_learn(rs_groups *groups, const rs_manager_group_pee
         p = NULL;
     }
     if (!p)
-        p = find_address(groups, told->address);
+        p = rs_group_peer_by_address(groups, told->address);
     if (!p)
         p = make(groups, told->address, told->server);
     if (!p)

@@ -16,6 +16,7 @@ void rs_group_leave_channels(rs_groups *groups, rs_local_group *group, bool ling
 /* NULL: no memory, or RS_GROUP_PEERS_MOST. */
 rs_group_peer *rs_group_peer_learn(rs_groups *groups, const rs_manager_group_peer *peer);
 rs_group_peer *rs_group_peer_by_id(const rs_groups *groups, int32_t id);
+rs_group_peer *rs_group_peer_by_address(const rs_groups *groups, uint32_t address);
 /* NULL: no view named it. This server itself is made if it is not known. */
 rs_group_peer *rs_group_peer_at(rs_groups *groups, uint32_t address);
 void rs_group_peers_free(rs_groups *groups);

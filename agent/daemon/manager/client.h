@@ -116,6 +116,8 @@ typedef struct {
     uint8_t key[32];
     uint32_t transmitter; /* the first of this agent's numbers */
     rs_time in;           /* it is sealed with from then on */
+    bool signs;           /* PEER: that server's agent signs, by this key */
+    uint8_t signer[32];
 } rs_manager_key;
 
 /* What the manager wants looked at (struct ProbeOrder of controller/rostrum.thrift); all of it was checked. */
@@ -335,6 +337,7 @@ typedef struct {
     bool knows_sites, relay;                            /* on_site and its like are there; it is there to be a relay */
     bool tells_objects, serves;                         /* rs_manager_holds is called, on_serve is there */
     bool seals;                                         /* on_keys is there, and nothing goes without them */
+    const uint8_t *signer;                              /* public key by which it signs, 32 bytes; NULL: it does not */
     uint16_t piece_port;                                /* of those told; 0: nobody can fetch them */
     const struct rs_group_engine *const *group_engines; /* those it has; must stay */
     uint32_t group_engine_count;

@@ -146,6 +146,8 @@ rs_status rs_manager_encode_hello(const rs_manager_options *options, uint32_t ro
                                                        .piece_port = options->piece_port,
                                                        .has_seals = options->seals,
                                                        .seals = options->seals,
+                                                       .has_signer = options->signer != NULL,
+                                                       .signer = {options->signer, options->signer ? 32 : 0},
                                                        .has_serves = options->serves,
                                                        .serves = options->serves,
                                                        .has_round_trip_us = round_trip_us != 0,
@@ -816,6 +818,8 @@ static bool key_is_good(const rs_thrift_seal_key *key) {
     if (key->epoch < 1 || key->epoch > UINT16_MAX || key->key.length != sizeof((rs_manager_key *)0)->key ||
         key->transmitter < 0 || key->transmitter > UINT32_MAX || key->in_ms < 0 || key->id < 0 || key->id > UINT32_MAX)
         return false;
+    if (key->has_signer && key->signer.length != sizeof((rs_manager_key *)0)->signer)
+        return false;
     return peer ? key->server && is_named(key->server)
                 : key->purpose >= RS_MANAGER_KEY_SELF && key->purpose < RS_MANAGER_KEY_PEER &&
                       key->transmitter % 256 == 0;
@@ -838,6 +842,9 @@ static void deliver_keys(const rs_thrift_agent_keys *args, rs_manager_deliver_fn
         memcpy(to->key, from->key.bytes, sizeof to->key);
         to->transmitter = (uint32_t)from->transmitter;
         to->in = from->in_ms * (rs_time)1000000;
+        to->signs = to->purpose == RS_MANAGER_KEY_PEER && from->has_signer;
+        if (to->signs)
+            memcpy(to->signer, from->signer.bytes, sizeof to->signer);
     }
     deliver(context, &message);
     explicit_bzero(keys, args->keys.count * sizeof *keys);

@@ -322,6 +322,7 @@ static void groups(const rs_agent *agent, page *p) {
     by(p, "group_datagrams_refused_total", "reason", "foreign", s.foreign);
     by(p, "group_datagrams_refused_total", "reason", "malformed", s.bad);
     by(p, "group_datagrams_refused_total", "reason", "corrupt", s.corrupt);
+    by(p, "group_datagrams_refused_total", "reason", "forged", s.forged);
     by(p, "group_datagrams_refused_total", "reason", "bound", s.refused);
     by(p, "group_datagrams_refused_total", "reason", "stranger", s.strangers);
     by(p, "group_datagrams_refused_total", "reason", "unlikely", s.claims);

@@ -407,7 +407,7 @@ static void take(holder *h, const rs_piece_message *m) {
         holder_have(h, m);
         break;
     case RS_PIECE_KEY:
-        rs_secure_hear(h->of->all->agent, m->nonce, m->epoch, m->key);
+        rs_secure_hear(h->of->all->agent, m);
         break;
     case RS_PIECE_RUNS:
         h->sends = true;

@@ -36,7 +36,7 @@ static const field FIELDS[RS_PIECE_KEY + 1][FIELDS_MOST] = {
     [RS_PIECE_STREAM] = {FIELD(NUMBER, fragment_size), FIELD(NUMBER, sn), FIELD(NUMBER, here), FIELD(NUMBER, size)},
     [RS_PIECE_WANT_RUN] = {FIELD(NUMBER, sn), FIELD(NUMBER, count)},
     [RS_PIECE_RUN] = {FIELD(NUMBER, sn)},
-    [RS_PIECE_KEY] = {FIELD(NUMBER, nonce), FIELD(NUMBER, epoch), FIELD(BYTES, key)},
+    [RS_PIECE_KEY] = {FIELD(NUMBER, nonce), FIELD(NUMBER, epoch), FIELD(BYTES, key), FIELD(BYTES, signer)},
 };
 
 static uint64_t load(const void *from, size_t size) {

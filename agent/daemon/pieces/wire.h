@@ -43,6 +43,7 @@ typedef struct rs_piece_message {
     uint64_t nonce;           /* RUNS, KEY: its packets have it */
     uint16_t epoch;           /* KEY */
     uint8_t key[32];          /* KEY */
+    uint8_t signer[32];       /* KEY; all zero: nothing is signed */
     uint32_t fragment_size;   /* RUNS, STREAM */
     uint64_t sn, here;        /* STREAM: from sn to before `here`; WANT_RUN, RUN: from sn on */
     bool no_leaves;           /* HAS: it knows no digests of pieces */

@@ -18,6 +18,8 @@ typedef struct scope {
     rs_time asked_at;  /* for its key */
     rs_peer *told;     /* who was given it from here */
     uint32_t told_count;
+    bool signs; /* whoever it belongs to, by this key */
+    uint8_t signer[RS_SIGN_PUBLIC];
     rs_seal *seal;
 } scope;
 
@@ -134,6 +136,20 @@ void rs_keyring_set_owner(rs_keyring *ring, rs_keys_kind kind, uint64_t id, rs_p
     scope *one = find(ring, kind, id);
     if (one)
         one->owner = owner;
+}
+
+const uint8_t *rs_keyring_signer(const rs_keyring *ring, rs_keys_kind kind, uint64_t id) {
+    const scope *one = find(ring, kind, id);
+    return one && one->signs ? one->signer : NULL;
+}
+
+void rs_keyring_set_signer(rs_keyring *ring, rs_keys_kind kind, uint64_t id, const uint8_t *key) {
+    scope *one = find(ring, kind, id);
+    if (!one)
+        return;
+    one->signs = key != NULL;
+    if (key)
+        memcpy(one->signer, key, sizeof one->signer);
 }
 
 void rs_keyring_drop(rs_keyring *ring, rs_keys_kind kind, uint64_t id) {

@@ -11,6 +11,7 @@
 #define RS_DAEMON_SEAL_KEYRING_H
 
 #include "daemon/seal/seal.h"
+#include "daemon/seal/sign.h"
 
 #define RS_KEYRING_MOST 65536u                      /* scopes */
 #define RS_KEYRING_LINGER (5 * INT64_C(1000000000)) /* ns that a scope is kept when nothing needs it any more */
@@ -38,6 +39,11 @@ uint64_t rs_keyring_name(const char *server);
 /* Who gave the key of a transfer: RS_NO_PEER until it is said. */
 rs_peer rs_keyring_owner(const rs_keyring *ring, rs_keys_kind kind, uint64_t id);
 void rs_keyring_set_owner(rs_keyring *ring, rs_keys_kind kind, uint64_t id, rs_peer owner);
+
+/* By which key whoever that scope belongs to signs: the sender of a transfer, a peer. NULL: it does not, or there is
+ * no such scope. A NULL `key` says that it does not. */
+const uint8_t *rs_keyring_signer(const rs_keyring *ring, rs_keys_kind kind, uint64_t id);
+void rs_keyring_set_signer(rs_keyring *ring, rs_keys_kind kind, uint64_t id, const uint8_t *key);
 
 void rs_keyring_drop(rs_keyring *ring, rs_keys_kind kind, uint64_t id);
 /* To whom the keys of a scope were given from here. False: memory is short. */

@@ -175,6 +175,12 @@ static bool make_ring(late *l, uint32_t fragment) {
     return l->bits && rs_stream_ring_make(&l->ring, fragment, slots);
 }
 
+/* A fragment that was opened is the sender's, as far as it signs. */
+static bool is_genuine(const late *l, const uint8_t *at, uint64_t sn) {
+    const uint8_t *signer = rs_secure_signer(l->agent, RS_KEYS_TRANSFER_IN, l->nonce);
+    return !signer || rs_stream_is_signed(l->agent, signer, l->nonce, sn, at);
+}
+
 /* As much as the program takes. */
 static void hand_out(late *l) {
     bool blocked = false;
@@ -185,7 +191,7 @@ static void hand_out(late *l) {
             break;
         }
         size_t left = (size_t)used - l->within;
-        const uint8_t *from = rs_stream_ring_at(&l->ring, l->sn) + RS_STREAM_HEAD + l->within;
+        const uint8_t *from = rs_stream_fragment_bytes(rs_stream_ring_at(&l->ring, l->sn)) + l->within;
         ssize_t sent = left ? send(l->fd, from, left, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
         if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != ENOBUFS && errno != EINTR) {
             over(l, false, ROSTRUM_ERR_FAILED, "the program that read it went away");
@@ -258,7 +264,8 @@ void rs_late_delivered(rs_agent *agent) {
     for (uint32_t i = 0; i < heard_count; i++) {
         late *l = heard[i].of;
         if (!l || l->dead || heard[i].sn < l->sn || has(l, heard[i].sn) ||
-            rs_stream_ring_open(&l->ring, heard[i].sn, heard[i].length) < 0)
+            rs_stream_ring_open(&l->ring, heard[i].sn, heard[i].length) < 0 ||
+            !is_genuine(l, rs_stream_ring_at(&l->ring, heard[i].sn), heard[i].sn))
             continue;
         /* Of the last one, which is shorter, nobody knows yet that it is: it is asked for. */
         if (heard[i].length != length_of(l, heard[i].sn))
@@ -407,7 +414,7 @@ static void take_run(peer *p, const rs_piece_message *m) {
     while (left > 0 && l->begun) {
         uint32_t length = length_of(l, sn), some = length < left ? length : left;
         if (sn >= p->upto || sn >= l->sn + l->ring.slots || sn >= fragments_of(l) ||
-            rs_stream_fragment_used(at, sn, some) < 0) {
+            rs_stream_fragment_used(at, sn, some) < 0 || !is_genuine(l, at, sn)) {
             lose(p, true, "it gave what was not asked for, or not as it was sealed");
             return;
         }
@@ -445,7 +452,7 @@ static void take(peer *p, const rs_piece_message *m) {
         take_run(p, m);
         break;
     case RS_PIECE_KEY:
-        rs_secure_hear(p->of->agent, m->nonce, m->epoch, m->key);
+        rs_secure_hear(p->of->agent, m);
         break;
     case RS_PIECE_RUNS:
         take_runs(p, m);

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/secure.h"
 #include "daemon/streams/ring.h"
 #include "daemon/streams/send.h"
 
@@ -23,6 +24,9 @@ struct rs_stream_sink {
     rs_xfer xfer; /* 0: not begun */
     rs_object_id id;
     rs_stream_ring ring;
+    uint64_t nonce; /* of its transfer */
+    bool signs;     /* its sender does, by this key */
+    uint8_t signer[RS_SIGN_PUBLIC];
     /* the program */
     int fd; /* -1: none, or it has all */
     rs_api_call call;
@@ -97,7 +101,8 @@ static bool open_pieces(rs_stream_sink *s) {
         int32_t used = rs_stream_ring_open(&s->ring, sn, length);
         if (used < 0)
             return false;
-        s->pieces[s->piece_count++] = (struct iovec){rs_stream_ring_at(&s->ring, sn) + RS_STREAM_HEAD, (size_t)used};
+        s->pieces[s->piece_count++] =
+            (struct iovec){rs_stream_fragment_bytes(rs_stream_ring_at(&s->ring, sn)), (size_t)used};
     }
     return true;
 }
@@ -286,6 +291,11 @@ rs_stream_sink *rs_stream_sink_new(rs_agent *agent, const rs_incoming *info, cha
     agent->stream_sinks++;
     s->agent = agent;
     s->id = info->object;
+    s->nonce = info->nonce;
+    const uint8_t *signer = rs_secure_signer(agent, RS_KEYS_TRANSFER_IN, info->nonce);
+    s->signs = signer != NULL;
+    if (signer)
+        memcpy(s->signer, signer, sizeof s->signer);
     s->fd = -1;
     s->watch = (rs_watch){.ready = ready, .context = s};
     s->waits_since = rs_agent_now(agent);
@@ -383,7 +393,13 @@ uint8_t *rs_stream_sink_at(const rs_stream_sink *s, uint64_t offset) {
 bool rs_stream_sink_is_right(const rs_stream_sink *s, uint64_t offset, const uint8_t *payload, uint32_t length) {
     uint64_t sn = offset / s->ring.fragment;
     const uint8_t *at = payload ? payload : rs_stream_ring_at(&s->ring, sn);
-    return length <= s->ring.fragment && rs_stream_fragment_used(at, sn, length) >= 0;
+    return length <= s->ring.fragment && rs_stream_fragment_used(at, sn, length) >= 0 &&
+           (!s->signs || rs_stream_is_signed(s->agent, s->signer, s->nonce, sn, at));
+}
+
+bool rs_stream_is_signed(rs_agent *agent, const uint8_t *signer, uint64_t nonce, uint64_t sn, const uint8_t *at) {
+    const rs_signed fragment = rs_stream_signed(at, nonce, sn);
+    return fragment.stamp && rs_secure_is_signed(agent, signer, RS_SIGNS_STREAM, &fragment);
 }
 
 uint64_t rs_stream_sink_bytes(const rs_stream_sink *s) {

@@ -20,6 +20,8 @@ bool rs_stream_sink_kept(rs_agent *agent, const rs_object_id *id, rs_stream_kept
 void rs_stream_sink_free(rs_stream_sink *sink, const char *cause);
 uint8_t *rs_stream_sink_at(const rs_stream_sink *sink, uint64_t offset);
 /* Whether a fragment is as it was sealed: of `payload`, or where it belongs if that is NULL. */
+/* An opened fragment of the transfer of that nonce is signed by that key. */
+bool rs_stream_is_signed(rs_agent *agent, const uint8_t *signer, uint64_t nonce, uint64_t sn, const uint8_t *at);
 bool rs_stream_sink_is_right(const rs_stream_sink *sink, uint64_t offset, const uint8_t *payload, uint32_t length);
 uint64_t rs_stream_sink_bytes(const rs_stream_sink *sink); /* that the program had */
 void rs_stream_sink_moved(rs_stream_sink *sink);

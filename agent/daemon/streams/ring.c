@@ -14,7 +14,7 @@ bool rs_stream_ring_make(rs_stream_ring *ring, uint32_t fragment, uint64_t slots
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (bytes == MAP_FAILED)
         return false;
-    *ring = (rs_stream_ring){bytes, slots, fragment};
+    *ring = (rs_stream_ring){.bytes = bytes, .slots = slots, .fragment = fragment};
     return true;
 }
 
@@ -39,23 +39,43 @@ static uint32_t get(const uint8_t *at, int bytes) {
 /* Of the bytes behind the check, and of the place in the stream: a fragment of a round before is none of this. */
 static uint32_t check(const uint8_t *at, uint32_t used, uint64_t sn) {
     uint8_t hash[RS_XXH3_BYTES];
-    rs_xxh3_best()->whole(at + 4, RS_STREAM_HEAD - 4 + used, hash);
+    rs_xxh3_best()->whole(at + 4, (size_t)(rs_stream_fragment_bytes(at) - at) - 4 + used, hash);
     return get(hash, 4) ^ (uint32_t)sn ^ (uint32_t)(sn >> 32);
 }
 
 void rs_stream_ring_seal(const rs_stream_ring *ring, uint64_t sn, uint32_t used) {
     uint8_t *at = rs_stream_ring_at(ring, sn);
     put(at + 4, used, 2);
-    put(at + 6, 0, 2);
-    memset(at + RS_STREAM_HEAD + used, 0, rs_stream_ring_room(ring) - used);
-    put(at, check(at, used, sn), 4);
+    put(at + 6, ring->stamp > 0, 2);
+    memset(rs_stream_fragment_bytes(at) + used, 0, rs_stream_ring_room(ring) - used);
+    if (ring->stamp == 0)
+        put(at, check(at, used, sn), 4);
+}
+
+void rs_stream_ring_close(const rs_stream_ring *ring, uint64_t sn) {
+    uint8_t *at = rs_stream_ring_at(ring, sn);
+    put(at, check(at, get(at + 4, 2), sn), 4);
+}
+
+rs_signed rs_stream_signed(const uint8_t *at, uint64_t nonce, uint64_t sn) {
+    rs_signed one = {.head = at + 4,
+                     .head_length = RS_STREAM_HEAD - 4,
+                     .rest = rs_stream_fragment_bytes(at),
+                     .rest_length = get(at + 4, 2),
+                     .stamp = rs_stream_fragment_stamp(at)};
+    for (unsigned i = 0; i < 8; i++) {
+        one.context[i] = (uint8_t)(nonce >> 8 * i);
+        one.context[8 + i] = (uint8_t)(sn >> 8 * i);
+    }
+    return one;
 }
 
 int32_t rs_stream_fragment_used(const uint8_t *at, uint64_t sn, uint32_t length) {
     if (length < RS_STREAM_HEAD)
         return -1;
-    uint32_t used = get(at + 4, 2);
-    if (used > length - RS_STREAM_HEAD || get(at + 6, 2) != 0 || get(at, 4) != check(at, used, sn))
+    uint32_t used = get(at + 4, 2), stamped = get(at + 6, 2);
+    uint32_t head = RS_STREAM_HEAD + (stamped ? RS_SIGN_STAMP : 0);
+    if (stamped > 1 || length < head || used > length - head || get(at, 4) != check(at, used, sn))
         return -1;
     return (int32_t)used;
 }

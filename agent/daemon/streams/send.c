@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/secure.h"
 #include "daemon/streams/ring.h"
 
 #define PIECES 64u                 /* fragments filled by one look at the socket */
@@ -22,6 +23,7 @@ struct rs_stream_source {
     rs_watch watch;
     rs_stream_ring ring; /* made when the core has begun */
     uint64_t sn;         /* the fragment being filled */
+    uint64_t stamped;    /* those before are signed, where fragments are */
     uint32_t used;       /* bytes of the program in it */
     uint64_t limit;      /* one past the last sn that the window has room for */
     uint64_t bytes;      /* of the program, in all */
@@ -39,8 +41,32 @@ static void give_up(rs_stream_source *s, const char *cause) {
     rs_sending_cancel(s->agent, &s->sending->base, cause);
 }
 
+/* Those before `end` that are not signed yet, by batches. */
+static bool sign(rs_stream_source *s, uint64_t end) {
+    rs_signed batch[RS_SIGN_BATCH];
+    uint64_t nonce;
+    if (s->ring.stamp == 0)
+        return true;
+    if (rs_send_nonce(s->agent->node, s->sending->base.xfer, &nonce) != RS_OK)
+        return false;
+    while (s->stamped < end) {
+        uint32_t count = 0;
+        for (; count < RS_SIGN_BATCH && s->stamped + count < end; count++)
+            batch[count] = rs_stream_signed(rs_stream_ring_at(&s->ring, s->stamped + count), nonce, s->stamped + count);
+        if (!rs_secure_sign(s->agent, RS_SIGNS_STREAM, batch, count))
+            return false;
+        for (; count > 0; count--)
+            rs_stream_ring_close(&s->ring, s->stamped++);
+    }
+    return true;
+}
+
 static void extend(rs_stream_source *s, uint64_t bytes, bool last) {
     rs_xfer xfer = s->sending->base.xfer;
+    if (!sign(s, bytes / s->ring.fragment + (bytes % s->ring.fragment != 0))) {
+        give_up(s, "its bytes could not be signed");
+        return;
+    }
     rs_status status = rs_stream_extend(s->agent->node, rs_agent_now(s->agent), xfer, bytes, last);
     if (status != RS_OK)
         give_up(s, rs_strerror(status));
@@ -53,9 +79,14 @@ static void seal(rs_stream_source *s) {
     s->flush_at = RS_NEVER;
 }
 
+/* Of the last fragment, which is shorter; 0: there is none. */
+static uint64_t last_bytes(const rs_stream_source *s) {
+    return s->used > 0 || s->sn == 0 ? RS_STREAM_HEAD + s->ring.stamp + s->used : 0;
+}
+
 /* The program has said how much it is, and that much is here. */
 static void finish(rs_stream_source *s) {
-    uint64_t last = s->used > 0 || s->sn == 0 ? RS_STREAM_HEAD + s->used : 0, before = s->sn * s->ring.fragment;
+    uint64_t last = last_bytes(s), before = s->sn * s->ring.fragment;
     if (last)
         rs_stream_ring_seal(&s->ring, s->sn, s->used);
     s->over = true;
@@ -73,7 +104,7 @@ static bool take(rs_stream_source *s) {
     size_t count = 0, asked = 0;
     for (uint64_t sn = s->sn; count < PIECES && sn < s->limit && asked < want; sn++, count++) {
         uint32_t used = sn == s->sn ? s->used : 0, room = rs_stream_ring_room(&s->ring) - used;
-        pieces[count].iov_base = rs_stream_ring_at(&s->ring, sn) + RS_STREAM_HEAD + used;
+        pieces[count].iov_base = rs_stream_ring_at(&s->ring, sn) + RS_STREAM_HEAD + s->ring.stamp + used;
         pieces[count].iov_len = room < want - asked ? room : (size_t)(want - asked);
         asked += pieces[count].iov_len;
     }
@@ -141,6 +172,7 @@ void rs_stream_source_moved(rs_stream_source *s) {
         give_up(s, "no memory for a stream's window");
         return;
     }
+    s->ring.stamp = rs_secure_signs(s->agent) ? RS_SIGN_STAMP : 0;
     s->limit = end / fragment;
     work(s);
 }
@@ -185,7 +217,7 @@ bool rs_stream_source_kept(const rs_agent *agent, const rs_object_id *id, rs_str
         const rs_stream_source *s = t->source;
         if (!s || memcmp(&t->id, id, sizeof *id) != 0 || !s->ring.bytes)
             continue;
-        uint64_t last = s->over ? (s->used > 0 || s->sn == 0 ? RS_STREAM_HEAD + s->used : 0) : 0;
+        uint64_t last = s->over ? last_bytes(s) : 0;
         *out = (rs_stream_kept){&s->ring, s->limit > s->ring.slots ? s->limit - s->ring.slots : 0, s->sn + (last > 0),
                                 s->over ? s->sn * s->ring.fragment + last : RS_STREAM};
         return true;

@@ -24,6 +24,7 @@ from rostrum.controller.northbound.thrift.codec import idl
 
 EPOCHS = 1 << 16
 KEY_BYTES = 32
+SIGNER_BYTES = 32  # a public key of Ed25519 (RFC 8032)
 NUMBERS = 256  # of each agent: it goes on to the next one when a key has sealed enough
 NUMBERS_END = 1 << 32
 REKEY_S = 3600.0
@@ -113,10 +114,16 @@ class Keys:
         self._given: dict[str, dict[str, int]] = {}  # to an agent: of which servers' keys, and their epochs
         self._scopes: dict[tuple[int, int], Scope] = {}
         self._names: dict[int, str] = {}  # of peers that views name
+        self._signers: dict[str, bytes] = {}  # public keys of agents that sign
 
-    def hello(self, server: str) -> Told:
-        """Its agent is here (again): another key of its own, for those who write to it too, and those of its groups."""
+    def hello(self, server: str, signer: bytes | None = None) -> Told:
+        """Its agent is here (again): another key of its own, for those who write to it too, and those of its groups. It
+        signs by `signer`: who is given a key for it hears that, too."""
         now = self._now()
+        if signer is not None and len(signer) == SIGNER_BYTES:
+            self._signers[server] = signer
+        else:
+            self._signers.pop(server, None)
         before = self._own.get(server)
         self._own[server] = next_epoch(before, now) if before else first_epoch(now)
         self._given.pop(server, None)
@@ -198,7 +205,14 @@ class Keys:
         self._given.setdefault(server, {})[other] = epoch.number
         key = transmitter_key(epoch.key, shown, number)
         return idl.SealKey(
-            epoch=epoch.number, key=key, transmitter=number, in_ms=0, purpose=idl.KeyFor.PEER, id=shown, server=other
+            epoch=epoch.number,
+            key=key,
+            transmitter=number,
+            in_ms=0,
+            purpose=idl.KeyFor.PEER,
+            id=shown,
+            server=other,
+            signer=self._signers.get(other),
         )
 
     def _shown(self, server: str) -> int:

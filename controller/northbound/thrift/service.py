@@ -261,7 +261,7 @@ class ThriftService:
         self.objects.objects.agent_up(server, bool(port_of_pieces), info.serves is True)
         connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
         if self.keys:
-            self._tell_keys(self.keys.hello(server))
+            self._tell_keys(self.keys.hello(server, info.signer))
         if connection.piece_port is not None:
             connection.call("tell_objects", {})
         if connection.knows_sites and topology.sites:

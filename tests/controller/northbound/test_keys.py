@@ -97,6 +97,18 @@ def test_peer_keys__follow_when_the_other_comes_or_comes_again() -> None:
     assert mine.server == "h2"
 
 
+def test_signers__are_told_with_the_keys_for_their_servers() -> None:
+    keys = made(Clock(), "h1", "h3")
+    told = keys.hello("h2", b"2" * 32)
+    assert of(told, "h2", KeyFor.SELF)[0].signer is None
+    assert [one.signer for one in keys.wish("h1", ["h2", "h3"])] == [b"2" * 32, None]
+    [again] = of(keys.hello("h2", b"3" * 32), "h1", KeyFor.PEER)  # another start of its agent, another key
+    assert again.signer == b"3" * 32
+    for wrong in (None, b"short"):
+        [without] = of(keys.hello("h2", wrong), "h1", KeyFor.PEER)
+        assert without.signer is None
+
+
 def test_transmitter_key__is_what_agents_make() -> None:
     """As in test_seal.c, transmitters__are_given_keys_of_their_own."""
     assert transmitter_key(bytes(range(32)), 0x0A000001, 7).hex() == TRANSMITTER_7

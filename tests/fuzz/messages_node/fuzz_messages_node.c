@@ -147,7 +147,8 @@ static void packet(run *r, rs_gm_kind kind) {
     rs_gm_id id = {next(r) % 5, 1 + control % 2, next(r) % 3, 1 + next(r) % 80};
     if (kind == RS_GM_KIND_DATA || kind == RS_GM_KIND_AGAIN) {
         uint32_t payload = next(r);
-        rs_gm_body body = {(uint16_t)payload, control >> 4 & 1, {.count = 1, .view = {{1 + next(r) % 8, next(r)}}}};
+        rs_gm_views views = {.count = 1, .view = {{1 + next(r) % 8, next(r)}}};
+        rs_gm_body body = {(uint16_t)payload, control >> 4 & 1, false, views};
         rs_gm_put_header(bytes, kind, &id);
         rs_gm_put_body(bytes + RS_GM_HEADER, &body);
         length = RS_GM_DATA_LEAST + payload;

@@ -125,7 +125,7 @@ static rs_message sample(rs_message_type type) {
     case RS_MSG_KEY:
         m.key.epoch = UINT16_MAX;
         m.key.in_ms = 1000;
-        memset(m.key.key, 0xab, sizeof m.key.key);
+        memset(m.key.key, 0xab, sizeof m.key.key + sizeof m.key.signer);
         break;
     case RS_MSG_NAME:
         m.name.object.data = 7;

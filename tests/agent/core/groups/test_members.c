@@ -45,7 +45,7 @@ static void send(two *t, rs_time now, uint8_t value) {
 }
 
 static void put_data(datagram *d, rs_gm_kind kind, const rs_gm_id *id, uint32_t version, uint8_t value) {
-    const rs_gm_body body = {100, RS_GM_SINGLE, {.count = 1, .view = {{version, RS_GM_BACK_MOST}}}};
+    const rs_gm_body body = {100, RS_GM_SINGLE, false, {.count = 1, .view = {{version, RS_GM_BACK_MOST}}}};
     rs_gm_put_header(d->bytes, kind, id);
     rs_gm_put_body(d->bytes + RS_GM_HEADER, &body);
     memset(d->bytes + RS_GM_DATA_LEAST, value, 100);

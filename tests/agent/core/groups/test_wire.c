@@ -15,7 +15,7 @@ static uint32_t below(uint32_t bound) {
 /* A data packet of `length` payload bytes; returns its whole length. */
 static size_t make_data(uint8_t *out, rs_gm_form form, const void *payload, uint32_t length) {
     rs_gm_id id = {0x0a000001, 7, 0x01020304, UINT64_C(0x0102030405)};
-    rs_gm_body body = {(uint16_t)length, (uint8_t)form, {.count = 3, .view = {{900, 1}, {890, 5}, {400, 255}}}};
+    rs_gm_body body = {(uint16_t)length, (uint8_t)form, false, {.count = 3, .view = {{900, 1}, {890, 5}, {400, 255}}}};
     rs_gm_put_header(out, RS_GM_KIND_DATA, &id);
     rs_gm_put_body(out + RS_GM_HEADER, &body);
     if (length)
@@ -226,7 +226,7 @@ static void wire__the_xor_of_packets_is_no_packet(void **unused) {
     uint8_t packets[4][RS_GM_DATA_LEAST + 64], mixed[RS_GM_DATA_LEAST + 64] = {0};
     const uint64_t sns[] = {4, 5, 7, 6}; /* 4 ^ 5 ^ 7 == 6 */
     for (uint32_t i = 0; i < 4; i++) {
-        const rs_gm_body head = {64, RS_GM_SINGLE, {.count = 1, .view = {{9, 255}}}};
+        const rs_gm_body head = {64, RS_GM_SINGLE, false, {.count = 1, .view = {{9, 255}}}};
         rs_gm_put_header(packets[i], RS_GM_KIND_DATA, &(rs_gm_id){1, 2, 3, sns[i]});
         rs_gm_put_body(packets[i] + RS_GM_HEADER, &head);
         memset(packets[i] + RS_GM_DATA_LEAST, (int)(10 + i), 64);

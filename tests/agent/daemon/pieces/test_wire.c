@@ -27,7 +27,7 @@ static const rs_piece_message messages[] = {
     {.type = RS_PIECE_STREAM, .fragment_size = 8896, .sn = 7, .here = 1ull << 40, .size = RS_STREAM},
     {.type = RS_PIECE_WANT_RUN, .sn = 1ull << 40, .count = 256},
     {.type = RS_PIECE_RUN, .sn = 5, .bytes = digests, .length = 32},
-    {.type = RS_PIECE_KEY, .nonce = 9, .epoch = 3, .key = {1, 2, 3}},
+    {.type = RS_PIECE_KEY, .nonce = 9, .epoch = 3, .key = {1, 2, 3}, .signer = {4, 5}},
     {.type = RS_PIECE_PEER, .address = 0x0a000103, .port = 7072, .name = "h3"},
 };
 #define MESSAGES (sizeof messages / sizeof messages[0])
@@ -67,6 +67,7 @@ static void messages__are_taken_as_they_were_put(void **state) {
         assert_true(found.sn == m->sn && found.here == m->here);
         assert_true(found.epoch == m->epoch);
         assert_memory_equal(found.key, m->key, sizeof m->key);
+        assert_memory_equal(found.signer, m->signer, sizeof m->signer);
         for (uint32_t cut = 0; cut < (type == RS_PIECE_RUN ? 9 : body); cut++) /* of it any number of bytes follow */
             assert_false(rs_piece_take(type, bytes + RS_PIECE_HEAD, cut, &found));
         free(bytes);

@@ -1,0 +1,88 @@
+"""A certified agent that lies, where it has the keys: a receiver of the transfer, a member of the group. Streams and
+messages are signed here (`--security signed`), objects are checked by the sender's digests.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from rostrum.client import Agent
+from rostrum.lab.lab import Lab
+
+from tests.lab.metrics import scrape
+from tests.lab.objects import check, data_of, send
+from tests.lab.test_group_messages import take
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    changes = {"emulation.reconfiguration.mean_ms": 20, "ocs.ocs.reconfiguration_ms": 20}
+    with Lab.start("hybrid-4x2", name="t-insiders", changes=changes, seed=1, secure=True,
+                   agent_options=("--security", "signed")) as lab:  # fmt: skip
+        yield lab
+
+
+def forged(lab: Lab, server: str) -> float:
+    return scrape(lab, server)["rostrum_agent_group_datagrams_refused_total", 'reason="forged"']
+
+
+@pytest.mark.parametrize("protocol", ["plain", "ricochet", "qsm"])
+def test_signed_messages_arrive_by_every_protocol(lab: Lab, protocol: str) -> None:
+    messages = [b"%d:" % number + bytes([number % 251]) * (100 + number % 5 * 900) for number in range(300)]
+    messages.append(data_of(200_000, 5))  # in parts
+    with (
+        Agent(lab.agent_socket("h1")) as one,
+        Agent(lab.agent_socket("h3")) as three,
+        three.join("signed-" + protocol, protocol=protocol, order="fifo") as receiver,
+        one.publisher("signed-" + protocol) as out,
+    ):
+        assert out.publish_all(messages) == len(messages)
+        got, lost = take(receiver, len(messages), 20.0)
+    assert (got, lost) == (messages, 0) or protocol == "plain"
+    assert set(got) <= set(messages) and got
+    assert forged(lab, "h3") == 0
+
+
+def test_a_signed_stream_arrives_and_is_joined_under_way(lab: Lab) -> None:
+    parts = [data_of(100_000, seed) for seed in range(20)]
+    begun = threading.Event()
+
+    def received(agent: Agent) -> bytes:
+        pieces = []
+        for piece in agent.stream_receive("signed", wait=20):
+            pieces.append(piece)
+            begun.set()
+        return b"".join(pieces)
+
+    with (
+        Agent(lab.agent_socket("h1")) as one,
+        Agent(lab.agent_socket("h3")) as three,
+        Agent(lab.agent_socket("h5")) as five,
+        Agent(lab.agent_socket("h7")) as late,
+        ThreadPoolExecutor(3) as pool,
+        one.stream_send("signed", ["h3", "h5"]) as out,
+    ):
+        receivers = [pool.submit(received, agent) for agent in (three, five)]
+        out.write(parts[0][:1000])
+        out.write(parts[0][1000:])
+        for part in parts[1:10]:
+            out.write(part)
+        assert begun.wait(20)
+        with late.stream_join("signed", f"h1@{lab.topology.servers['h1'].address}", wait=20) as joined:
+            first = joined.read()
+            rest = pool.submit(lambda: first + b"".join(joined))
+            for part in parts[10:]:
+                out.write(part)
+            assert out.finish(60).ok
+            assert rest.result(60) == b"".join(parts)
+            assert all(one.result(60) == b"".join(parts) for one in receivers)
+
+
+def test_objects_arrive_as_without(lab: Lab) -> None:
+    data = data_of(3_000_000, 3)
+    check(lab, send(lab, "h2", ["h3", "h5", "h7"], data), ["h3", "h5", "h7"], data)
