@@ -42,6 +42,7 @@ from rostrum.controller.runtime.runtime import Runtime
 from rostrum.controller.runtime.store import Store, StoreError
 from rostrum.controller.speed.memory import raise_descriptor_limit, settle_memory
 from rostrum.topologies import loader
+from rostrum.topologies.model import Topology
 from rostrum.topologies.units import Duration, Size
 from rostrum.topologies.version import VERSION
 
@@ -210,7 +211,8 @@ class App:
             self.thrift.tls.reload()
         if self.config.security.quotas:
             try:
-                self.runtime.post(ev.QuotasChanged(quota_file.read(self.config.security.quotas)))
+                own = quota_file.of_topology(self.config.topology)
+                self.runtime.post(ev.QuotasChanged(own | quota_file.read(self.config.security.quotas)))
             except AccessError as error:
                 log.error(line("quotas not read", cause=error))
 
@@ -539,7 +541,7 @@ def main(
         light_confirm=light_confirm,
         level=priority,
         boot_id=time.time_ns() // 1_000_000,
-        quotas=_quotas(security),
+        quotas=_quotas(security, loaded),
         **group_settings(groups),
     )
     access = AccessOptions(rest_tokens, rest_tls, rest_client_ca, rest_open)
@@ -551,9 +553,10 @@ def main(
     _serve(config)
 
 
-def _quotas(security: SecurityOptions) -> dict[str, Quota]:
+def _quotas(security: SecurityOptions, topology: Topology) -> dict[str, Quota]:
+    """The file's before the topology's."""
     try:
-        return quota_file.read(security.quotas) if security.quotas else {}
+        return quota_file.of_topology(topology) | (quota_file.read(security.quotas) if security.quotas else {})
     except AccessError as error:
         raise click.ClickException(str(error)) from error
 

@@ -27,6 +27,7 @@ def all_of(topology: Topology) -> Iterator[Finding]:
     yield from servers_switches(topology)
     yield from packet_network(topology)
     yield from sites(topology)
+    yield from tenants(topology)
     yield from manager_ports(topology)
     for ocs in topology.ocs.values():
         yield from fibres(ocs, topology)
@@ -267,6 +268,42 @@ def sites(topology: Topology) -> Iterator[Finding]:
                 ("sites", site_name, "servers"),
                 f"{name} is at {server.tor}, which is in site {other}; a rack is in one site",
             )
+
+
+def tenants(topology: Topology) -> Iterator[Finding]:
+    """Every server is in one, and a group's name is one's."""
+    first: dict[str, str] = {}
+    for tenant in topology.tenants.values():
+        for index, name in enumerate(tenant.servers):
+            place: Place = ("tenants", tenant.name, "servers", index)
+            if name not in topology.servers:
+                yield place, f"no server is called {name}{did_you_mean(name, topology.servers)}"
+            elif name in first:
+                yield place, f"{name} is in tenant {first[name]} already; a server is in one"
+            first.setdefault(name, tenant.name)
+    missing = [name for name in topology.servers if name not in first] if topology.tenants else []
+    if missing:
+        more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
+        yield (
+            ("tenants",),
+            f"{', '.join(missing[:4])}{more} in no tenant; where there are tenants, every server is in one",
+        )
+    named: list[tuple[str, str]] = []
+    for tenant in topology.tenants.values():
+        for index, group in enumerate(tenant.groups):
+            other = next((name for name, has in named if name != tenant.name and _both(has, group)), "")
+            if other:
+                yield ("tenants", tenant.name, "groups", index), f"{group} is also tenant {other}'s; keep it in one"
+            named.append((tenant.name, group))
+
+
+def _both(a: str, b: str) -> bool:
+    """Whether a name can match both."""
+    if a.endswith("*") and b.endswith("*"):
+        return a.startswith(b[:-1]) or b.startswith(a[:-1])
+    if a.endswith("*"):
+        return b.startswith(a[:-1])
+    return a.startswith(b[:-1]) if b.endswith("*") else a == b
 
 
 def _reached(name: str, topology: Topology) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ from rostrum.topologies.model import (
     Site,
     Splitter,
     Switch,
+    Tenant,
     Topology,
 )
 from rostrum.topologies.problems import Place, Problem, TopologyError, did_you_mean
@@ -260,6 +261,10 @@ def _build(document: Document) -> tuple[Topology, list[Problem]]:
         emulation=_emulation(emulation),
         sites={name: _site(name, entry, reader) for name, entry in value.get("sites", {}).items()},
         secure=value.get("security") == "required",
+        tenants={
+            name: Tenant(name, tuple(one["servers"]), tuple(one.get("groups", ())), one.get("quota", ""))
+            for name, one in value.get("tenants", {}).items()
+        },
     )
     for place, text in checks.all_of(topology):
         reader.add(place, text)

@@ -140,6 +140,21 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Tenant:
+    """Servers that reach each other alone. `groups`: names of message groups that are theirs; one that ends in * is for
+    all that begin so. `quota`: what they may hold, as a line of the file of quotas; "" = as that file says.
+    """
+
+    name: str
+    servers: tuple[str, ...]
+    groups: tuple[str, ...] = ()
+    quota: str = ""
+
+    def has_group(self, group: str) -> bool:
+        return any(group.startswith(one[:-1]) if one.endswith("*") else group == one for one in self.groups)
+
+
+@dataclass(frozen=True)
 class Manager:
     address: IPv4Address
     openflow_port: int
@@ -186,6 +201,19 @@ class Topology:
     emulation: Emulation
     sites: dict[str, Site] = field(default_factory=dict)  # empty: all is one
     secure: bool = False  # `security: required`
+    tenants: dict[str, Tenant] = field(default_factory=dict)  # empty: all reach all; else every server is in one
+
+    def tenant_of(self, server: str) -> str:
+        """Empty where there are no tenants."""
+        return self._tenant_names.get(server, "")
+
+    @cached_property
+    def _tenant_names(self) -> dict[str, str]:
+        return {server: tenant.name for tenant in self.tenants.values() for server in tenant.servers}
+
+    def tenant_of_group(self, group: str) -> str:
+        """Whose name that is; empty = whoever uses it first."""
+        return next((one.name for one in self.tenants.values() if one.has_group(group)), "")
 
     def site_of(self, server: str) -> str:
         """Empty where there are no sites."""

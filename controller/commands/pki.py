@@ -103,6 +103,9 @@ def init(folder: Path, days: int, name: str) -> None:
               "manager needs one, a P4 switch, and an OCS.")  # fmt: skip
 @click.option("--also", multiple=True, metavar="NAME", help="A further name that it may speak as: another bridge of "
               "the same Open vSwitch; may be repeated.")  # fmt: skip
+@click.option(
+    "--tenant", help="Of an operator or reader: the tenant of the topology file whose things alone are theirs."
+)
 @click.option("--days", default=90, show_default=True, help="How long it holds.")
 @click.option("--replace", is_flag=True, help="A new key and certificate instead of those that are there.")
 @FOLDER
@@ -111,6 +114,7 @@ def issue(
     names: tuple[str, ...],
     addresses: tuple[str, ...],
     also: tuple[str, ...],
+    tenant: str | None,
     days: int,
     replace: bool,
     folder: Path,
@@ -125,12 +129,22 @@ def issue(
     ca, valid = _with_ca(folder), _valid_days(days)
     if len(names) > 1 and (addresses or also):
         raise click.UsageError("--address and --also are of one NAME")
+    if tenant and role not in ("operator", "reader"):
+        raise click.UsageError("--tenant is of operators and readers; servers' tenants are in the topology file")
+    more = [f"URI:rostrum:tenant:{_checked(tenant)}"] if tenant else []
     for name in map(_checked, names):
-        _issue(ca, role, name, addresses, [name, *map(_checked, also)], valid, replace)
+        _issue(ca, role, name, addresses, [name, *map(_checked, also)], valid, replace, more)
 
 
 def _issue(
-    ca: Path, role: str, name: str, addresses: Sequence[str], names: Sequence[str], valid: str, replace: bool
+    ca: Path,
+    role: str,
+    name: str,
+    addresses: Sequence[str],
+    names: Sequence[str],
+    valid: str,
+    replace: bool,
+    more: Sequence[str],
 ) -> None:
     if role == "manager" and not addresses:
         raise click.UsageError("a manager's certificate names the address that agents connect to: --address 10.255.0.1")
@@ -142,7 +156,7 @@ def _issue(
     if certificate.exists() and not replace:
         raise click.ClickException(f"{certificate} exists; --replace makes a new one")
     who = ["URI:rostrum:manager"] if role == "manager" else [f"URI:rostrum:{role}:{one}" for one in names]
-    alternatives = ",".join([*who, *(f"DNS:{one}" for one in names), *reached])
+    alternatives = ",".join([*who, *more, *(f"DNS:{one}" for one in names), *reached])
     with tempfile.TemporaryDirectory(dir=ca) as scratch:
         asked, made, secret, said = (Path(scratch, what) for what in ("csr", "pem", "key", "extensions"))
         said.write_text(f"subjectAltName={alternatives}\nextendedKeyUsage={USAGE[role]}\nbasicConstraints=CA:FALSE\n"

@@ -32,6 +32,7 @@ class MulticastRule:
     `source`: who may send it; switches that cannot tell take it from anybody on the port, and report ANY_SOURCE.
     `confirm`: this many data packets with sns in a row are reported as first light (where the switch can); 0 = none.
     `backups`: (out port, the port that takes its copies while it is down), where the switch can change over by itself.
+    `barred`: with ANY_PORT, ports that it does not hold for: of servers of other tenants.
     """
 
     switch: str
@@ -42,6 +43,7 @@ class MulticastRule:
     level: int = LEVEL_MULTICAST
     confirm: int = field(default=0, compare=False)
     backups: tuple[tuple[int, int], ...] = ()
+    barred: tuple[int, ...] = ()
 
     def __hash__(self) -> int:
         # Nearly always tells rules apart, and costs a fraction of hashing all fields (addresses are slow to hash).

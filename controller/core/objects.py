@@ -32,10 +32,11 @@ NAMES_MAX: Final = 16_384  # of objects that may come
 
 @dataclass(frozen=True)
 class HeldKey:
-    """`app` is the right to the object: it is not shown (`shown` is)."""
+    """`app` is the right to the object: it is not shown (`shown` is). Tenants share none, whatever their ids."""
 
     app: bytes
     data_id: int
+    tenant: str = ""
 
     @property
     def shown(self) -> str:

@@ -313,11 +313,27 @@ def _refusal(core: Core, event: ev.GroupJoined, server: int, group: Group | None
         return wrong
     if group is None and len(m.groups) >= settings.groups_max:
         return f"{settings.groups_max} groups are there already, the most that this manager takes (--groups)"
+    if foreign := _foreign(core, event.server, use.group, group):
+        return foreign
     names = m.of_server.get(server, {})
     if use.group not in names and len(names) >= settings.groups_per_server:
         return f"{event.server} is in {len(names)} groups, the most that a server may be in"
     if group and not group.everybody >> server & 1 and group.everybody.bit_count() >= settings.group_members_max:
         return f"{group.name} has {settings.group_members_max} members and senders, the most that a group may have"
+    return ""
+
+
+def _foreign(core: Core, server: str, name: str, group: Group | None) -> str:
+    """Why a group is not for this server's tenant; empty = it is."""
+    topology = core.topology
+    if not topology.tenants:
+        return ""
+    mine, owner = topology.tenant_of(server), topology.tenant_of_group(name)
+    if not owner and group is not None and group.everybody:
+        first = core.members.places.names[next(iter(bits(group.everybody)))]
+        owner = topology.tenant_of(first)
+    if owner and owner != mine:
+        return f"{name} is a group of another tenant than {server}'s, {mine}; take another name"
     return ""
 
 

@@ -14,15 +14,25 @@ from rostrum.controller.core.groups.regions import RegionView
 from rostrum.controller.core.groups.rules import LINGER_NS
 from rostrum.controller.core.groups.sharing import NoRoom
 from rostrum.controller.core.groups.state import Flush, Group, ToldRegion, ids
+from rostrum.controller.core.groups.trees import bits
 from rostrum.controller.core.groups.values import GroupOptions, GroupRegion
 from rostrum.controller.core.state import Core
 
 NO_ADDRESS = IPv4Address(0)
 
 
-def kind_of(options: GroupOptions) -> str:
+TENANT_MARK = "\0"  # in a kind: what follows is the tenant, and no word for agents
+
+
+def kind_of(options: GroupOptions, tenant: str = "") -> str:
     """Groups share regions if this is the same."""
-    return f"{options.protocol} {options.options}"
+    return f"{options.protocol} {options.options}" + (TENANT_MARK + tenant if tenant else "")
+
+
+def _tenant(core: Core, group: Group) -> str:
+    """All that are in a group are of one."""
+    first = next(iter(bits(group.everybody)), None) if core.topology.tenants else None
+    return "" if first is None else core.topology.tenant_of(core.members.places.names[first])
 
 
 def forget(core: Core, server: int) -> None:
@@ -46,7 +56,7 @@ def start(core: Core, flush: Flush, now: int) -> None:
     for name in names:
         del m.dirty[name]
         group = m.groups[name]
-        m.regions.put(name, kind_of(group.options), group.members)
+        m.regions.put(name, kind_of(group.options, _tenant(core, group)), group.members)
     if not names and not m.moved_regions and not m.regions.changed:
         return
     m.regions.first = max(m.regions.first, core.persistence.wall(now) // 1000)
@@ -108,7 +118,8 @@ def finish(core: Core, flush: Flush) -> None:
 def _tell(core: Core, number: int, fresh: int) -> None:
     m = core.members
     view, told = m.regions.views.get(number), m.told_regions.get(number)
-    protocol, options = (view.kind if view else told.kind if told else " ").split(" ", 1)
+    kind = view.kind if view else told.kind if told else " "
+    protocol, options = kind.partition(TENANT_MARK)[0].split(" ", 1)
     empty = GroupRegion(number, told.version if told else 1, None, core.topology.data_port, protocol, options, ())
     if view is None:
         if told:

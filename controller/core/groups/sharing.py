@@ -91,6 +91,7 @@ class Sharing:
         self._dirty: dict[IPv4Address, Shared] = {}
         self._lingering: dict[IPv4Address, Shared] = {}
         self._installed: dict[IPv4Address, Ports] = {}
+        self._of_tenants: dict[str, list[tuple[int, str]]] = {}
 
     @property
     def wrong_budget(self) -> str:
@@ -282,6 +283,8 @@ class Sharing:
         same = list(self._by_racks.get(self._places.racks(masks[0]), {}).values())[-LOOKED_AT:]
         found: list[tuple[int, int, Shared]] = []
         for i, shared in enumerate({one.address: one for one in (*same, *self._some(LOOKED_AT))}.values()):
+            if self._tenants(masks[0] | masks[1]) != self._tenants(shared.receivers | shared.senders):
+                continue
             if shared.everybody or shared.broken or shared is here or shared.root in bad_roots or not shared.groups:
                 continue
             if racks & ~shared.racks & full:
@@ -293,6 +296,8 @@ class Sharing:
         return next((shared for _, _, shared in found[:TRIED] if self._grow(shared, group, masks)), None)
 
     def _with_everybody(self, group: int, masks: Masks, bad_roots: Collection[str]) -> Shared:
+        if self._topology.tenants:
+            raise NoRoom("the switches have no room for another tree, and tenants share none")
         in_use = [one for one in self._everybody if one.groups or one.leaving]  # others go when all is settled
         good = [one for one in in_use if one.root not in bad_roots and not one.broken]
         usable = good or in_use[EVERYBODY_MAX - 1 :]
@@ -367,7 +372,28 @@ class Sharing:
         return self._spannings[root]
 
     def _rule(self, switch: str, address: IPv4Address, out_ports: Iterable[int]) -> MulticastRule:
-        return MulticastRule(switch, ANY_PORT, address, tuple(out_ports), level=self._level)
+        barred: tuple[int, ...] = ()
+        if self._topology.tenants:
+            shared = self.all.get(address)
+            here = self._tenants(shared.receivers | shared.senders) if shared else frozenset()
+            barred = tuple(port for port, tenant in self._server_ports(switch) if tenant not in here)
+        return MulticastRule(switch, ANY_PORT, address, tuple(out_ports), level=self._level, barred=barred)
+
+    def _server_ports(self, switch: str) -> list[tuple[int, str]]:
+        """Ports that lead to servers, with these servers' tenants."""
+        found = self._of_tenants.get(switch)
+        if found is None:
+            ends = sorted(self._topology.switches[switch].neighbours.items())
+            at = self._topology.servers
+            found = [(port, self._topology.tenant_of(end.node)) for port, end in ends if end.node in at]
+            self._of_tenants[switch] = found
+        return found
+
+    def _tenants(self, servers: int) -> frozenset[str]:
+        """Of these; none where there are none."""
+        if not self._topology.tenants:
+            return frozenset()
+        return frozenset(self._topology.tenant_of(name) for name in self._places.named(servers))
 
 
 def rule_cost(topology: Topology, switch: str) -> int:
@@ -375,6 +401,8 @@ def rule_cost(topology: Topology, switch: str) -> int:
     each port there, and a delivery counter for each entry and out port, of which there are fewer.
     """
     if topology.switches[switch].southbound != "p4runtime":
-        return 1
+        # An entry for each port of a server of another tenant, at most.
+        ends = topology.switches[switch].neighbours.values() if topology.tenants else ()
+        return 1 + sum(end.node in topology.servers for end in ends)
     ports = len(packet_ports(topology, switch))
     return max(ports, -(-ports * ports // COUNTERS_PER_ENTRY))

@@ -166,6 +166,8 @@ def join_obstacle(core: Core, path: Path, receiver: str, hears: bool = False) ->
     """Why a path cannot have one more receiver, as text; empty = it can. `hears`: by its sender's report."""
     if receiver not in core.topology.servers:
         return f"no server is called {receiver}"
+    if core.topology.tenant_of(receiver) != core.topology.tenant_of(path.request.sender):
+        return f"{receiver} is not of the tenant of {path.request.sender}; a path stays within a tenant"
     if path.tree is None or not path.granted:
         return f"{path.id} is not on a packet tree now"
     if path.request.origin != REST and not hears:

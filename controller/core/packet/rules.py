@@ -35,7 +35,7 @@ def circuit_hops(ends: Ends, cascade: Cascade) -> tuple[Hop, ...]:
 
 def holds(found: MulticastRule | None, wanted: MulticastRule) -> bool:
     """Whether what a switch has does what is wanted; switches that do not look at sources say so by ANY_SOURCE."""
-    if found is None or (found.out_ports, found.level) != (wanted.out_ports, wanted.level):
+    if found is None or (found.out_ports, found.level, found.barred) != (wanted.out_ports, wanted.level, wanted.barred):
         return False
     return found.source in (ANY_SOURCE, wanted.source)
 

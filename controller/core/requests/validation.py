@@ -51,8 +51,22 @@ def problems(request: PathRequest, topology: Topology, settings: Settings) -> li
         found.append("a stream goes by rdcm; leave out the protocol")
     if topology.sites and (far := sites.spans(topology, request.sender, request.receivers)):
         found.append(f"{far}: no path leads to another site; an agent that knows sites sends there by a relay")
+    found += _tenants(request, topology)
     found += _sizes(request)
     found += _spans(request, settings)
+    return found
+
+
+def _tenants(request: PathRequest, topology: Topology) -> list[str]:
+    if not topology.tenants:
+        return []
+    tenant = topology.tenant_of(request.sender)
+    others = [one for one in request.receivers if one in topology.servers and topology.tenant_of(one) != tenant]
+    found = []
+    if others:
+        found.append(f"{listed(map(_short, others), 4)} not of {tenant or 'the tenant'}; a path stays within a tenant")
+    if request.tenant in topology.tenants and request.tenant != tenant and request.sender in topology.servers:
+        found.append(f"{_short(request.sender)} is not of {request.tenant}, whose caller asks")
     return found
 
 

@@ -12,7 +12,7 @@ import re
 import secrets
 import ssl
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -47,9 +47,12 @@ class AccessError(Exception):
 
 @dataclass(frozen=True)
 class Caller:
+    """`listed`: by a line of the token file, which names the tenant."""
+
     name: str
     tenant: str
     role: Role
+    listed: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class Access:
         if options.open and (options.tokens or options.client_ca):
             raise AccessError("--rest-open lets everybody in; leave it out, or --rest-tokens and --rest-client-ca")
         self.options, self.required = options, required
+        self.beyond: Callable[[Scope, Caller], str] = lambda scope, caller: ""  # why a request is not for its tenant
         self._callers: dict[str, Caller] = {}
         self._seen: tuple[int, int, int] | None = None
         self._refused = SparingBySource(*REFUSED_LINES)
@@ -183,7 +187,8 @@ class Access:
                 f"subjectAltName=URI:rostrum:operator:{name or 'NAME'}, or give the manager --rest-tokens with a line "
                 f'for tls:{name} (docs/care.md, "Roles")'
             )
-        return Caller(name, name, RIGHTS[role])
+        tenants = shown.names_as("tenant") if shown.roles else frozenset()
+        return Caller(name, min(tenants, default=name), RIGHTS[role], listed=bool(tenants))
 
     def _refusal(self, scope: Scope) -> Response:
         """Of a caller whom nobody knows."""
@@ -223,6 +228,8 @@ class Access:
             elif caller and writes and caller.role != "write":
                 text = f"{caller.name} may only read; a token with role write is needed for {scope['method']}"
                 refusal = problems.answer(403, text)
+            elif caller and scope["path"] not in open_to_all and (text := self.beyond(scope, caller)):
+                refusal = problems.answer(404 if text.startswith("there is no") else 403, text)
             try:
                 await (refusal or app)(scope, receive, watched)
             finally:
@@ -279,7 +286,7 @@ def read(file: Path) -> dict[str, Caller]:
             raise AccessError(f"{file} line {number}: the role is {role[:20]}; it can be read or write")
         if credential in found or len(found) >= CREDENTIALS_MAX:
             raise AccessError(f"{file} line {number}: the same credential twice, or more than {CREDENTIALS_MAX} lines")
-        found[credential] = Caller(name, tenant, "write" if role == "write" else "read")
+        found[credential] = Caller(name, tenant, "write" if role == "write" else "read", listed=True)
     return found
 
 

@@ -14,7 +14,7 @@ from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import MS, ObstacleKind, State, Wanted
 from rostrum.controller.diagnostics.doctor import Doctor
 from rostrum.controller.diagnostics.preflight import Flight, Preflight
-from rostrum.controller.northbound.rest import problems, schemas
+from rostrum.controller.northbound.rest import problems, schemas, tenants
 from rostrum.controller.northbound.rest.access import CALLER
 from rostrum.controller.northbound.rest.problems import Refused
 from rostrum.controller.northbound.thrift.probes import SERVERS_MAX
@@ -170,9 +170,9 @@ def install(app: FastAPI, rest: Rest) -> None:
         return _why(rest.core, rest.find(path_id), rest.runtime.clock())
 
     @app.get("/v1/tenants", tags=["state"])
-    async def list_tenants() -> TenantList:
+    async def list_tenants(request: Request) -> TenantList:
         """Tenants with quotas, what they hold, and how many of their requests wait for it."""
-        return _tenants(rest.core)
+        return _tenants(rest.core, tenants.of(rest.core, request))
 
 
 def _probing(app: FastAPI, rest: Rest) -> None:
@@ -299,13 +299,14 @@ def _quota(core: Core, tenant: str) -> QuotaView | None:
     return QuotaView.model_validate(quota, from_attributes=True) if quota else None
 
 
-def _tenants(core: Core) -> TenantList:
+def _tenants(core: Core, only: str) -> TenantList:
     waiting: dict[str, int] = {}
     for path_id in core.queue:
         path = core.paths[path_id]
         if path.over_quota:
             waiting[path.request.tenant] = waiting.get(path.request.tenant, 0) + 1
-    names = sorted({*core.quotas.tenants(), *waiting})
+    names = sorted({*core.quotas.tenants(), *waiting, *core.topology.tenants})
+    names = [name for name in names if only in ("", name)]
     return TenantList(
         default=_quota(core, EVERYBODY),
         tenants=[

@@ -14,7 +14,7 @@ from rostrum.controller.core.groups.membership import described
 from rostrum.controller.core.groups.state import Group, Membership
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.text import shown
-from rostrum.controller.northbound.rest import problems
+from rostrum.controller.northbound.rest import problems, tenants
 from rostrum.controller.northbound.rest.access import CALLER
 from rostrum.controller.northbound.rest.problems import Refused
 
@@ -126,13 +126,17 @@ class GroupList(BaseModel):
 def install(app: FastAPI, rest: Rest) -> None:
     @app.get("/v1/groups", tags=["groups"], responses=problems.responses(404, 422))
     async def list_groups(
+        request: Request,
         server: Annotated[str | None, Query(max_length=64, description="Only groups that this server is in")] = None,
         limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100,
         after: Annotated[str | None, Query(max_length=128, description="`next` of the page before")] = None,
     ) -> GroupList:
         """Message groups, the oldest first."""
         m = rest.core.members
-        found = itertools.islice(_behind(_of(rest.core, server), after), limit + 1)
+        tenant, core = tenants.of(rest.core, request), rest.core
+        names = _behind(_of(core, server), after)
+        seen = (name for name in names if tenant in ("", tenants.of_group(core, m.groups[name])))
+        found = itertools.islice(seen, limit + 1)
         rows = [_row(rest.core, m.groups[name]) for name in found]
         more = rows[limit - 1].name if len(rows) > limit else None
         return GroupList(groups=rows[:limit], next=more, count=len(m.groups), addresses=len(m.sharing.all))
@@ -149,8 +153,11 @@ def install(app: FastAPI, rest: Rest) -> None:
         return _shown(rest.core, _find(rest.core, name))
 
     @app.post("/v1/groups", status_code=201, tags=["groups"], responses=problems.responses(409, 413, 422, 503))
-    async def make_group(new: NewGroup, response: Response) -> GroupShown:
+    async def make_group(new: NewGroup, request: Request, response: Response) -> GroupShown:
         """Makes a group that stays until it is deleted. Repeating it does no harm."""
+        tenant = tenants.of(rest.core, request)
+        if tenant and rest.core.topology.tenant_of_group(new.name) != tenant:
+            raise Refused(403, f"{new.name} is no name of tenant {tenant}'s groups; the topology file says which are")
         try:
             order = groups.Delivery(new.order, new.guarantee or "", new.slow or "").text()
         except groups.WrongOptions as error:

@@ -8,11 +8,11 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import FastAPI, Query
+from fastapi import FastAPI, Query, Request
 from pydantic import BaseModel, Field
 from rostrum.controller.core.objects import KnownObject, fingerprint
 from rostrum.controller.core.text import shown
-from rostrum.controller.northbound.rest import problems
+from rostrum.controller.northbound.rest import problems, tenants
 from rostrum.controller.northbound.rest.problems import Refused
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class ObjectList(BaseModel):
 def install(app: FastAPI, rest: Rest) -> None:
     @app.get("/v1/objects", tags=["objects"], responses=problems.responses(422))
     async def list_objects(
+        request: Request,
         name: Annotated[str | None, Query(max_length=255, description="Only objects with this in their name")] = None,
         holder: Annotated[str | None, Query(max_length=64, description="Only objects that this server holds")] = None,
         app: Annotated[str | None, Query(pattern="^[0-9a-f]{8}$", description="Only this application's")] = None,
@@ -58,14 +59,19 @@ def install(app: FastAPI, rest: Rest) -> None:
         objects = rest.objects
         behind = _behind(objects.known.values(), after)
         found = objects.matching(app or "", holder or "", name or "", behind)
-        rows = [_row(rest, one) for one in itertools.islice(found, limit + 1)]
+        tenant = tenants.of(rest.core, request)
+        seen = (one for one in found if tenant in ("", one.key.tenant))
+        rows = [_row(rest, one) for one in itertools.islice(seen, limit + 1)]
         more = rows[limit - 1].id if len(rows) > limit else None
-        return ObjectList(objects=rows[:limit], next=more, count=len(objects.known))
+        return ObjectList(
+            objects=rows[:limit], next=more, count=sum(tenant in ("", one.key.tenant) for one in objects.known.values())
+        )
 
     @app.get("/v1/objects/{object_id}", tags=["objects"], responses=problems.responses(404, 409))
-    async def show_object(object_id: str) -> ObjectShown:
+    async def show_object(object_id: str, request: Request) -> ObjectShown:
         """One of them, by id, number or name, with the servers that hold it."""
-        found = rest.objects.find(object_id)
+        tenant = tenants.of(rest.core, request)
+        found = [one for one in rest.objects.find(object_id) if tenant in ("", one.key.tenant)]
         if not found:
             raise Refused(404, f"no agent holds {shown(object_id)}; GET /v1/objects lists what there is")
         if len(found) > 1:

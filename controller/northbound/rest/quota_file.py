@@ -13,6 +13,7 @@ from rostrum.controller.core.requests.quotas import EVERYBODY
 from rostrum.controller.core.values import Quota
 from rostrum.controller.northbound.rest.access import NAME, AccessError
 from rostrum.topologies.loader import rate_bps
+from rostrum.topologies.model import Topology
 
 COUNTS = ("paths", "circuits", "splitters", "rules")
 TENANTS_MAX = 10_000
@@ -37,6 +38,15 @@ def read(file: Path) -> dict[str, Quota]:
             raise AccessError(f"{place}: {fields[0]} a second time, or more than {TENANTS_MAX} tenants")
         found[fields[0]] = _quota(place, fields[1:])
     return found
+
+
+def of_topology(topology: Topology) -> dict[str, Quota]:
+    """What tenants' entries say themselves. Raises AccessError."""
+    return {
+        one.name: _quota(f"tenant {one.name}: quota", one.quota.split())
+        for one in topology.tenants.values()
+        if one.quota
+    }
 
 
 def _quota(place: str, fields: list[str]) -> Quota:

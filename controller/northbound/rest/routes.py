@@ -27,7 +27,7 @@ from rostrum.controller.northbound.console.board import Board
 from rostrum.controller.northbound.metrics.meters import Meters
 from rostrum.controller.northbound.metrics.metrics import Metrics
 from rostrum.controller.northbound.metrics.stats import Latency
-from rostrum.controller.northbound.rest import counters, diagnostics, problems, schemas, views
+from rostrum.controller.northbound.rest import counters, diagnostics, problems, schemas, tenants, views
 from rostrum.controller.northbound.rest import groups as groups_rest
 from rostrum.controller.northbound.rest import objects as objects_rest
 from rostrum.controller.northbound.rest import rdcm as rdcm_rest
@@ -186,6 +186,7 @@ def create(rest: Rest) -> FastAPI:
         redoc_url=None,
     )
     problems.install(app)
+    tenants.install(rest)
     app.add_middleware(BodyLimit)
     app.add_middleware(rest.access.around, open_to_all=pages.OPEN_TO_ALL)
     app.add_middleware(rest.meter.around)
@@ -218,13 +219,16 @@ def _paths(app: FastAPI, rest: Rest) -> None:
 
     @app.get("/v1/paths", tags=["paths"], responses=problems.responses(422))
     async def list_paths(
+        request: Request,
         state: Annotated[schemas.StateName | None, Query(description="Only paths in this state")] = None,
         limit: Annotated[int, Query(ge=1, le=LIST_MAX)] = 100,
         after: After = None,
     ) -> schemas.PathList:
         """Paths, the newest first; those that ended are remembered for a while."""
         older = _older(rest.core.paths, after, "path")
-        found = itertools.islice((one for one in older if state in (None, one.state.value)), limit + 1)
+        tenant = tenants.of(rest.core, request)
+        seen = (one for one in older if tenant in ("", tenants.of_path(rest.core, one)))
+        found = itertools.islice((one for one in seen if state in (None, one.state.value)), limit + 1)
         shown_now, more = _page(found, limit)
         return schemas.PathList(paths=[rest.view(one) for one in shown_now], next=shown_now[-1].id if more else None)
 

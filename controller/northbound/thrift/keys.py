@@ -106,9 +106,14 @@ class Keys:
     """`now`: seconds of a clock that does not go back. `addresses`: of servers. `rekey_s`: how old a key becomes."""
 
     def __init__(
-        self, now: Callable[[], float], addresses: Mapping[str, IPv4Address], rekey_s: float = REKEY_S
+        self,
+        now: Callable[[], float],
+        addresses: Mapping[str, IPv4Address],
+        rekey_s: float = REKEY_S,
+        tenant_of: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._now, self._addresses, self._rekey_s = now, addresses, rekey_s
+        self._tenant_of = tenant_of
         self._own: dict[str, Epoch] = {}
         self._wishes: dict[str, set[str]] = {}  # who asked for a server's
         self._given: dict[str, dict[str, int]] = {}  # to an agent: of which servers' keys, and their epochs
@@ -139,6 +144,7 @@ class Keys:
     def wish(self, server: str, others: Sequence[str]) -> list[Any]:
         """Keys for others; of those whose agent is not here they follow when it is."""
         known = [other for other in others[:WISHES_MAX] if other in self._addresses and other != server]
+        known = [other for other in known if self._tenant_of(other) == self._tenant_of(server)]
         for other in known:
             self._wishes.setdefault(other, set()).add(server)
         return [self._peer(server, other) for other in known if other in self._own]

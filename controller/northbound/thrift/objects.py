@@ -45,7 +45,8 @@ class ObjectsDoor:
         rows = values.need(args, "objects", list)
         if len(rows) > HELD_MAX:
             raise BadMessage(f"{len(rows)} objects in one call; at most {HELD_MAX} are possible")
-        told = [(_key(row), _held(row), row.gone is True) for row in rows]
+        tenant = self._topology.tenant_of(server)
+        told = [(_key(row, tenant), _held(row), row.gone is True) for row in rows]
         if values.need(args, "reset", bool):
             self.objects.forget(server)
         for key, held, gone in told:
@@ -60,7 +61,8 @@ class ObjectsDoor:
     def fetch(self, server: str, args: Any) -> None:
         """Manager.fetch."""
         one = values.need(args, "request", idl.FetchRequest)
-        self._say(self.objects.fetch(server, _key(one), values.need(one, "together", bool), self._clock()))
+        key = _key(one, self._topology.tenant_of(server))
+        self._say(self.objects.fetch(server, key, values.need(one, "together", bool), self._clock()))
         self._look()
 
     def _look(self) -> None:
@@ -90,11 +92,11 @@ class ObjectsDoor:
             self._call(one.server, "holders", {"answer": answer})
 
 
-def _key(row: Any) -> HeldKey:
+def _key(row: Any, tenant: str) -> HeldKey:
     app = values.need(row, "app_id", bytes)
     if len(app) != values.APP_ID_BYTES:
         raise BadMessage(f"an app_id of {len(app)} bytes; it has {values.APP_ID_BYTES}")
-    return HeldKey(app, values.need(row, "data_id", int))
+    return HeldKey(app, values.need(row, "data_id", int), tenant)
 
 
 def _held(row: Any) -> Held:

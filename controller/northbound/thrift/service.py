@@ -77,8 +77,13 @@ class ThriftService:
                 "the topology file says `security: required`, so agents come by TLS alone: start rostrum-manager with "
                 "--thrift-tls CERTIFICATE KEY CA (rostrum pki issue manager makes them)"
             )
-        servers = runtime.manager.core.topology.servers.items()
-        self.keys = Keys(CLOCK.s, {name: one.address for name, one in servers}) if required else None
+        topology = runtime.manager.core.topology
+        servers = topology.servers.items()
+        self.keys = (
+            Keys(CLOCK.s, {name: one.address for name, one in servers}, tenant_of=topology.tenant_of)
+            if required
+            else None
+        )
         self.runtime = runtime
         self.name = name
         self.boot_id = boot_id
@@ -236,6 +241,7 @@ class ThriftService:
         if connection.seals != (self.keys is not None):
             raise BadMessage(NOT_SEALING if self.keys else f"the agent of {server} {SEALS_ALONE}")
         tenant = self.gate.admit(server, info.token)
+        tenant = topology.tenant_of(server) or tenant
         if connection.certified is None and self.gate.open:
             self._not_from_another(server, connection)
         if not 0 < port < 65536:

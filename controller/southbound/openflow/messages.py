@@ -16,7 +16,7 @@ what belongs to someone else is neither read nor removed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -163,7 +163,8 @@ def _multicast_priority(rule: MulticastRule, how: Encoding) -> int:
 def flow_keys(rule: MulticastRule, how: Encoding = ALONE) -> list[tuple[int, int, IPv4Address]]:
     """(priority, in_port, group) of each of a rule's flow entries, as `removed_key` gives them back."""
     priority = _multicast_priority(rule, how)
-    return [(priority, port, rule.group) for port in how.in_ports(rule)]
+    keys = [(priority, port, rule.group) for port in how.in_ports(rule)]
+    return keys + [(how.priority, port, rule.group) for port in rule.barred]
 
 
 def removed_key(message: Any) -> tuple[int, int, IPv4Address] | None:
@@ -205,6 +206,16 @@ def add_multicast_flows(datapath: Any, rule: MulticastRule, how: Encoding = ALON
             instructions=[parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, actions)],
         )
         for port in how.in_ports(rule)
+    ] + [
+        parser.OFPFlowMod(  # no instructions: what comes there is dropped
+            datapath,
+            cookie=COOKIE_MULTICAST,
+            table_id=how.table,
+            priority=how.priority,
+            flags=ofp.OFPFF_SEND_FLOW_REM if how.notice else 0,
+            match=_multicast_match(rule, port),
+        )
+        for port in rule.barred
     ]
 
 
@@ -216,12 +227,12 @@ def delete_multicast_flows(datapath: Any, rule: MulticastRule, how: Encoding = A
             cookie_mask=COOKIE_KIND,
             table_id=how.table,
             command=ofp.OFPFC_DELETE_STRICT,
-            priority=_multicast_priority(rule, how),
+            priority=priority,
             out_port=ofp.OFPP_ANY,
             out_group=ofp.OFPG_ANY,
             match=_multicast_match(rule, port),
         )
-        for port in how.in_ports(rule)
+        for priority, port, _ in flow_keys(rule, how)
     ]
 
 
@@ -357,11 +368,15 @@ def multicast_rules(
     ports = group_ports(groups)
     rules: set[MulticastRule] = set()
     for_any: dict[MulticastRule, set[int]] = {}
+    barred: dict[IPv4Address, list[int]] = {}
     for flow in flows:
         address, in_port = flow.match.get("ipv4_dst"), flow.match.get("in_port", ANY_PORT)
         if flow.cookie & COOKIE_KIND != COOKIE_MULTICAST or address is None:
             continue
         out, backups = _copies(flow, ports)
+        if not flow.instructions and flow.priority == how.priority and in_port != ANY_PORT:
+            barred.setdefault(IPv4Address(address), []).append(in_port)
+            continue
         if not out or (how.ports and in_port not in how.ports):
             continue
         any_port = bool(how.ports) and flow.priority == how.priority_any
@@ -377,7 +392,13 @@ def multicast_rules(
             for_any.setdefault(rule, set()).add(in_port)
         else:
             rules.add(rule)
-    return rules | {rule for rule, there in for_any.items() if there == set(how.ports)}
+    rules |= {rule for rule, there in for_any.items() if there == set(how.ports)}
+    return {
+        replace(rule, barred=tuple(sorted(barred[rule.group])))
+        if rule.in_port == ANY_PORT and rule.group in barred
+        else rule
+        for rule in rules
+    }
 
 
 def unicast_addresses(flows: Iterable[Any], how: Encoding = ALONE) -> set[IPv4Address]:
@@ -400,7 +421,8 @@ def counters(
     by_group = {one.group_id: one for one in group_stats}
     found = []
     for rule in rules:
-        entries = [by_key.get((p, port, str(group))) for p, port, group in flow_keys(rule, how)]
+        keys = flow_keys(replace(rule, barred=()), how)
+        entries = [by_key.get((p, port, str(group))) for p, port, group in keys]
         there = [one for one in entries if one is not None]
         if not there:
             continue

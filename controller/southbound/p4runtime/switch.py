@@ -77,6 +77,8 @@ class P4Switch:
         self._make = Entities(switch.name, pipeline.schema)
         self._book = RuleBook(switch.name, self._make, int(time.time()))
         self._ports = packet_ports(topology, switch.name)  # for rules for any port
+        ends = switch.neighbours.items() if topology.tenants else ()
+        self._barrable = [port for port, end in ends if end.node in topology.servers]
         self._lock = asyncio.Lock()  # one change at a time: the book says what is there
         self._connection: Connection | None = None
         self._changed = asyncio.Event()  # who is primary
@@ -98,7 +100,7 @@ class P4Switch:
         await self._change(lambda: self._book.install(expand(rules, self._ports)), f"install {_say(rules)}")
 
     async def remove(self, rules: Sequence[MulticastRule]) -> None:
-        await self._change(lambda: self._book.remove(expand(rules, self._ports)), f"remove {_say(rules)}")
+        await self._change(lambda: self._book.remove(expand(rules, self._ports, barred=True)), f"remove {_say(rules)}")
 
     async def rearm(self, rules: Sequence[MulticastRule]) -> None:
         await self._change(lambda: self._book.rearm(rules), f"watch for light of {_say(rules)}")
@@ -116,7 +118,7 @@ class P4Switch:
         """The rules on the switch now; what is no whole rule is removed."""
         async with self._lock:
             await self._learn(self._link())
-            return collapse((one.rule for one in self._book.rules.values()), self._ports)
+            return collapse((one.rule for one in self._book.rules.values()), self._ports, self._barrable)
 
     async def rule_counters(self, rules: Sequence[MulticastRule]) -> list[RuleCounters]:
         """Of those among these rules that are on the switch."""

@@ -123,9 +123,13 @@ ENCODINGS = st.builds(
 )
 
 
-@given(RULES, ENCODINGS, st.booleans(), st.integers(0, 7))
-def test_every_encoding__is_read_back(rule: MulticastRule, how: messages.Encoding, guarded: bool, level: int) -> None:
+@given(RULES, ENCODINGS, st.booleans(), st.integers(0, 7), st.sets(st.sampled_from([1, 2, 3])))
+def test_every_encoding__is_read_back(
+    rule: MulticastRule, how: messages.Encoding, guarded: bool, level: int, barred: set[int]
+) -> None:
     rule = replace(rule, in_port=rule.in_port % 4 if how.ports else rule.in_port, level=level)
+    if rule.in_port == ANY_PORT:
+        rule = replace(rule, barred=tuple(sorted(barred)))
     if guarded and how.failover:
         rule = replace(rule, backups=((rule.out_ports[0], 1001),))
     flows = messages.add_multicast_flows(DATAPATH, rule, how)

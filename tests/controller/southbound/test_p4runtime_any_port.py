@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 from hypothesis import given
@@ -28,6 +29,18 @@ def test_rules__are_the_same_when_read_back(rules: list[MulticastRule]) -> None:
     assert all(rule.in_port in PORTS for rule in there)
     assert len({(rule.in_port, rule.group) for rule in there}) == len(there)
     assert collapse(there, PORTS) == set(rules)
+
+
+@given(RULES, st.lists(st.sampled_from([1, 2]), unique=True).map(sorted).map(tuple))
+def test_barred_ports__are_read_back(rules: list[MulticastRule], barred: tuple[int, ...]) -> None:
+    """Where there are tenants: ports 1 and 2 lead to servers, 5 to another switch, and each rule's tenant is at one."""
+    barred = barred[:1]
+    rules = [replace(rule, barred=barred) if rule.in_port == ANY_PORT else rule for rule in rules]
+    there = expand(rules, PORTS)
+    assert not any(rule.in_port in barred for rule in there if rule.group in {r.group for r in rules if r.barred})
+    assert collapse(there, PORTS, [1, 2]) == set(rules)
+    gone = {(rule.in_port, rule.group) for rule in expand(rules, PORTS, barred=True)}
+    assert gone >= {(rule.in_port, rule.group) for rule in there}
 
 
 def test_half_of_a_rule__is_read_as_what_it_is() -> None:
