@@ -27,6 +27,7 @@ from rostrum.controller.core.model import (
     UnicastRule,
 )
 from rostrum.controller.core.values import Settings
+from rostrum.controller.northbound.rest.access import AccessOptions
 from rostrum.controller.northbound.thrift.codec import decode, encode, idl
 from rostrum.topologies.model import Ocs, Topology
 
@@ -219,6 +220,12 @@ class FakeAgent:
         self._news.set()
 
 
+def _rest_of(security: SecurityOptions | None) -> AccessOptions:
+    """Where security is required, REST has the certificate that agents are shown."""
+    files = security.thrift_tls if security else None
+    return AccessOptions(tls=files[:2], client_ca=files[2]) if files else AccessOptions()
+
+
 class Running:
     """A manager on loopback, with fake devices."""
 
@@ -243,6 +250,7 @@ class Running:
             0,
             journal=journal,
             security=security or SecurityOptions(),
+            access=_rest_of(security) if self.topology.secure else AccessOptions(),
         )
         self.fabrics: list[FakeFabric] = []
         self.ocs: dict[str, FakeOcs] = {}

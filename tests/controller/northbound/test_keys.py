@@ -34,7 +34,8 @@ from tests.controller.timeline import hybrid
 
 KeyFor = idl.KeyFor
 TRANSMITTER_7 = "22cc486b748f07b63791e5affc48669ce40d4266f11e5e9a32fba289d9c93bcd"
-SECURE = dataclasses.replace(hybrid(), secure=True)
+OCS = dataclasses.replace(hybrid().ocs["ocs"], tls=False, password_env="OCS_PASSWORD")
+SECURE = dataclasses.replace(hybrid(), secure=True, ocs={"ocs": OCS})
 
 
 class Clock:
@@ -179,7 +180,8 @@ def test_epochs__never_are_0_and_keys_are_in_no_text() -> None:
 
 
 def guarded(run: Path, ours: Authority) -> SecurityOptions:
-    return SecurityOptions(thrift_tls=(*ours.sign("manager"), run / "ours-ours.pem"))
+    files = (*ours.sign("manager"), run / "ours-ours.pem")
+    return SecurityOptions(thrift_tls=files, openflow_tls=files)
 
 
 async def keys_of(agent: FakeAgent, count: int = 1) -> list[Any]:
@@ -187,7 +189,7 @@ async def keys_of(agent: FakeAgent, count: int = 1) -> list[Any]:
 
 
 def test_required__needs_tls(tmp_path: Path) -> None:
-    with pytest.raises(AccessError, match=r"security: required.*--thrift-tls"):
+    with pytest.raises(AccessError, match=r"(?s)security: required.*--thrift-tls"):
         asyncio.run(_start(tmp_path))
 
 
