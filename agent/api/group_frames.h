@@ -6,7 +6,8 @@
  *   JOIN     a request JOIN (api/wire.h)                     program to agent, of a channel
  *   LEAVE                                                    program to agent, of a channel; others agent to program
  *   JOINED   largest message u32, protocol, order: each a length u8 and a text
- *   MESSAGE  sender u32, part u32, sn u64, a message         flags: how it came (0 multicast, 1 repair, 2 asked for)
+ *   MESSAGE  sender u32, part u32, sn u64, a message         flags: how it came (0 multicast, 1 repair, 2 asked for,
+ *                                                            3 kept from before)
  *   SENDER   number u32, its server's name                   before the first message of a sender
  *   LOST     sender u32 (0: of any), zero u32, sn u64, count u64     flags: why
  *   END      code u16, words                                 nothing follows (of the channel)

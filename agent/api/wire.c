@@ -97,6 +97,9 @@ static bool check_join(const rs_api_request *request, rs_error *error) {
     if ((protocol[0] || order[0]) && !rs_group_delivery_parse(order, &delivery))
         return rs_error_set(error, ROSTRUM_ERR_INVALID,
                             "a group's order is none, fifo, sender or total (docs/groups.md)");
+    uint32_t from = request->flags & (RS_API_JOIN_FROM | RS_API_JOIN_SINCE);
+    if (from && (!(request->flags & RS_API_JOIN_SUBSCRIBE) || from == (RS_API_JOIN_FROM | RS_API_JOIN_SINCE)))
+        return rs_error_set(error, ROSTRUM_ERR_INVALID, "who subscribes says from which message or from which time on");
     const char *options = request->options ? request->options : "";
     if (options[0] && !protocol[0])
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "options of a group go with its protocol");
@@ -107,6 +110,16 @@ static void put_receivers(rs_api_message *out, const rs_api_request *request) {
     rs_put_u16(out, (uint16_t)request->receiver_count);
     for (uint32_t i = 0; i < request->receiver_count; i++)
         rs_put_text(out, request->receivers[i]);
+}
+
+static void put_join(rs_api_message *out, const rs_api_request *request) {
+    rs_put_u32(out, request->flags);
+    rs_put_text(out, request->group);
+    rs_put_text(out, request->protocol);
+    rs_put_text(out, request->order);
+    rs_put_text(out, request->options);
+    if (request->flags & (RS_API_JOIN_FROM | RS_API_JOIN_SINCE))
+        rs_put_u64(out, request->number);
 }
 
 bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, rs_error *error) {
@@ -175,11 +188,7 @@ bool rs_api_encode_request(const rs_api_request *request, rs_api_message *out, r
     case RS_API_JOIN:
         if (!check_join(request, error))
             return false;
-        rs_put_u32(out, request->flags);
-        rs_put_text(out, request->group);
-        rs_put_text(out, request->protocol);
-        rs_put_text(out, request->order);
-        rs_put_text(out, request->options);
+        put_join(out, request);
         break;
     default:
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "there is no request of type %u", request->type);
@@ -283,6 +292,8 @@ static bool parse_fields(rs_reader *in, rs_api_request *out, rs_error *error) {
         out->protocol = get_name(in, out, &used);
         out->order = get_name(in, out, &used);
         out->options = get_name(in, out, &used);
+        if (out->flags & (RS_API_JOIN_FROM | RS_API_JOIN_SINCE))
+            out->number = rs_get_u64(in);
         return in->bad || check_join(out, error);
     default:
         return rs_error_set(error, ROSTRUM_ERR_PROTOCOL, "there is no request of type %u", out->type);

@@ -61,6 +61,8 @@ typedef enum {
 
 #define RS_API_JOIN_SUBSCRIBE 1u /* flag of JOIN: to receive, not only to publish */
 #define RS_API_JOIN_COMPLETE 2u  /* flag of JOIN: to be told what is complete */
+#define RS_API_JOIN_FROM 4u      /* flag of JOIN: what the group keeps, too, from `number` on */
+#define RS_API_JOIN_SINCE 8u     /* flag of JOIN: the same, from `number` on as a time: wall clock, ns */
 #define RS_API_PIN_ON 1u         /* flag of PIN */
 #define RS_API_SEND_EVENTS 1u    /* flag of SEND: tell what happens */
 #define RS_API_SEND_PROTOCOL 3   /* place of two bits in SEND's flags: a rostrum_protocol */
@@ -83,7 +85,8 @@ typedef struct {
     uint8_t app[16];     /* REGISTER */
     const char *process; /* REGISTER */
     uint64_t data_id;    /* ADD, SEND, READ, FETCH, NAME, PIN, DELETE, SUBSCRIBE, CANCEL, LEAVE, STREAM_* */
-    uint64_t number;     /* CREATE: size; DROP: handle; UNSUBSCRIBE: tag of the subscription; STREAM_END: bytes */
+    uint64_t number;     /* CREATE: size; DROP: handle; UNSUBSCRIBE: tag of the subscription; STREAM_END: bytes;
+                          * JOIN: see its flags */
     uint32_t flags, wait_ms, deadline_ms;
     uint32_t receiver_count;
     const char *receivers[ROSTRUM_RECEIVERS_MAX];

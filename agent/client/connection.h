@@ -61,7 +61,7 @@ typedef struct {
     rostrum_error error;
     int fd;
     uint64_t handle, size;
-    char protocol[32], order[48];
+    char protocol[32], order[RS_GROUP_DELIVERY_TEXT];
     uint32_t message_bytes;
     bool keep_result, keep_status;
     rostrum_send_result *result;

@@ -35,10 +35,11 @@ rostrum_group *rostrum_group_at(int fd, const char *protocol, const char *order,
 }
 
 static rostrum_code join(rostrum *agent, const char *name, const rostrum_group_options *options, uint32_t flags,
-                         rostrum_group **out, rostrum_error *error) {
+                         uint64_t start, rostrum_group **out, rostrum_error *error) {
     rostrum_outcome outcome = {.fd = -1};
     rs_api_request *request = rostrum_request(agent, RS_API_JOIN, 0);
     *out = NULL;
+    request->number = start;
     request->flags = flags | (options && options->completion ? RS_API_JOIN_COMPLETE : 0);
     request->group = name;
     if (options && options->protocol) {
@@ -58,12 +59,22 @@ static rostrum_code join(rostrum *agent, const char *name, const rostrum_group_o
 
 rostrum_code rostrum_subscribe(rostrum *agent, const char *group, const rostrum_group_options *options,
                                rostrum_group **out, rostrum_error *error) {
-    return join(agent, group, options, RS_API_JOIN_SUBSCRIBE, out, error);
+    return join(agent, group, options, RS_API_JOIN_SUBSCRIBE, 0, out, error);
+}
+
+rostrum_code rostrum_subscribe_from(rostrum *agent, const char *group, const rostrum_group_options *options,
+                                    uint64_t number, rostrum_group **out, rostrum_error *error) {
+    return join(agent, group, options, RS_API_JOIN_SUBSCRIBE | RS_API_JOIN_FROM, number, out, error);
+}
+
+rostrum_code rostrum_subscribe_since(rostrum *agent, const char *group, const rostrum_group_options *options,
+                                     uint64_t time_ns, rostrum_group **out, rostrum_error *error) {
+    return join(agent, group, options, RS_API_JOIN_SUBSCRIBE | RS_API_JOIN_SINCE, time_ns, out, error);
 }
 
 rostrum_code rostrum_publisher(rostrum *agent, const char *group, const rostrum_group_options *options,
                                rostrum_group **out, rostrum_error *error) {
-    return join(agent, group, options, 0, out, error);
+    return join(agent, group, options, 0, 0, out, error);
 }
 
 void rostrum_leave(rostrum_group *group) {
@@ -201,6 +212,16 @@ static const char *name_of(rostrum_group *group, uint32_t number) {
 
 static bool learn_sender(rostrum_group *group, uint32_t number, const uint8_t *name, size_t length) {
     rostrum_sender **head = &group->senders[number % ROSTRUM_SENDER_BUCKETS];
+    group->last = NULL;
+    for (rostrum_sender **at = head; *at; at = &(*at)->next) {
+        rostrum_sender *known = *at; /* told again: the newest of a number counts, and names given out stay */
+        if (known->number == number && strlen(known->name) == length && memcmp(known->name, name, length) == 0) {
+            *at = known->next;
+            known->next = *head;
+            *head = known;
+            return true;
+        }
+    }
     rostrum_sender *s = malloc(sizeof *s + length + 1);
     if (!s)
         return false;
@@ -213,9 +234,12 @@ static bool learn_sender(rostrum_group *group, uint32_t number, const uint8_t *n
 }
 
 static const char *reason_text(uint8_t reason) {
-    static const char *const text[] = {
-        "lost in the network and not recovered in time", "lost in the network, and too much came after it",
-        "this subscriber was too slow", "parts of a large message were lost", "its sender was restarted"};
+    static const char *const text[] = {"lost in the network and not recovered in time",
+                                       "lost in the network, and too much came after it",
+                                       "this subscriber was too slow",
+                                       "parts of a large message were lost",
+                                       "its sender was restarted",
+                                       "no member keeps it any more"};
     return reason < sizeof text / sizeof text[0] ? text[reason] : "lost";
 }
 

@@ -2,6 +2,7 @@
 #ifndef ROSTRUM_CLIENT_GROUPS_H
 #define ROSTRUM_CLIENT_GROUPS_H
 
+#include "api/group_delivery.h"
 #include "api/group_frames.h"
 
 #include <rostrum/groups.h>
@@ -26,7 +27,7 @@ typedef struct {
 struct rostrum_group {
     int fd;
     uint32_t message_bytes;
-    char protocol[32], order[48];
+    char protocol[32], order[RS_GROUP_DELIVERY_TEXT];
     rostrum_buffer out, in;
     const rostrum_sender *last;
     const char **names; /* of `view` */

@@ -198,6 +198,11 @@ static bool take_disk_from(rs_options *o, const char *text, char *error) {
     return rs_parse_bytes(text, &o->disk_from) || wrong(error, "a size is needed, for example 64M, or 0");
 }
 
+static bool take_keep_quota(rs_options *o, const char *text, char *error) {
+    return (rs_parse_bytes(text, &o->keep_quota_bytes) && o->keep_quota_bytes > 0) ||
+           wrong(error, "a size is needed, for example 1G");
+}
+
 static bool take_disk_quota(rs_options *o, const char *text, char *error) {
     return (rs_parse_bytes(text, &o->disk_quota_bytes) && o->disk_quota_bytes > 0) ||
            wrong(error, "a size is needed, for example 500G");
@@ -382,6 +387,8 @@ static const option options_table[] = {
      take_to_disk},
     {"disk-from", "SIZE", "with --to-disk: smaller objects stay in memory [0]", take_disk_from},
     {"disk-quota", "SIZE", "most that objects may take of --to-disk [what the disk holds]", take_disk_quota},
+    {"keep-quota", "SIZE", "most that messages kept for replay take, of all groups that have keep [256M]",
+     take_keep_quota},
     {"evict", "TIME|never",
      "when the store is 9/10 full, or something does not fit: received objects that were read longest ago go, so long "
      "after that was told; those that are pinned stay [never]",
@@ -522,6 +529,7 @@ rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out,
                         .io = "auto",
                         .max_connections = 16384,
                         .socket_mode = 0660,
+                        .keep_quota_bytes = UINT64_C(256) << 20, /* a few groups of 64M, and little beside objects */
                         .silence_bound = SILENCE_BOUND,
                         .log_level = "info"};
     rs_options_result result = take_all(argc, argv, out, say, complain);

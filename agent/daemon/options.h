@@ -39,6 +39,7 @@ typedef struct {
     const char *disk_directory; /* where received objects lie on disk; NULL = nowhere */
     uint64_t disk_from;         /* received objects of so many bytes or more */
     uint64_t disk_quota_bytes;  /* 0 = what the disk has */
+    uint64_t keep_quota_bytes;  /* messages that groups keep for replay, in memory and on disk */
     rs_time evict_notice;       /* received objects go to make room, told so long before; 0: none do */
     uint64_t reserve_bytes;     /* memory kept ready for objects */
     const char *io;             /* back end */

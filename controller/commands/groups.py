@@ -83,18 +83,28 @@ def list_groups(api: Api, as_json: bool, server: str | None) -> None:
     help="With --order sender or total, of a program that does not read: all wait (usual), it loses messages, "
     "or is put out.",
 )
+@click.option(
+    "--keep",
+    metavar="SIZE|TIME",
+    help="With --order total, messages that each member keeps for rostrum sub --from: so many bytes (64M), or so long "
+    "(10m).",
+)
+@click.option(
+    "--keep-on", type=click.Choice(["memory", "disk"]), help="With --keep; disk: of agents with rostrumd --to-disk."
+)
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Of the protocol; may be repeated.")
 @with_api
 def create_group(
     api: Api, as_json: bool, name: str, protocol: str, order: str, guarantee: str | None, slow: str | None,
-    options: tuple[str, ...],
+    keep: str | None, keep_on: str | None, options: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Make a group that stays until it is deleted.
 
     `rostrum groups protocols` lists the protocols that agents have, and the options of each with their ranges.
     """
     body = {"name": name, "protocol": protocol, "order": order, "options": ",".join(options)}
-    body |= {key: value for key, value in (("guarantee", guarantee), ("slow", slow)) if value}
+    chosen = (("guarantee", guarantee), ("slow", slow), ("keep", keep), ("keep_on", keep_on))
+    body |= {key: value for key, value in chosen if value}
     made = api.call("POST", "/v1/groups", body)
     print_json(made) if as_json else _print_group(made)
 
@@ -151,7 +161,8 @@ def _runs(one: dict[str, Any]) -> str:
 def _delivery(one: dict[str, Any]) -> str:
     if one["order"] in ("none", "fifo"):
         return ", fifo" if one["order"] == "fifo" else ""
-    return f", order {one['order']}, {one['guarantee']}, slow: {one['slow']}"
+    keep = f", keep: {one['keep']} ({one['keep_on']})" if one["keep"] else ""
+    return f", order {one['order']}, {one['guarantee']}, slow: {one['slow']}{keep}"
 
 
 def _print_group(one: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -406,26 +407,43 @@ class Agent:
         call.result(ANSWER_BOUND_S)
         return Subscription(self._connection, tag, call)
 
-    def join(self, group: str, protocol: str | None = None, order: str = "none", options: str = "") -> Group:
+    def join(
+        self,
+        group: str,
+        protocol: str | None = None,
+        order: str = "none",
+        options: str = "",
+        start: int | datetime | None = None,
+    ) -> Group:
         """Subscribes to a message group: what others publish from now on comes, and it may publish too.
 
         Args:
             protocol: "plain" (what is lost is lost) or "ricochet" (receivers mend each other's losses), with `order`
                 ("none", or "fifo" of each sender). A group that is there must have them; None: as the group is.
             options: Of the protocol, such as "r=4,c=2"; what is not named is as the group has it, or as usual.
+            start: Of a group with `keep`: first what it keeps comes, from that message's number (0: the first there
+                is) or from that time on, then what is published, without a gap or a message twice.
 
         Raises:
             RostrumError: DENIED with a reason, UNAVAILABLE with neither a manager (one that is away has 60 s)
                 nor `standalone: true`, TIMEOUT, LIMIT.
         """
-        return self._join(group, True, protocol, order, options)
+        return self._join(group, True, protocol, order, options, start)
 
     def publisher(self, group: str, protocol: str | None = None, order: str = "none", options: str = "") -> Group:
         """The same to publish only: this server need not receive the group's messages."""
         return self._join(group, False, protocol, order, options)
 
-    def _join(self, group: str, subscribe: bool, protocol: str | None, order: str, options: str) -> Group:
-        body = wire.join_body(group, subscribe, protocol or "", order, options)
+    def _join(
+        self,
+        group: str,
+        subscribe: bool,
+        protocol: str | None,
+        order: str,
+        options: str,
+        start: int | datetime | None = None,
+    ) -> Group:
+        body = wire.join_body(group, subscribe, protocol or "", order, options, start)
         answer = self._connection.ask(wire.JOIN, body, f"joining {group}", JOIN_BOUND_S)
         has_protocol, has_order, message_bytes = answer.value
         return Group(group, has_protocol, has_order, message_bytes, fd_of(answer))

@@ -23,6 +23,7 @@ import struct
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -532,16 +533,31 @@ class Agent:
         tag, call, link = await _begin_stream(connection, wire.STREAM_JOIN, body, f"stream {data_id}", None)
         return StreamReader(connection, number, tag, call, link)
 
-    async def join(self, group: str, protocol: str | None = None, order: str = "none", options: str = "") -> Group:
+    async def join(
+        self,
+        group: str,
+        protocol: str | None = None,
+        order: str = "none",
+        options: str = "",
+        start: int | datetime | None = None,
+    ) -> Group:
         """As Agent.join."""
-        return await self._join(group, True, protocol, order, options)
+        return await self._join(group, True, protocol, order, options, start)
 
     async def publisher(self, group: str, protocol: str | None = None, order: str = "none", options: str = "") -> Group:
         """As Agent.publisher."""
         return await self._join(group, False, protocol, order, options)
 
-    async def _join(self, group: str, subscribe: bool, protocol: str | None, order: str, options: str) -> Group:
-        body = wire.join_body(group, subscribe, protocol or "", order, options)
+    async def _join(
+        self,
+        group: str,
+        subscribe: bool,
+        protocol: str | None,
+        order: str,
+        options: str,
+        start: int | datetime | None = None,
+    ) -> Group:
+        body = wire.join_body(group, subscribe, protocol or "", order, options, start)
         answer = await self._connection.ask(wire.JOIN, body, f"joining {group}", JOIN_BOUND_S)
         has_protocol, has_order, message_bytes = answer.value
         return Group(groups.Group(group, has_protocol, has_order, message_bytes, fd_of(answer)))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO
 
 import click
@@ -113,8 +115,45 @@ def _paced(source: Iterable[bytes], rate: float | None) -> Iterator[bytes]:
         yield one
 
 
+class _Start(click.ParamType[int | datetime]):
+    """A message's number, or a time: so long ago, or as ISO 8601 has it."""
+
+    name = "SEQ|TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | datetime:
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
+        if value == "first":
+            return 0
+        if value.isascii() and value.isdecimal():
+            return int(value)
+        if ago := _AGO.fullmatch(value):
+            try:
+                return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+            except OverflowError:
+                self.fail(f"{value} is longer ago than time is counted", param, ctx)
+        try:
+            return datetime.fromisoformat(value).astimezone()
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{value!r} is no message's number (17, first), no time ago (90s, 10m, 2h, 1d), and no time "
+                "(2026-01-31T12:00)", param, ctx,
+            )  # fmt: skip
+
+
+_AGO = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
 @click.command()
 @click.argument("group")
+@click.option(
+    "--from",
+    "start",
+    type=_Start(),
+    help="Of a group with keep: first what it keeps, from that message on (a number, or: first), or from that time on "
+    "(10m: ago; 2026-01-31T12:00).",
+)
 @click.option("--count", type=click.IntRange(1), help="End after so many messages.")
 @click.option(
     "--wait", type=WAIT, help="End when nothing came for so long (500ms); exit status 1 if --count is missed."
@@ -126,6 +165,7 @@ def _paced(source: Iterable[bytes], rate: float | None) -> Iterator[bytes]:
 def sub(
     connect: Connect,
     group: str,
+    start: int | datetime | None,
     count: int | None,
     wait: float | None,
     quiet: bool,
@@ -141,9 +181,10 @@ def sub(
       rostrum sub ticks --count 10 --server h3       on server h3 of the running lab
       rostrum sub ticks --json | jq -r .sender
       rostrum sub ticks --wait 5s --quiet            how many come
+      rostrum sub log --from 10m                     what was published in the last ten minutes, and on
     """
     got, lost, short = 0, 0, False
-    with contextlib.closing(_messages(connect, group, _chosen(**options), wait)) as messages:
+    with contextlib.closing(_messages(connect, group, _chosen(**options), wait, start)) as messages:
         try:
             while count is None or got < count:
                 message = next(messages)
@@ -170,30 +211,36 @@ def sub(
 
 
 def _messages(
-    connect: Connect, group: str, chosen: dict[str, Any], wait: float | None
+    connect: Connect, group: str, chosen: dict[str, Any], wait: float | None, start: int | datetime | None
 ) -> Generator[Message, None, None]:
     """The group's messages, without end. An agent that goes away is waited for, and the group joined again; what others
-    published meanwhile is lost.
+    published meanwhile is lost, but with `start`: then it goes on behind the last one.
     """
     gone: RostrumError | None = None  # why there is no agent
     give_up = 0.0
     while True:
         try:
-            with connect() as agent, (agent if gone else _told_of_waiting(agent)).join(group, **chosen) as messages:
+            with (
+                connect() as agent,
+                (agent if gone else _told_of_waiting(agent)).join(group, **chosen, start=start) as messages,
+            ):
                 again = "again " if gone else ""
                 click.echo(
                     f"{agent.server} is {again}in {group} ({messages.protocol}, order {messages.order})", err=True
                 )
                 gone, give_up = None, time.monotonic()
                 while True:
-                    yield messages.next(wait)
+                    message = messages.next(wait)
+                    if start is not None and message.view is None and message.primary is None and message.lost is None:
+                        start = message.sn + 1
+                    yield message
         except Unavailable as error:
             if not give_up:
                 raise  # it was never in it
             if gone is None:
                 bound = AGENT_WAIT_S if wait is None else wait
-                click.echo(f"{error}: waiting for the agent, {bound:g} s at most; what is published meanwhile is lost",
-                           err=True)  # fmt: skip
+                lost = "" if start is not None else "; what is published meanwhile is lost"
+                click.echo(f"{error}: waiting for the agent, {bound:g} s at most{lost}", err=True)
                 gone, give_up = error, time.monotonic() + bound
             if time.monotonic() >= give_up:
                 text = f"{gone}, and is not back: start it (systemctl start rostrumd), and subscribe again"

@@ -34,13 +34,14 @@ _LEAST = {_MESSAGE_KIND: _MESSAGE.size, _LOST_KIND: _LOST.size, _VIEW_KIND: _VIE
 _READ = 1 << 18
 _KEPT = 1 << 16
 SEND_BOUND_S = 10.0
-VIAS = ("multicast", "repair", "retransmit")
+VIAS = ("multicast", "repair", "retransmit", "kept")
 REASONS = (
     "lost in the network and not recovered in time",
     "lost in the network, and too much came after it",
     "this subscriber was too slow",
     "parts of a large message were lost",
     "its sender was restarted",
+    "no member keeps it any more",
 )
 
 
@@ -65,7 +66,8 @@ class Message:
     """A message, or word of losses, or (of groups with guarantees) a view, or that it is `primary` or not any more.
 
     `sender`: its server's name. `sn`: the packet's number, from 1 of each sender; `part`: the place of a small message
-    in it. `lost`: None of a message; else how many packets of `sender` from `sn` on (of any sender: messages, which
+    in it; with order total `sn` is its number for all. `via` "kept": it was given out before this program came.
+    `lost`: None of a message; else how many packets of `sender` from `sn` on (of any sender: messages, which
     this program did not take in time) are lost, 0 if that is not known, and `why`.
     """
 
@@ -240,7 +242,7 @@ class Group:
             if kind == _MESSAGE_KIND:
                 sender, part, sn = _MESSAGE.unpack_from(self._in, start)
                 data = bytes(memoryview(self._in)[start + _MESSAGE.size : self._at])
-                return Message(self._senders.get(sender, ""), sn, data, part, VIAS[min(flags, 2)])
+                return Message(self._senders.get(sender, ""), sn, data, part, VIAS[min(flags, len(VIAS) - 1)])
             if kind == _LOST_KIND:
                 sender, _, sn, count = _LOST.unpack_from(self._in, start)
                 why = REASONS[flags] if flags < len(REASONS) else "lost"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -38,7 +39,7 @@ STREAM_SEND, STREAM_END, STREAM_RECEIVE = range(14, 17)
 UNFINISHED = frozenset({RECEIVERS, EVENT, TRANSFERS, OBJECTS, GROUPS, NAMED})
 
 PIN_ON = 1
-JOIN_SUBSCRIBE = 1
+JOIN_SUBSCRIBE, JOIN_FROM, JOIN_SINCE = 1, 4, 8
 SEND_EVENTS = 1
 SEND_PROTOCOLS = {"auto": 0, "republic": 1 << 3, "rdcm": 2 << 3, "wan": 3 << 3}
 SEND_STRAGGLERS = {None: 0, "wait": 1 << 1, "demote": 2 << 1, "evict": 3 << 1}
@@ -98,13 +99,23 @@ def name_body(data_id: int, name: str) -> bytes:
     return struct.pack("<Q", data_id) + text(name)
 
 
-def join_body(group: str, subscribe: bool, protocol: str, order: str, options: str) -> bytes:
-    """Fields of JOIN; `protocol` "": as the group is."""
-    head = struct.pack("<I", JOIN_SUBSCRIBE if subscribe else 0)
+def join_body(
+    group: str, subscribe: bool, protocol: str, order: str, options: str, start: int | datetime | None = None
+) -> bytes:
+    """Fields of JOIN; `protocol` "": as the group is. `start`: what is kept, too, from that number or time on."""
+    flags, since = JOIN_SUBSCRIBE if subscribe else 0, b""
+    if start is not None:
+        by_time = isinstance(start, datetime)
+        number = round(start.timestamp() * 1e9) if isinstance(start, datetime) else start
+        if not 0 <= number < 1 << 64:
+            raise RostrumError(f"{start} is no message's number, and no time", Code.INVALID)
+        flags |= JOIN_SINCE if by_time else JOIN_FROM
+        since = struct.pack("<Q", number)
+    head = struct.pack("<I", flags)
     texts = [one.encode() for one in (protocol, order if protocol else "", options)]
     if any(len(one) > 255 for one in texts):
         raise RostrumError("a group's protocol, order and options have 255 bytes each at most", Code.INVALID)
-    return head + text(group) + b"".join(bytes([len(one)]) + one for one in texts)
+    return head + text(group) + b"".join(bytes([len(one)]) + one for one in texts) + since
 
 
 class _Fields:

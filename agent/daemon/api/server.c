@@ -892,6 +892,9 @@ static void serve_join(rs_api_server *server, const rs_api_client *client, const
                               .order = request->order,
                               .options = request->options,
                               .who = &client->who,
+                              .from = request->flags & RS_API_JOIN_FROM,
+                              .since = request->flags & RS_API_JOIN_SINCE,
+                              .start = request->number,
                               .socket = own};
     if (server->handlers.on_join && request->type == RS_API_CHANNELS)
         server->handlers.on_channels(server->handlers.context, &join);

@@ -57,6 +57,8 @@ typedef struct {
     const char *group, *protocol, *order; /* the last two "" = as the group is */
     const char *options;                  /* of the protocol's engine: what is not named is as the group has it */
     int socket;                           /* to be the group's, the callee's to close; -1: one is to be made */
+    bool from, since;                     /* what the group keeps, too, from `start` on: a number, or a time */
+    uint64_t start;                       /* a message's number; a time: wall clock, ns */
     const rs_policy_who *who;
     bool complete;                    /* it wants to know what is complete */
     struct rs_group_socket *channels; /* NULL: it was asked by a call; else on that socket, as that channel of it */

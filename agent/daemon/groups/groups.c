@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/data/nic.h"
+#include "daemon/groups/kept.h"
 #include "daemon/groups/ordered.h"
 #include "daemon/groups/sockets.h"
 #include "daemon/groups/stream.h"
@@ -134,6 +135,7 @@ void rs_group_forget(rs_groups *g, rs_local_group *group) {
     if (!rs_group_is_viewed(group))
         return;
     rs_ordered_forget(g, group);
+    rs_kept_end(g, group, false);
     rs_messages_forget(g->node, rs_agent_now(g->agent), group->id);
     rs_group_leave_channels(g, group, false);
     unlink_id(g, group);

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "daemon/groups/kept.h"
+
 static void *take_memory(void *context, size_t size) {
     (void)context;
     return calloc(1, size);
@@ -15,11 +17,14 @@ static void give_memory(void *context, void *memory) {
 }
 
 static bool make(rs_groups *g, rs_local_group *group) {
+    rs_kept_begin(g, group);
+    const rs_history *history = rs_kept_history(group);
     uint32_t instance = g->incarnation + UINT32_C(2654435761) * g->instances++;
     const rs_order_config config = {.group = group->id,
                                     .self = g->agent->options.address,
                                     .instance = instance ? instance : 1,
                                     .total = group->delivery.total,
+                                    .number = history ? rs_history_last(history) : 0,
                                     .message_bytes = g->message_bytes};
     const rs_allocator allocator = {.alloc = take_memory, .release = give_memory};
     group->ordered = rs_order_new(&config, &allocator);
@@ -78,10 +83,12 @@ rs_time rs_ordered_deadline(const rs_groups *g) {
         rs_time due = rs_order_deadline(group->ordered);
         deadline = due < deadline ? due : deadline;
     }
-    return deadline;
+    rs_time kept = rs_kept_deadline(g);
+    return kept < deadline ? kept : deadline;
 }
 
 void rs_ordered_timeout(rs_groups *g) {
+    rs_kept_timeout(g);
     for (rs_local_group *group = g->ordered; group; group = group->next_ordered)
         rs_order_timeout(group->ordered, rs_agent_now(g->agent));
 }

@@ -8,6 +8,7 @@
 
 #include "core/groups/wire.h"
 #include "daemon/data/overlay.h"
+#include "daemon/groups/kept.h"
 #include "daemon/groups/stream.h"
 #include "daemon/groups/views.h"
 #include "daemon/units.h"
@@ -217,13 +218,15 @@ bool rs_groups_read_first(rs_groups *g) {
     return enough;
 }
 
-static void receive_ordered(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
+static void receive_ordered(rs_groups *g, unsigned magic, uint32_t source, const uint8_t *bytes, size_t length) {
     if (length < RS_ORDER_GROUP_AT + 4)
         return;
     const uint8_t *at = bytes + RS_ORDER_GROUP_AT;
     uint32_t id = at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
     rs_local_group *group = rs_groups_by_id(g, id);
-    if (group && group->ordered)
+    if (group && group->ordered && magic == RS_REPLAY_MAGIC)
+        rs_kept_receive(g, group, source, bytes, length);
+    else if (group && group->ordered)
         (void)rs_order_receive(group->ordered, rs_agent_now(g->agent), source, bytes, length);
 }
 
@@ -237,8 +240,8 @@ bool rs_groups_datagram(rs_groups *g, uint32_t source, const uint8_t *bytes, siz
         rs_flow_heard *h = g->agent->lan ? rs_flow_hear(g->heard, source, bytes, length, g->window) : NULL;
         if (h && !h->held_back)
             report(g, h);
-    } else if (magic == RS_ORDER_MAGIC) {
-        receive_ordered(g, source, bytes, length);
+    } else if (magic == RS_ORDER_MAGIC || magic == RS_REPLAY_MAGIC) {
+        receive_ordered(g, magic, source, bytes, length);
     } else if (magic == RS_FLOW_MAGIC && rs_flow_decode(bytes, length, &report_in)) {
         rs_local_group *group = rs_groups_by_id(g, report_in.group);
         bool counts = group && report_in.incarnation == g->incarnation && report_in.from == source &&
@@ -333,10 +336,27 @@ static bool send_ordered(rs_groups *g, rs_local_group *group) {
     return count == OUT_TURN;
 }
 
+/* What others asked for of what is kept here, and what is asked of them. */
+static bool send_kept_messages(rs_groups *g, const rs_local_group *group) {
+    rs_replay *replay = rs_kept_replay(group);
+    rs_replay_out out;
+    uint32_t count = 0;
+    while (count < OUT_TURN && rs_replay_poll_out(replay, &out)) {
+        rs_groups_send_to(g, out.peer, NULL, 0, out.bytes, out.length);
+        count++;
+    }
+    if (count > 0)
+        rs_overlay_flush(g->agent->overlay);
+    rs_replay_sent(replay);
+    return count == OUT_TURN;
+}
+
 bool rs_groups_send_ordered(rs_groups *g) {
     bool more = false;
     for (rs_local_group *group = g->ordered; group; group = group->next_ordered)
         more |= send_ordered(g, group);
+    for (rs_local_group *group = g->ordered; group; group = group->next_ordered)
+        more |= group->kept && send_kept_messages(g, group);
     return more;
 }
 

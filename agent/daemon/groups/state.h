@@ -6,6 +6,7 @@
 #include "api/group_delivery.h"
 #include "core/base/list.h"
 #include "core/order/order.h"
+#include "core/order/replay.h"
 #include "daemon/agent.h"
 #include "daemon/groups/flow.h"
 #include "daemon/groups/groups.h"
@@ -66,6 +67,7 @@ typedef struct {
 
 typedef struct rs_group_stream rs_group_stream;
 typedef struct rs_group_socket rs_group_socket;
+typedef struct rs_kept rs_kept;
 
 /* What this server is in a group. */
 typedef enum {
@@ -110,7 +112,10 @@ struct rs_local_group {
     uint32_t view_count;
     uint64_t view, view_number;
     bool not_primary;
-    rs_time waited_at; /* since when a program here is waited for; 0: none is */
+    uint64_t given;           /* in total order: the number of the last message that programs were told, or could be */
+    rs_kept *kept;            /* messages for replay (kept.h); NULL: none are kept, or this server is no member yet */
+    uint32_t replaying_count; /* streams that are given what is kept */
+    rs_time waited_at;        /* since when a program here is waited for; 0: none is */
     /* trouble.h: what the manager was told last, and when; 0: that there is none; and who was put out last */
     uint64_t trouble, put_out_lost;
     rs_time trouble_at, put_out_at;
@@ -135,6 +140,7 @@ struct rs_groups {
     rs_local_group *groups, *by_id[RS_GROUP_BUCKETS], *by_name[RS_GROUP_BUCKETS];
     rs_local_group *ordered; /* those with guarantees */
     uint32_t instances;      /* of guarantees, made here */
+    uint64_t history_bytes;  /* that kept messages take */
     uint32_t group_count, stream_count;
     rs_list sockets, paused; /* those with channels; those that wait for room to publish */
     uint32_t socket_count;

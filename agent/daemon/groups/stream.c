@@ -3,7 +3,7 @@
  * then messages of many groups are read and written at once, and what waits, waits for all of them.
  *
  * What a program does not read waits here: of one that reads, as much as flow control lets come at once (a packet that
- * was missing, and all that waited for it: RS_UNREAD_MOST); of one that has read nothing for STUCK, RS_UNREAD_STUCK.
+ * was missing, and all that waited for it: RS_UNREAD_MOST); of one that has read nothing for a while, RS_UNREAD_STUCK.
  * What comes then is lost to it, and it is told how much. What a program publishes while the engine has no room stays
  * in its socket: its next write waits. */
 #include "daemon/groups/stream.h"
@@ -16,8 +16,9 @@
 #include <unistd.h>
 
 #include "api/group_frames.h"
-#include "daemon/api/access.h"
+#include "daemon/groups/kept.h"
 #include "daemon/groups/ordered.h"
+#include "daemon/groups/stream_state.h"
 #include "daemon/groups/views.h"
 
 #define EVENTS_TURN 2048u
@@ -29,62 +30,10 @@
 #define OUT_PIECE (256u << 10)
 #define SOCKET_BYTES (512 << 10)
 #define SLOW_TOLD (5 * RS_SECOND) /* who has lost messages is told of so long */
-#define STUCK RS_FLOW_HOLD        /* a program that reads nothing so long is not waited for */
+#define VIA_KEPT 3u               /* of a frame: api/group_frames.h */
+#define LOST_NOT_KEPT 5u          /* of a frame, behind the reasons of rs_lost_reason */
 #define PENDING_LEAST 64u
 #define PENDING_MOST 65536u /* messages of a program whose completion is awaited, at most */
-
-/* A program's end. */
-struct rs_group_socket {
-    rs_list in_groups; /* of those with channels: in rs_groups.sockets */
-    rs_list in_paused; /* in rs_groups.paused while it is */
-    rs_group_socket *next_dirty;
-    rs_groups *groups;
-    bool many; /* It carries channels; else one stream, with which it goes. */
-    bool paused, dirty, blocked;
-    bool loses;     /* Some of its channels lost messages that they were not told of. */
-    bool completes; /* Something complete was not told for want of room. */
-    int fd, given;  /* given: the program's own, to be `fd` once it is open; else -1 */
-    rs_watch watch;
-    uint8_t *in, *out;
-    size_t in_start, in_length, in_room;
-    size_t out_start, out_length, out_room;
-    rs_time progress_at;
-    char process[ROSTRUM_NAME_MAX + 1];
-    rs_policy_who who;
-    uint64_t *told; /* bit i: the program knows the name of the peer with that index */
-    uint32_t told_size;
-    rs_group_stream *alone;
-    rs_group_stream **channels; /* by number; `channel_room` of them */
-    uint32_t channel_room;
-};
-
-/* Messages of a program up to `number` are complete when the group's packets up to `sn` are. */
-typedef struct {
-    uint64_t number, sn;
-} pending;
-
-struct rs_group_stream {
-    rs_group_stream *next;
-    rs_groups *groups;
-    rs_local_group *group;
-    rs_group_socket *socket;
-    uint16_t channel; /* 0: it has the socket alone */
-    bool receives, waits, may_publish;
-    bool refused;  /* it published, and may not */
-    bool complete; /* the program wants to know what is complete */
-    rs_api_call call;
-    rs_time deadline;
-    rs_manager_group_options options; /* texts of its own until it is open */
-    char *texts;
-    uint64_t lost; /* not told yet: there was no room */
-    uint64_t lost_all;
-    rs_time lost_at;                 /* the last of them */
-    uint64_t published;              /* messages, */
-    uint64_t completed, complete_to; /* of which these are complete; and those that were told so */
-    uint64_t given_up;               /* of which nobody knows; not told yet */
-    pending *pending;                /* a ring of `pending_room` */
-    uint32_t pending_room, pending_head, pending_tail;
-};
 
 static void close_stream(rs_group_stream *s);
 static void close_socket(rs_group_socket *at);
@@ -117,25 +66,15 @@ const rs_manager_group_options *rs_stream_options(const rs_group_stream *s) {
 
 /* ------------------------------------------------------------------------------------------------- to programs */
 
-static size_t waiting(const rs_group_socket *s) {
-    return s->out_length - s->out_start;
-}
-
-/* How much may wait for it now. */
-static size_t most(const rs_group_socket *s) {
-    rs_time now = rs_agent_now(s->groups->agent);
-    return waiting(s) == 0 || now - s->progress_at < STUCK ? RS_UNREAD_MOST : RS_UNREAD_STUCK;
-}
-
 /* Room for `length` bytes behind what waits; NULL: the program reads too slowly. */
 static uint8_t *room(rs_group_socket *s, size_t length) {
-    const size_t bound = most(s);
-    if (waiting(s) + length > bound)
+    const size_t bound = rs_stream_unread_most(s);
+    if (rs_stream_unread(s) + length > bound)
         return NULL;
     /* Moved when that pays, or when there is no other way. */
     if (s->out_start > 0 && s->out_length + length > s->out_room &&
         (s->out_start >= s->out_room / 2 || s->out_length + length > bound)) {
-        memmove(s->out, s->out + s->out_start, waiting(s));
+        memmove(s->out, s->out + s->out_start, rs_stream_unread(s));
         s->out_length -= s->out_start;
         s->out_start = 0;
     }
@@ -175,7 +114,7 @@ static bool tell_lost(rs_group_stream *s, uint32_t sender, uint64_t sn, uint64_t
 static bool told_of_losses(rs_group_stream *s) {
     if (s->lost == 0)
         return true;
-    if (waiting(s->socket) > RS_UNREAD_STUCK / 2 || !tell_lost(s, 0, 0, s->lost, RS_LOST_SLOW))
+    if (rs_stream_unread(s->socket) > RS_UNREAD_STUCK / 2 || !tell_lost(s, 0, 0, s->lost, RS_LOST_SLOW))
         return false;
     s->lost = 0;
     return true;
@@ -206,8 +145,8 @@ static bool knows(rs_group_socket *s, const rs_group_peer *peer) {
 
 void rs_stream_message(rs_group_stream *s, const rs_messages_event *event) {
     const rs_group_peer *peer = rs_group_peer_at(s->groups, event->sender);
-    bool fits = waiting(s->socket) + event->length + OUT_SPARE <= most(s->socket) && told_of_losses(s) &&
-                (!peer || knows(s->socket, peer));
+    bool fits = rs_stream_unread(s->socket) + event->length + OUT_SPARE <= rs_stream_unread_most(s->socket) &&
+                told_of_losses(s) && (!peer || knows(s->socket, peer));
     uint8_t *at = fits ? room(s->socket, RS_GROUP_FRAME_MESSAGE + (size_t)event->length) : NULL;
     if (!at) {
         s->lost++;
@@ -275,7 +214,7 @@ static void tell_complete(rs_group_stream *s) {
 }
 
 static void tell_complete_again(rs_group_socket *at) {
-    if (!at->completes || waiting(at) > RS_UNREAD_HOLD)
+    if (!at->completes || rs_stream_unread(at) > RS_UNREAD_HOLD)
         return;
     at->completes = false;
     if (at->alone)
@@ -288,7 +227,7 @@ static void tell_complete_again(rs_group_socket *at) {
 void rs_stream_complete(rs_group_stream *s, uint64_t sn, uint64_t given_up) {
     uint64_t before = s->completed;
     while (s->pending_head != s->pending_tail) {
-        const pending *first = &s->pending[s->pending_head % s->pending_room];
+        const rs_stream_pending *first = &s->pending[s->pending_head % s->pending_room];
         if (first->sn > sn)
             break;
         s->completed = first->number;
@@ -308,7 +247,7 @@ static bool has_pending_room(rs_group_stream *s) {
     if (!s->complete || count < s->pending_room)
         return true;
     uint32_t larger = s->pending_room ? 2 * s->pending_room : PENDING_LEAST;
-    pending *ring = larger <= PENDING_MOST ? malloc(larger * sizeof *ring) : NULL;
+    rs_stream_pending *ring = larger <= PENDING_MOST ? malloc(larger * sizeof *ring) : NULL;
     if (!ring)
         return false;
     for (uint32_t i = s->pending_head; i != s->pending_tail; i++)
@@ -327,11 +266,11 @@ static void await_completion(rs_group_stream *s, uint64_t sn) {
         s->pending[(s->pending_tail - 1) % s->pending_room].number = s->published;
         return;
     }
-    s->pending[s->pending_tail++ % s->pending_room] = (pending){s->published, sn};
+    s->pending[s->pending_tail++ % s->pending_room] = (rs_stream_pending){s->published, sn};
 }
 
 static bool is_full(const rs_group_stream *s) {
-    return waiting(s->socket) > RS_UNREAD_HOLD;
+    return rs_stream_unread(s->socket) > RS_UNREAD_HOLD;
 }
 
 static bool has_lost(const rs_group_stream *s) {
@@ -348,7 +287,8 @@ bool rs_stream_is_slow(const rs_group_stream *s, rs_time now, rs_manager_slow *o
 }
 
 bool rs_stream_is_catching_up(const rs_group_stream *s, rs_time now) {
-    return s->receives && waiting(s->socket) > RS_UNREAD_HOLD && now - s->socket->progress_at < STUCK;
+    return s->receives && rs_stream_unread(s->socket) > RS_UNREAD_HOLD &&
+           now - s->socket->progress_at < RS_STREAM_STUCK;
 }
 
 static void watch(rs_group_socket *s) {
@@ -359,8 +299,8 @@ static void watch(rs_group_socket *s) {
 /* False: the program is gone. */
 static bool flush(rs_group_socket *s) {
     bool blocked = false;
-    while (waiting(s) > 0 && !blocked) {
-        size_t piece = waiting(s) < OUT_PIECE ? waiting(s) : OUT_PIECE;
+    while (rs_stream_unread(s) > 0 && !blocked) {
+        size_t piece = rs_stream_unread(s) < OUT_PIECE ? rs_stream_unread(s) : OUT_PIECE;
         ssize_t sent = send(s->fd, s->out + s->out_start, piece, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent > 0) {
             s->out_start += (size_t)sent;
@@ -371,9 +311,9 @@ static bool flush(rs_group_socket *s) {
             blocked = true;
         }
     }
-    if (waiting(s) == 0)
+    if (rs_stream_unread(s) == 0)
         s->out_start = s->out_length = 0;
-    if (waiting(s) == 0 && s->out_room > RS_UNREAD_STUCK) { /* a flood is over */
+    if (rs_stream_unread(s) == 0 && s->out_room > RS_UNREAD_STUCK) { /* a flood is over */
         free(s->out);
         s->out = NULL;
         s->out_room = 0;
@@ -487,6 +427,9 @@ static bool take_join(rs_group_socket *at, uint16_t channel, const uint8_t *byte
     } else {
         join.subscribe = request->flags & RS_API_JOIN_SUBSCRIBE;
         join.complete = request->flags & RS_API_JOIN_COMPLETE;
+        join.from = request->flags & RS_API_JOIN_FROM;
+        join.since = request->flags & RS_API_JOIN_SINCE;
+        join.start = request->number;
         join.group = request->group;
         join.protocol = request->protocol;
         join.order = request->order;
@@ -753,6 +696,10 @@ rs_group_stream *rs_stream_new(rs_groups *g, rs_local_group *group, const rs_api
     s->waits = true;
     s->receives = join->subscribe;
     s->complete = join->complete;
+    s->replaying = join->from || join->since;
+    s->since = join->since;
+    s->oldest = join->from && join->start == 0;
+    s->cursor = join->since || join->start > 0 ? join->start : 1;
     s->may_publish = rs_api_may_publish(g->agent->api, &s->socket->who, group->name);
     s->call = join->call;
     s->deadline = deadline;
@@ -783,6 +730,7 @@ static void close_stream(rs_group_stream *s) {
         (void)rs_messages_tell_completion(g->node, group->id, false);
     group->stream_count--;
     group->receiver_count -= s->receives;
+    group->replaying_count -= s->replaying && !s->waits;
     g->stream_count--;
     if (s->socket->many)
         s->socket->channels[s->channel] = NULL;
@@ -827,6 +775,12 @@ void rs_stream_open(rs_group_stream *s) {
     rs_groups *g = s->groups;
     const rs_local_group *group = s->group;
     int theirs = -1;
+    if (s->replaying && !rs_group_delivery_keeps(&group->delivery)) {
+        rs_stream_refuse(
+            s, ROSTRUM_ERR_DENIED,
+            "this group keeps no messages: make it with --order total --keep 64M, or join it without --from");
+        return;
+    }
     rs_status status = rs_stream_ask_completion(s);
     if (status != RS_OK) {
         rs_stream_refuse(s, status == RS_ERR_INVALID ? ROSTRUM_ERR_INVALID : ROSTRUM_ERR_NO_ROOM,
@@ -841,7 +795,8 @@ void rs_stream_open(rs_group_stream *s) {
     s->waits = false;
     if (!s->socket->many)
         rs_api_reply_group(g->agent->api, &s->call, group->protocol, group->order, g->message_bytes, theirs);
-    if (s->receives)
+    s->group->replaying_count += s->replaying;
+    if (s->receives && !s->replaying)
         tell_view_that_holds(group, s);
 }
 
@@ -859,7 +814,7 @@ void rs_stream_refuse(rs_group_stream *s, rostrum_code code, const char *text) {
 /* -------------------------------------------------------------------------------------------------- guarantees */
 
 static bool hears(const rs_group_stream *s) {
-    return !rs_stream_waits(s) && rs_stream_receives(s);
+    return !rs_stream_waits(s) && rs_stream_receives(s) && !s->replaying;
 }
 
 /* A program's unread messages are so many that the group waits for it. */
@@ -914,6 +869,9 @@ static void tell(rs_groups *g, rs_local_group *group, const rs_order_event *even
         rs_log(RS_LOG_WARNING, "groups", "group=%s primary=%d", group->name, event->primary);
     }
     group->delivered += event->kind == RS_ORDER_MESSAGE;
+    group->given = event->kind == RS_ORDER_PRIMARY ? group->given : event->number;
+    const rs_group_peer *peer = event->kind == RS_ORDER_MESSAGE ? rs_group_peer_at(g, event->sender) : NULL;
+    rs_kept_event(g, group, event, peer ? peer->name : "");
     group->held++;
     for (rs_group_stream *s = group->streams, *next; s; s = next) {
         next = rs_stream_next(s);
@@ -940,11 +898,102 @@ static bool give_out(rs_groups *g, rs_local_group *group) {
     return count == EVENTS_TURN;
 }
 
+/* ------------------------------------------------------------------------------------------------------ replay */
+
+/* False: there is no room for it now. */
+static bool give_record(rs_group_stream *s, const rs_history_record *record) {
+    rs_group_socket *to = s->socket;
+    const rs_group_peer *peer = rs_group_peer_at(s->groups, record->sender);
+    bool same =
+        peer && strlen(peer->name) == record->name_length && memcmp(peer->name, record->name, record->name_length) == 0;
+    size_t name = rs_group_frame_sender_length(record->name_length);
+    if (rs_stream_unread(to) + name + RS_GROUP_FRAME_MESSAGE + record->length + OUT_SPARE > rs_stream_unread_most(to) ||
+        (same && !knows(to, peer)))
+        return false;
+    uint8_t *at = same ? NULL : room(to, name);
+    if (at) { /* another server had that address then */
+        rs_group_frame_sender(at, record->sender, record->name, record->name_length);
+        if (peer && peer->index / 64 < to->told_size)
+            to->told[peer->index / 64] &= ~(UINT64_C(1) << peer->index % 64);
+    }
+    at = same || at ? room(to, RS_GROUP_FRAME_MESSAGE + (size_t)record->length) : NULL;
+    if (!at)
+        return false;
+    rs_group_frame_message(at, record->length, VIA_KEPT, record->sender, 0, record->number);
+    rs_group_frame_put_channel(at, s->channel);
+    memcpy(at + RS_GROUP_FRAME_MESSAGE, record->bytes, record->length);
+    return true;
+}
+
+/* It has all that was given out so far, and hears the group from here on. */
+static void go_live(rs_group_stream *s) {
+    rs_local_group *group = s->group;
+    s->replaying = false;
+    group->replaying_count--;
+    tell_view_that_holds(group, s);
+    if (group->not_primary && group->delivery.tells_views)
+        (void)give_primary(s, false);
+}
+
+static bool find_start(rs_group_stream *s, rs_replay *replay) {
+    rs_history_record record;
+    if (s->since && !rs_replay_is_whole(replay))
+        return false;
+    if (s->since)
+        s->cursor =
+            rs_history_since(rs_kept_history(s->group), s->cursor, &record) ? record.number : s->group->given + 1;
+    s->since = false;
+    return true;
+}
+
+/* The next one; false: it has to wait. */
+static bool replay_one(rs_group_stream *s, rs_replay *replay) {
+    rs_history_record record;
+    rs_replay_answer answer = rs_replay_at(replay, s->cursor, s->group->given, &record);
+    if (answer == RS_REPLAY_WAITS || (answer == RS_REPLAY_HERE && !give_record(s, &record)))
+        return false;
+    if (answer == RS_REPLAY_GONE && !s->oldest && !tell_lost(s, 0, s->cursor, record.number - s->cursor, LOST_NOT_KEPT))
+        return false;
+    s->oldest = false;
+    s->cursor = answer == RS_REPLAY_HERE ? s->cursor + 1 : record.number;
+    return true;
+}
+
+/* True: there is more. */
+static bool replay(rs_group_stream *s) {
+    rs_local_group *group = s->group;
+    rs_replay *replay = rs_kept_replay(group);
+    uint32_t count = 0;
+    if (!group->ordered || !group->view_peers || (replay && !find_start(s, replay)))
+        return false;
+    while (replay && s->cursor <= group->given && count < EVENTS_TURN && !is_full(s) && replay_one(s, replay))
+        count++;
+    if (!replay || s->cursor > group->given)
+        go_live(s);
+    return count == EVENTS_TURN;
+}
+
+static bool replay_all(rs_local_group *group) {
+    uint64_t pin = UINT64_MAX;
+    bool more = false;
+    for (rs_group_stream *s = group->streams; s; s = s->next) {
+        if (!s->replaying || s->waits)
+            continue;
+        more |= replay(s);
+        if (s->replaying)
+            pin = s->since || s->oldest ? 0 : s->cursor < pin ? s->cursor : pin;
+    }
+    if (group->kept)
+        rs_replay_pin(rs_kept_replay(group), pin);
+    return more;
+}
+
 bool rs_streams_take_ordered(rs_groups *g) {
     bool more = false;
     for (rs_local_group *group = g->ordered, *next; group; group = next) {
         next = group->next_ordered;
         more |= give_out(g, group);
+        more |= group->replaying_count > 0 && replay_all(group);
     }
     return more;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/groups/kept.h"
 #include "daemon/groups/ordered.h"
 #include "daemon/groups/sockets.h"
 #include "daemon/groups/stream.h"
@@ -410,8 +411,10 @@ void rs_groups_view(void *context, const rs_manager_group_view *view) {
     rs_local_group *group = view->group ? rs_groups_by_name(g, view->group) : rs_groups_by_id(g, view->id);
     if (!group)
         return; /* left meanwhile */
-    if (rs_group_is_viewed(group) && group->id != view->id)
+    if (rs_group_is_viewed(group) && group->id != view->id) {
+        rs_kept_end(g, group, true);
         rs_group_forget(g, group); /* deleted, and made again */
+    }
     if (view->full ? !view->group : (!rs_group_is_viewed(group) || view->base_version != group->version)) {
         if (rs_group_is_viewed(group) && view->version <= group->version)
             return; /* an old one */
@@ -594,6 +597,7 @@ void rs_groups_refused(void *context, const char *name, const char *reason) {
     /* A program that asked for other options does not take the group from those that are in it. */
     bool deleted = rs_group_is_viewed(group) && !group->asked;
     if (!rs_group_is_viewed(group) || deleted) {
+        rs_kept_end(agent->groups, group, deleted);
         rs_group_forget(agent->groups, group);
         group->told = RS_TOLD_NOTHING;
         rs_group_refuse(group, false, ROSTRUM_ERR_DENIED, reason);

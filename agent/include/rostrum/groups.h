@@ -29,7 +29,8 @@ typedef struct {
     const char *protocol; /* "plain": what is lost is lost; "ricochet": receivers mend each other's losses */
     const char *order;    /* NULL or "none": as messages come; "fifo": of each sender as it published them; with
                            * guarantees (docs/guarantees.md): "sender", or "total": one order for all. May go on with
-                           * ",guarantee=reliable", then ",slow=drop" or ",slow=disconnect" */
+                           * ",guarantee=reliable", then ",slow=drop" or ",slow=disconnect", then, with "total",
+                           * ",keep=64M" or ",keep=10m" and ",keep-on=disk" */
     const char *options;  /* of the protocol, such as "r=4,c=2"; what is not named, or NULL: as the group has it, or as
                            * usual (docs/groups.md lists them) */
     int completion;       /* not 0: ROSTRUM_COMPLETE tells how many of this program's messages all members have; INVALID
@@ -42,6 +43,15 @@ typedef struct {
  * UNAVAILABLE (no manager), TIMEOUT, LIMIT. */
 ROSTRUM_API rostrum_code rostrum_subscribe(rostrum *agent, const char *group, const rostrum_group_options *options,
                                            rostrum_group **out, rostrum_error *error);
+/* The same, with what the group keeps (docs/guarantees.md, Replay) from message `number` on; 0: from the first that is
+ * kept. Then what is published comes, without a gap and no message twice. Of messages that no member keeps any more
+ * ROSTRUM_MESSAGES_LOST tells how many. DENIED, too: the group keeps none. */
+ROSTRUM_API rostrum_code rostrum_subscribe_from(rostrum *agent, const char *group, const rostrum_group_options *options,
+                                                uint64_t number, rostrum_group **out, rostrum_error *error);
+/* From that time on: wall clock, ns since 1970, of the member that kept it first. */
+ROSTRUM_API rostrum_code rostrum_subscribe_since(rostrum *agent, const char *group,
+                                                 const rostrum_group_options *options, uint64_t time_ns,
+                                                 rostrum_group **out, rostrum_error *error);
 /* Only to publish: this server need not receive the group's messages. */
 ROSTRUM_API rostrum_code rostrum_publisher(rostrum *agent, const char *group, const rostrum_group_options *options,
                                            rostrum_group **out, rostrum_error *error);
@@ -76,7 +86,12 @@ typedef enum {
 } rostrum_message_kind;
 
 /* How a message came. */
-typedef enum { ROSTRUM_VIA_MULTICAST = 0, ROSTRUM_VIA_REPAIR = 1, ROSTRUM_VIA_RETRANSMIT = 2 } rostrum_via;
+typedef enum {
+    ROSTRUM_VIA_MULTICAST = 0,
+    ROSTRUM_VIA_REPAIR = 1,
+    ROSTRUM_VIA_RETRANSMIT = 2,
+    ROSTRUM_VIA_KEPT = 3 /* it was given out before this program came */
+} rostrum_via;
 
 typedef struct {
     rostrum_message_kind kind;

@@ -10,6 +10,8 @@ NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 ORDERS = ("none", "fifo", "sender", "total")
 GUARANTEES = ("best-effort", "reliable", "virtual-synchrony")
 SLOW = ("wait", "drop", "disconnect")
+KEEP = re.compile(r"[1-9]\d{0,6}[KMGsmhd]", re.ASCII)  # a size, or a time: agent/api/group_delivery.h
+KEEP_ON = ("memory", "disk")
 PROTOCOL = re.compile(r"[a-z0-9._-]{1,31}")
 OPTIONS_BYTES = 255
 _NUMBER = re.compile(r"0*(\d{1,7})(?:\.(\d{1,3}))?", re.ASCII)
@@ -89,6 +91,8 @@ class Delivery:
     order: str = "none"
     guarantee: str = ""  # "": the usual one of its order
     slow: str = ""
+    keep: str = ""  # messages kept for replay: so many bytes (64M), or so long (10m); "": none
+    keep_on: str = ""
 
     @property
     def guaranteed(self) -> bool:
@@ -111,21 +115,40 @@ class Delivery:
             raise WrongOptions(
                 f"slow={self.slow} goes with order sender or total; others give out what is taken in time"
             )
+        self._check_keep()
         parts = [self.order]
         parts += ["guarantee=reliable"] if guarantee == "reliable" else []
         parts += [f"slow={slow}"] if slow != "wait" else []
+        parts += [f"keep={self.keep}"] if self.keep else []
+        parts += ["keep-on=disk"] if self.keep_on == "disk" else []
         return ",".join(parts)
+
+    def _check_keep(self) -> None:
+        if self.keep and not KEEP.fullmatch(self.keep):
+            raise WrongOptions(
+                f"keep is a size such as 64M (K, M, G), or a time such as 10m (s, m, h, d), not {self.keep[:40]!r}"
+            )
+        if self.keep and self.order != "total":
+            raise WrongOptions(
+                f"keep goes with order total, where a message has one number at all members; not with {self.order}"
+            )
+        if self.keep_on and self.keep_on not in KEEP_ON:
+            raise WrongOptions(f"keep_on is one of {', '.join(KEEP_ON)}, not {self.keep_on[:40]!r}")
+        if self.keep_on and not self.keep:
+            raise WrongOptions("keep_on goes with keep: how much, or for how long")
 
 
 def delivery_of(text: str) -> Delivery:
     """Of GroupOptions.order, everything named. Raises WrongOptions."""
     order, *rest = text.split(",")
     named = dict(part.partition("=")[::2] for part in rest)
-    found = Delivery(order, named.pop("guarantee", ""), named.pop("slow", ""))
+    keep, keep_on = named.pop("keep", ""), named.pop("keep-on", "")
+    found = Delivery(order, named.pop("guarantee", ""), named.pop("slow", ""), keep, keep_on)
     if named or found.text() != text:
         raise WrongOptions(f"{text[:60]!r} is no order of a group: one of {', '.join(ORDERS)}")
     if found.guaranteed:
-        return Delivery(order, found.guarantee or "virtual-synchrony", found.slow or "wait")
+        kept_on = (keep_on or "memory") if keep else ""
+        return Delivery(order, found.guarantee or "virtual-synchrony", found.slow or "wait", keep, kept_on)
     return Delivery(order, "best-effort", "drop")
 
 

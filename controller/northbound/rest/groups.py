@@ -41,6 +41,13 @@ class NewGroup(BaseModel):
     slow: Literal["wait", "drop", "disconnect"] | None = Field(
         None, description="A program that does not take its messages: all wait [usual], it loses some, or is put out"
     )
+    keep: str | None = Field(
+        None,
+        pattern=f"^{groups.KEEP.pattern}$",
+        description="Of order total: messages that each member keeps for replay: so many bytes, or so long",
+        examples=["64M", "10m"],
+    )
+    keep_on: Literal["memory", "disk"] | None = Field(None, description="With keep; disk: rostrumd --to-disk")
     options: str = Field(
         "",
         max_length=groups.OPTIONS_BYTES,
@@ -59,6 +66,8 @@ class GroupRow(BaseModel):
     order: str
     guarantee: str
     slow: str = Field(description="What becomes of a program that does not take its messages in time")
+    keep: str = Field(description="Messages kept for replay: so many bytes, or so long; empty: none", examples=["64M"])
+    keep_on: str = Field(description="memory or disk; empty: nothing is kept")
     options: str = Field(description="The protocol's own, all of them", examples=["r=8,c=5,stagger=1,naks=1"])
     kept: bool = Field(description="Made by REST: it stays when nobody is in it")
     address: str | None = Field(description="IPv4 multicast; none while nobody has been in it")
@@ -159,7 +168,10 @@ def install(app: FastAPI, rest: Rest) -> None:
         if tenant and rest.core.topology.tenant_of_group(new.name) != tenant:
             raise Refused(403, f"{new.name} is no name of tenant {tenant}'s groups; the topology file says which are")
         try:
-            order = groups.Delivery(new.order, new.guarantee or "", new.slow or "").text()
+            delivery = groups.Delivery(
+                new.order, new.guarantee or "", new.slow or "", new.keep or "", new.keep_on or ""
+            )
+            order = delivery.text()
         except groups.WrongOptions as error:
             raise Refused(422, str(error)) from error
         options = _complete(rest.core, groups.GroupOptions(new.protocol, order, new.options))
@@ -256,6 +268,8 @@ def _row(core: Core, group: Group) -> GroupRow:
         order=delivery.order,
         guarantee=delivery.guarantee,
         slow=delivery.slow,
+        keep=delivery.keep,
+        keep_on=delivery.keep_on,
         options=of.options,
         kept=group.kept,
         address=str(shared.address) if shared else None,

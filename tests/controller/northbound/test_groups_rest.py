@@ -131,6 +131,9 @@ async def test_rest__makes_shows_and_deletes(manager: Running, rest: Client) -> 
     ({"name": "a", "order": "fifo", "guarantee": "reliable"}, "reliable goes with order sender or total, not fifo"),
     ({"name": "a", "order": "total", "guarantee": "best-effort"}, "best-effort goes with order none or fifo"),
     ({"name": "a", "slow": "drop"}, "slow=drop goes with order sender or total"),
+    ({"name": "a", "order": "sender", "keep": "1M"}, "keep goes with order total"),
+    ({"name": "a", "order": "total", "keep": "0M"}, "keep"),
+    ({"name": "a", "order": "total", "keep_on": "disk"}, "keep_on goes with keep"),
 ])  # fmt: skip
 async def test_rest__refuses_with_a_reason(manager: Running, rest: Client, body: dict[str, Any], text: str) -> None:
     h1 = await Agent.hello(manager.app.thrift_port, "h1", protocols=["plain", "ricochet"])
