@@ -41,6 +41,9 @@ class Cluster:
         said = wait_until(lambda: re.search(r"Starting Spark master at (\S+)", self.log("master")), "master", BOUND_S)
         self.url = said.group(1)
 
+    def scala(self) -> str:
+        return scala_of(self.home)
+
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
@@ -82,8 +85,13 @@ class Cluster:
             self.stop(name)
 
 
+def scala_of(spark: Path) -> str:
+    """The Scala that a Spark is made with: 2.12, 2.13."""
+    version = next((spark / "jars").glob("scala-library-*.jar")).name.removeprefix("scala-library-")
+    return ".".join(version.split(".")[:2])
+
+
 def environment(spark: Path, socket: str) -> dict[str, str]:
-    scala = next((spark / "jars").glob("scala-library-*.jar")).name.removeprefix("scala-library-").rpartition(".jar")[0]
     given = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYTHON", "ROSTRUM_"))}
     given |= {
         "SPARK_HOME": str(spark),
@@ -92,7 +100,7 @@ def environment(spark: Path, socket: str) -> dict[str, str]:
         "PYSPARK_PYTHON": str(SPARK / "bin" / "python"),
         "ROSTRUM_SOCKET": socket,
         "OMP_NUM_THREADS": "1",
-        "SPARK_SCALA_VERSION": scala.rpartition(".")[0],
+        "SPARK_SCALA_VERSION": scala_of(spark),
     }
     return given
 

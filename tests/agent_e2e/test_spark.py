@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from tests.agent_e2e import spark_cluster
 from tests.agent_e2e.agents import ROOT, World, content, wait_until
 from tests.agent_e2e.network import Network, network
 from tests.agent_e2e.spark_cluster import Cluster, Driver, cluster_in
+from tests.agent_e2e.yarn_cluster import JARS, Yarn
 
 pytestmark = [
     pytest.mark.apps,
@@ -240,6 +242,71 @@ def test_python_values_without_the_plugin_go_by_spark(cluster: Cluster, drivers:
     assert driver.tell("handle", "value", 2 * MIB, 13)[0] == "spark"
     assert {row[2] for row in driver.tell("handle_read", "value", 2)} == {2 * MIB}
     assert "spark.plugins=org.rostrum.spark.RostrumPlugin" in driver.log()
+
+
+def submit(home: Path, socket: Path, words: list[str], conf: dict[str, Any], **settings: str) -> str:
+    """What spark-submit says of tests/client/spark_packages.py."""
+    options = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+    command = [str(home / "bin" / "spark-submit"), *words, *options]
+    process = subprocess.Popen(
+        [*command, str(ROOT / "tests" / "client" / "spark_packages.py")], stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, env=spark_cluster.environment(home, str(socket)) | settings, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        said, _ = process.communicate(timeout=150)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert process.returncode == 0, said
+    return said
+
+
+def test_executors_of_yarn_use_the_agents_of_their_nodes(lab: World, tmp_path: Path) -> None:
+    home = spark_cluster.home()
+    assert home
+    if not JARS.is_dir() or not list(home.glob("jars/hadoop-client-api-3.3.*.jar")):
+        pytest.skip("needs Hadoop's programs, of the version of Spark's: run .ci/setup apps, with Maven")
+    lab.start_all()
+    yarn = Yarn(tmp_path / "yarn", home)
+    try:
+        for name in ("h2", "h3"):
+            yarn.node(name, lab.agents[name].socket)
+        conf = {
+            "spark.plugins": "org.rostrum.spark.RostrumPlugin", "spark.driver.host": "127.0.0.1",
+            "spark.yarn.jars": f"local:{home}/jars/*", "spark.yarn.stagingDir": tmp_path / "staging",
+            "spark.executor.instances": "2", "spark.executor.memory": "512m", "spark.executor.cores": "1",
+            "spark.yarn.am.memory": "384m", "spark.yarn.am.cores": "1", "spark.ui.enabled": "false",
+            "spark.rostrum.broadcast": "always", "spark.rostrum.threshold": "64k", "spark.locality.wait": "0s",
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={tmp_path}",
+        }  # fmt: skip
+        said = submit(home, lab.agents["h1"].socket, ["--master", "yarn", "--jars", str(spark_cluster.JAR)], conf,
+                      HADOOP_CONF_DIR=str(yarn.conf))  # fmt: skip
+        assert re.search(r"answer RostrumBroadcast h[23] 4194304 4194304 4194304 4194304", said), said
+    finally:
+        print(yarn.said()[-8000:])
+        yarn.close()
+    wait_until(lambda: not any(stored(lab, "h1", "h2", "h3").values()), "an end of objects")
+
+
+def test_spark_submit_gets_the_plugin_as_a_package(lab: World, cluster: Cluster, tmp_path: Path) -> None:
+    lab.start_all()
+    cluster.worker("h2", lab.agents["h2"].socket)
+    version = (ROOT / "VERSION").read_text().strip()
+    package = f"org.rostrum:rostrum-spark_{cluster.scala()}:{version}"
+    conf = {
+        "spark.jars.ivy": tmp_path / "ivy", "spark.plugins": "org.rostrum.spark.RostrumPlugin",
+        "spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.ui.enabled": "false",
+        "spark.rostrum.broadcast": "always", "spark.rostrum.threshold": "64k",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={tmp_path}",
+    }  # fmt: skip
+    words = ["--master", cluster.url, "--packages", package, "--repositories", (ROOT / "build" / "maven").as_uri()]
+    said = submit(cluster.home, lab.agents["h1"].socket, words, conf)
+    print(cluster.executor_log("h2")[-3000:])
+    assert f"found {package.replace(':', '#', 1).replace(':', ';')} in repo-1" in said, said
+    assert "answer RostrumBroadcast h2 4194304 4194304 4194304 4194304" in said, said
+    assert not any(stored(lab, "h1", "h2").values())
 
 
 @pytest.mark.parametrize("seed", [1])

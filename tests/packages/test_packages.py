@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shlex
 import shutil
 import subprocess
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -204,6 +206,21 @@ def machines(clean: Path) -> Iterator[dict[str, Machine]]:
 def all_ready(manager: Machine) -> None:
     wanted = f"{len(SERVERS)} connected"
     until(lambda: wanted in manager.says("rostrum", "manager", "status"), f"agents at the manager: {wanted}")
+
+
+def test_the_java_package_is_a_repository_for_spark_submit(packages: dict[str, Path], tmp_path: Path) -> None:
+    if "librostrum-java" not in packages:
+        pytest.skip("needs a JDK and Spark's archives: run .ci/setup apps")
+    run("dpkg-deb", "-x", packages["librostrum-java"], tmp_path)
+    version = (TREE / "VERSION").read_text().strip()
+    for name in ("rostrum-client", "rostrum-spark_2.12", "rostrum-spark_2.13"):
+        folder = tmp_path / "usr/share/maven-repo/org/rostrum" / name / version
+        for end in ("jar", "pom"):
+            file = folder / f"{name}-{version}.{end}"
+            assert file.with_name(f"{file.name}.sha1").read_text() == hashlib.sha1(file.read_bytes()).hexdigest()
+        assert f"<artifactId>{name}</artifactId>" in (folder / f"{name}-{version}.pom").read_text()
+    classes = zipfile.ZipFile(tmp_path / "usr/share/java/rostrum-spark.jar").namelist()
+    assert {"org/rostrum/spark/RostrumPlugin.class", "org/rostrum/client/Agent.class"} <= set(classes)
 
 
 def test_installed_from_packages_they_work_survive_an_upgrade_and_leave_nothing(

@@ -45,7 +45,7 @@ import scala.reflect.ClassTag;
 
 /** The driver's part: sends values, answers executors, frees what is over. */
 final class DriverSide extends Side implements DriverPlugin {
-    static final List<String> SPARK_TRIED = List.of("3.5", "4.0");
+    static final List<String> SPARK_TRIED = List.of("3.5", "4.0", "4.1", "4.2", "4.3");
     private static final long OBJECTS = 1L << 48; // from here on those that are no broadcasts of Spark's
     private static final String MODE = "spark.rostrum.broadcast";
     private static final int LAST_TRIES = 30;
