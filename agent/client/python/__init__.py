@@ -1,6 +1,7 @@
 """Client of the rostrum agent: one object to many servers, messages to groups."""
 
 from .agent import Agent, SendHandle, Subscription
+from .channels import Channel, Channels
 from .groups import Group, Message, View
 from .names import COMMAND_APP_ID, agent_socket, data_id_of
 from .objects import CreatedFile, ReadObject
@@ -34,6 +35,8 @@ __all__ = [
     "AlreadyThere",
     "Busy",
     "Cancelled",
+    "Channel",
+    "Channels",
     "Code",
     "CreatedFile",
     "Denied",

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from . import wire
+from .channels import Channels
 from .connection import Call, Connection
 from .groups import Group
 from .names import ObjectNames, agent_socket, app_id_of, data_id_of, has_name, servers_of
@@ -414,6 +415,7 @@ class Agent:
         order: str = "none",
         options: str = "",
         start: int | datetime | None = None,
+        completion: bool = False,
     ) -> Group:
         """Subscribes to a message group: what others publish from now on comes, and it may publish too.
 
@@ -423,16 +425,30 @@ class Agent:
             options: Of the protocol, such as "r=4,c=2"; what is not named is as the group has it, or as usual.
             start: Of a group with `keep`: first what it keeps comes, from that message's number (0: the first there
                 is) or from that time on, then what is published, without a gap or a message twice.
+            completion: Message.complete tells how many of this program's messages all members have; INVALID if the
+                group's protocol cannot say ("qsm" can).
 
         Raises:
             RostrumError: DENIED with a reason, UNAVAILABLE with neither a manager (one that is away has 60 s)
                 nor `standalone: true`, TIMEOUT, LIMIT.
         """
-        return self._join(group, True, protocol, order, options, start)
+        return self._join(group, True, protocol, order, options, start, completion)
 
-    def publisher(self, group: str, protocol: str | None = None, order: str = "none", options: str = "") -> Group:
+    def publisher(
+        self,
+        group: str,
+        protocol: str | None = None,
+        order: str = "none",
+        options: str = "",
+        completion: bool = False,
+    ) -> Group:
         """The same to publish only: this server need not receive the group's messages."""
-        return self._join(group, False, protocol, order, options)
+        return self._join(group, False, protocol, order, options, None, completion)
+
+    def channels(self) -> Channels:
+        """A socket for many groups, joined on it, and feeds (rostrum.client.channels). Raises RostrumError."""
+        answer = self._connection.ask(wire.CHANNELS, b"", "channels", ANSWER_BOUND_S)
+        return Channels(fd_of(answer), answer.value[2])
 
     def _join(
         self,
@@ -442,8 +458,9 @@ class Agent:
         order: str,
         options: str,
         start: int | datetime | None = None,
+        completion: bool = False,
     ) -> Group:
-        body = wire.join_body(group, subscribe, protocol or "", order, options, start)
+        body = wire.join_body(group, subscribe, protocol or "", order, options, start, completion)
         answer = self._connection.ask(wire.JOIN, body, f"joining {group}", JOIN_BOUND_S)
         has_protocol, has_order, message_bytes = answer.value
         return Group(group, has_protocol, has_order, message_bytes, fd_of(answer))

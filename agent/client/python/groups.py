@@ -25,14 +25,21 @@ from dataclasses import dataclass
 from .objects import Buffer, flat
 from .values import Code, RostrumError, TimedOut, Unavailable, error_of
 
-_HEAD = struct.Struct("<IBBH")
+HEAD = struct.Struct("<IBBH")  # length, kind, flags, channel
 _MESSAGE = struct.Struct("<IIQ")
 _LOST = struct.Struct("<IIQQ")
 _VIEW = struct.Struct("<QQIII")
-_PUBLISH, _MESSAGE_KIND, _SENDER, _LOST_KIND, _END, _VIEW_KIND, _PRIMARY = range(1, 8)
-_LEAST = {_MESSAGE_KIND: _MESSAGE.size, _LOST_KIND: _LOST.size, _VIEW_KIND: _VIEW.size}
-_READ = 1 << 18
-_KEPT = 1 << 16
+_COMPLETE = struct.Struct("<QQ")
+PUBLISH, _MESSAGE_KIND, SENDER, _LOST_KIND, END, _VIEW_KIND, _PRIMARY = range(1, 8)
+JOIN, LEAVE, JOINED, _COMPLETE_KIND = range(8, 12)
+_LEAST = {
+    _MESSAGE_KIND: _MESSAGE.size,
+    _LOST_KIND: _LOST.size,
+    _VIEW_KIND: _VIEW.size,
+    _COMPLETE_KIND: _COMPLETE.size,
+}
+READ = 1 << 18
+KEPT = 1 << 16
 SEND_BOUND_S = 10.0
 VIAS = ("multicast", "repair", "retransmit", "kept")
 REASONS = (
@@ -69,6 +76,9 @@ class Message:
     in it; with order total `sn` is its number for all. `via` "kept": it was given out before this program came.
     `lost`: None of a message; else how many packets of `sender` from `sn` on (of any sender: messages, which
     this program did not take in time) are lost, 0 if that is not known, and `why`.
+
+    `complete`: so many of the messages that this program published here (Group.published) are with all members, as far
+    as is known; of `lost` more it is not. `joined`, `ended`: of a channel (channels.py).
     """
 
     sender: str
@@ -80,6 +90,55 @@ class Message:
     why: str = ""
     view: View | None = None
     primary: bool | None = None
+    complete: int | None = None
+    joined: bool = False
+    ended: RostrumError | None = None
+
+
+def message_of(
+    frames: bytearray, start: int, length: int, kind: int, flags: int, senders: dict[int, str]
+) -> Message | None:
+    """What a frame's `length` bytes at `start` say; None: only who a sender is. Raises struct.error: malformed."""
+    if length < _LEAST.get(kind, 0):
+        raise struct.error
+    if kind == _MESSAGE_KIND:
+        sender, part, sn = _MESSAGE.unpack_from(frames, start)
+        data = bytes(memoryview(frames)[start + _MESSAGE.size : start + length])
+        return Message(senders.get(sender, ""), sn, data, part, VIAS[min(flags, len(VIAS) - 1)])
+    if kind == _LOST_KIND:
+        sender, _, sn, count = _LOST.unpack_from(frames, start)
+        why = REASONS[flags] if flags < len(REASONS) else "lost"
+        return Message(senders.get(sender, ""), sn, lost=count, why=why)
+    if kind == _VIEW_KIND:
+        return Message("", 0, view=_view(frames, start, length, bool(flags & 1), senders))
+    if kind == _PRIMARY:
+        return Message("", 0, primary=bool(flags & 1))
+    if kind == _COMPLETE_KIND:
+        number, given_up = _COMPLETE.unpack_from(frames, start)
+        return Message("", 0, complete=number, lost=given_up or None)
+    if kind != SENDER:
+        raise struct.error
+    body = bytes(memoryview(frames)[start : start + length])
+    senders[struct.unpack_from("<I", body)[0]] = body[4:].decode("utf-8", "replace")
+    return None
+
+
+def _view(frames: bytearray, start: int, length: int, anew: bool, senders: dict[int, str]) -> View:
+    view, number, *counts = _VIEW.unpack_from(frames, start)
+    if length != _VIEW.size + 4 * sum(counts):
+        raise struct.error
+    numbers = struct.unpack_from(f"<{sum(counts)}I", frames, start + _VIEW.size)
+    names = [senders.get(one, "") for one in numbers]
+    members, joined = counts[0], counts[0] + counts[1]
+    return View(view, number, tuple(names[:members]), tuple(names[members:joined]), tuple(names[joined:]), anew)
+
+
+def end_of(frames: bytearray, start: int, length: int) -> RostrumError:
+    """Why nothing follows. Raises struct.error: malformed."""
+    body = bytes(memoryview(frames)[start : start + length])
+    code, text = struct.unpack_from("<H", body)[0], body[2:].decode("utf-8", "replace")
+    # TIMEOUT would look as if messages could still come.
+    return error_of(Code.UNAVAILABLE if code in (0, Code.TIMEOUT) else code, text)
 
 
 class Group:
@@ -88,6 +147,7 @@ class Group:
     def __init__(self, name: str, protocol: str, order: str, message_bytes: int, fd: int) -> None:
         self.name, self.protocol, self.order = name, protocol, order
         self.message_bytes = message_bytes
+        self.published = 0  # messages, to which Message.complete compares
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(False)
         self._in = bytearray()
@@ -140,9 +200,10 @@ class Group:
         if len(view) > self.message_bytes:
             text = f"{len(view)} bytes are too long; {self.name} takes {self.message_bytes}"
             raise RostrumError(text, Code.INVALID)
-        self._out += _HEAD.pack(len(view), _PUBLISH, 0, 0)
+        self._out += HEAD.pack(len(view), PUBLISH, 0, 0)
         self._out += view
-        return len(self._out) >= _KEPT
+        self.published += 1
+        return len(self._out) >= KEPT
 
     def _flush(self) -> None:
         deadline, left = time.monotonic() + SEND_BOUND_S, len(self._out)
@@ -227,63 +288,33 @@ class Group:
 
     def _has_frame(self) -> bool:
         left = len(self._in) - self._at
-        return left >= _HEAD.size and left >= _HEAD.size + _HEAD.unpack_from(self._in, self._at)[0]
+        return left >= HEAD.size and left >= HEAD.size + HEAD.unpack_from(self._in, self._at)[0]
 
     def _take(self) -> Message | None:
         """One frame; None if there is none whole, or it is no message."""
         if not self._has_frame():
             return None
-        length, kind, flags, _ = _HEAD.unpack_from(self._in, self._at)
-        start = self._at + _HEAD.size
+        length, kind, flags, _ = HEAD.unpack_from(self._in, self._at)
+        start = self._at + HEAD.size
         self._at = start + length
         try:
-            if length < _LEAST.get(kind, 0):
-                raise struct.error
-            if kind == _MESSAGE_KIND:
-                sender, part, sn = _MESSAGE.unpack_from(self._in, start)
-                data = bytes(memoryview(self._in)[start + _MESSAGE.size : self._at])
-                return Message(self._senders.get(sender, ""), sn, data, part, VIAS[min(flags, len(VIAS) - 1)])
-            if kind == _LOST_KIND:
-                sender, _, sn, count = _LOST.unpack_from(self._in, start)
-                why = REASONS[flags] if flags < len(REASONS) else "lost"
-                return Message(self._senders.get(sender, ""), sn, lost=count, why=why)
-            if kind == _VIEW_KIND:
-                return Message("", 0, view=self._view(start, length, bool(flags & 1)))
-            if kind == _PRIMARY:
-                return Message("", 0, primary=bool(flags & 1))
-            body = bytes(memoryview(self._in)[start : self._at])
-            if kind == _SENDER:
-                self._senders[struct.unpack_from("<I", body)[0]] = body[4:].decode("utf-8", "replace")
-            elif kind == _END:
-                code, text = struct.unpack_from("<H", body)[0], body[2:].decode("utf-8", "replace")
-                # TIMEOUT would look as if messages could still come.
-                self._ended = error_of(Code.UNAVAILABLE if code in (0, Code.TIMEOUT) else code, text)
-            else:
-                raise struct.error
+            if kind != END:
+                return message_of(self._in, start, length, kind, flags, self._senders)
+            self._ended = end_of(self._in, start, length)
         except struct.error:
             self._ended = RostrumError("the agent sent a malformed frame", Code.PROTOCOL)
         return None
-
-    def _view(self, start: int, length: int, anew: bool) -> View:
-        view, number, *counts = _VIEW.unpack_from(self._in, start)
-        if length != _VIEW.size + 4 * sum(counts):
-            raise struct.error
-        names = [
-            self._senders.get(one, "") for one in struct.unpack_from(f"<{sum(counts)}I", self._in, start + _VIEW.size)
-        ]
-        members, joined = counts[0], counts[0] + counts[1]
-        return View(view, number, tuple(names[:members]), tuple(names[members:joined]), tuple(names[joined:]), anew)
 
     def _read(self) -> bool:
         """Whether something came, or is known to be the end."""
         if self._at:
             del self._in[: self._at]
             self._at = 0
-        if len(self._in) >= _HEAD.size and _HEAD.unpack_from(self._in)[0] > self.message_bytes + _READ:
+        if len(self._in) >= HEAD.size and HEAD.unpack_from(self._in)[0] > self.message_bytes + READ:
             self._ended = RostrumError("the agent sent a malformed frame", Code.PROTOCOL)
             return True
         try:
-            data = self._socket.recv(_READ)
+            data = self._socket.recv(READ)
         except BlockingIOError:
             return False
         except OSError as error:

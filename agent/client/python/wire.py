@@ -32,14 +32,14 @@ MESSAGE_MAX = 196608
 HEADER = struct.Struct("<HBBIQ")
 
 REGISTER, UNREGISTER, ADD, CREATE, DROP, SEND, READ, DELETE, STATUS, SUBSCRIBE, UNSUBSCRIBE, CANCEL = range(1, 13)
-JOIN, FETCH, NAME, PIN, LEAVE, STREAM_JOIN, NAMES, EPHEMERAL = 17, 18, 19, 20, 21, 22, 23, 24
+JOIN, FETCH, NAME, PIN, LEAVE, STREAM_JOIN, NAMES, EPHEMERAL, CHANNELS = 17, 18, 19, 20, 21, 22, 23, 24, 25
 STREAM_SEND, STREAM_END, STREAM_RECEIVE = range(14, 17)
 (DONE, ERROR, REGISTERED, ADDED, CREATED, OBJECT, RECEIVERS, SENT, EVENT, TRANSFERS, OBJECTS, STATE, GROUP, GROUPS,
  STREAMED, NAMED) = range(128, 144)  # fmt: skip
 UNFINISHED = frozenset({RECEIVERS, EVENT, TRANSFERS, OBJECTS, GROUPS, NAMED})
 
 PIN_ON = 1
-JOIN_SUBSCRIBE, JOIN_FROM, JOIN_SINCE = 1, 4, 8
+JOIN_SUBSCRIBE, JOIN_COMPLETE, JOIN_FROM, JOIN_SINCE = 1, 2, 4, 8
 SEND_EVENTS = 1
 SEND_PROTOCOLS = {"auto": 0, "republic": 1 << 3, "rdcm": 2 << 3, "wan": 3 << 3}
 SEND_STRAGGLERS = {None: 0, "wait": 1 << 1, "demote": 2 << 1, "evict": 3 << 1}
@@ -100,10 +100,16 @@ def name_body(data_id: int, name: str) -> bytes:
 
 
 def join_body(
-    group: str, subscribe: bool, protocol: str, order: str, options: str, start: int | datetime | None = None
+    group: str,
+    subscribe: bool,
+    protocol: str,
+    order: str,
+    options: str,
+    start: int | datetime | None = None,
+    completion: bool = False,
 ) -> bytes:
     """Fields of JOIN; `protocol` "": as the group is. `start`: what is kept, too, from that number or time on."""
-    flags, since = JOIN_SUBSCRIBE if subscribe else 0, b""
+    flags, since = (JOIN_SUBSCRIBE if subscribe else 0) | (JOIN_COMPLETE if completion else 0), b""
     if start is not None:
         by_time = isinstance(start, datetime)
         number = round(start.timestamp() * 1e9) if isinstance(start, datetime) else start
