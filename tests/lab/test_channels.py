@@ -118,3 +118,27 @@ def test_completion_of_a_group_with_a_socket_of_its_own(lab: Lab) -> None:
             assert [reader.next(BOUND_S).data for _ in lots] == lots
         with pytest.raises(RostrumError, match="does not tell what is complete"):
             one.join("own-plain", protocol="plain", completion=True)
+
+
+def test_a_member_that_stands_still_is_left_out_and_comes_back(lab: Lab) -> None:
+    """Its agent lives, but says nothing for longer than its lease: what others publish is complete without it."""
+    with agent(lab, "h1") as one, agent(lab, "h3") as three, agent(lab, "h5") as five:
+        a, b = three.join("still", **QSM), five.join("still", **QSM)  # type: ignore[arg-type]
+        with a, b, one.join("still", completion=True) as out:
+            out.publish(b"before")
+            assert [reader.next(BOUND_S).data for reader in (a, b)] == [b"before"] * 2
+            with lab.pause("h5"):
+                out.publish(b"meanwhile")
+                told = 0
+                while told < 2:
+                    told = out.next(BOUND_S).complete or told
+                assert a.next(BOUND_S).data == b"meanwhile"
+            deadline = time.monotonic() + BOUND_S
+            heard = b""
+            while heard != b"again":
+                assert time.monotonic() < deadline
+                out.publish(b"again")
+                try:
+                    heard = b.next(0.2).data
+                except TimedOut:
+                    continue
