@@ -28,6 +28,7 @@ class SecurityOptions:
     gnmi_tls: tuple[Path, Path, Path] | None = None
     tl1_tls: tuple[Path, Path, Path] | None = None
     log_format: str = "text"
+    audit: Path | None = None
 
 
 _OPTIONS = (
@@ -69,6 +70,11 @@ _OPTIONS = (
         help="TL1 by TLS, of OCSs whose entry in the topology file says `tls: true`: the same (PEM files).",
     ),
     click.option(
+        "--audit",
+        type=File,
+        help="Append who asked for what, a JSON object a line; after a rotation, SIGHUP opens the file again.",
+    ),
+    click.option(
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",
@@ -91,10 +97,11 @@ def security_options(command: Callable[..., None]) -> Callable[..., None]:
         gnmi_tls: tuple[Path, Path, Path] | None,
         tl1_tls: tuple[Path, Path, Path] | None,
         log_format: str,
+        audit: Path | None,
         **others: Any,
     ) -> None:
         secured = (thrift_tls, openflow_tls, p4runtime_tls, gnmi_tls, tl1_tls)
-        command(security=SecurityOptions(agent_tokens, quotas, *secured, log_format), **others)
+        command(security=SecurityOptions(agent_tokens, quotas, *secured, log_format, audit), **others)
 
     for option in reversed(_OPTIONS):
         wrapped = option(wrapped)

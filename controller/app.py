@@ -18,6 +18,7 @@ import click
 import uvloop
 from rostrum.controller import NOT_COMPILED, logs, required
 from rostrum.controller.access_options import SecurityOptions, security_options
+from rostrum.controller.audit import Audit, AuditError, no_core_dumps
 from rostrum.controller.config import Cluster, Config
 from rostrum.controller.core import events as ev
 from rostrum.controller.core import schedulers
@@ -76,6 +77,11 @@ class App:
         self.config, self.memory = config, memory
         required.check(config)
         self.access = Access(config.access, config.topology.secure)
+        try:
+            self.audit = Audit(config.security.audit) if config.security.audit else None
+        except AuditError as error:
+            raise AccessError(str(error)) from error
+        self.access.audit = self.audit
         self.doors = {address: self.access.door(address) for address in config.addresses}
         topology, settings = config.topology, config.settings
         now = CLOCK.ns()
@@ -98,7 +104,7 @@ class App:
         )  # fmt: skip
         self.thrift = ThriftService(
             self.runtime, f"rostrum-manager {topology.name}", settings.boot_id, AgentGate(config.security.agent_tokens),
-            config.security.thrift_tls,
+            config.security.thrift_tls, self.audit,
         )  # fmt: skip
         self.runtime.devices, self.runtime.agents = self.devices, self.thrift
         self.devices.request_of = self._request_of
@@ -205,6 +211,8 @@ class App:
 
     def reload(self) -> None:
         """Reads the files again that say who may do what; one that is wrong is told, and what it said before stays."""
+        if self.audit:
+            self.audit.reopen()
         self.access.reload()
         self.thrift.gate.reload()
         if self.thrift.tls:
@@ -249,6 +257,9 @@ class App:
         await self.fabric.close()
         if self._grace_timer:
             self._grace_timer.cancel()
+        if self.audit:
+            self.audit.close()
+            self.audit = self.access.audit = self.thrift.audit = None
         if self.journal:
             self.journal.close()
         for path in (self.socket, self.facts):
@@ -575,6 +586,8 @@ def _journal(given: Path | None, run: Path) -> Path | None:
 
 def _serve(config: Config) -> None:
     raise_descriptor_limit()
+    if config.topology.secure:
+        no_core_dumps()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(config))

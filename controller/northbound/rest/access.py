@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from rostrum.controller import certificates
+from rostrum.controller.audit import Audit, Value
 from rostrum.controller.certificates import Identity, Trust, stamp
 from rostrum.controller.keyvalue import SparingBySource, line
 from rostrum.controller.northbound.rest import problems
@@ -91,6 +92,7 @@ class Access:
         if options.open and (options.tokens or options.client_ca):
             raise AccessError("--rest-open lets everybody in; leave it out, or --rest-tokens and --rest-client-ca")
         self.options, self.required = options, required
+        self.audit: Audit | None = None
         self.beyond: Callable[[Scope, Caller], str] = lambda scope, caller: ""  # why a request is not for its tenant
         self._callers: dict[str, Caller] = {}
         self._seen: tuple[int, int, int] | None = None
@@ -190,6 +192,14 @@ class Access:
         tenants = shown.names_as("tenant") if shown.roles else frozenset()
         return Caller(name, min(tenants, default=name), RIGHTS[role], listed=bool(tenants))
 
+    def _note(self, file: Audit, scope: Scope, caller: Caller | None, status: int, place: str) -> None:
+        shown, client = scope.get("state", {}).get(PEER), scope.get("client")
+        certified = str(certificates.identity(shown)) if shown else ""
+        peer = f"{client[0]}:{client[1]}" if client else ""
+        facts: dict[str, Value] = {"tenant": caller.tenant if caller else "", "certificate": certified}
+        facts |= {"target": scope["path"], "status": status, "made": place}
+        file.note("rest", caller.name if caller else "unknown", peer, scope["method"], **facts)
+
     def _refusal(self, scope: Scope) -> Response:
         """Of a caller whom nobody knows."""
         shown = scope.get("state", {}).get(PEER)
@@ -236,6 +246,8 @@ class Access:
                 left_out = self._refused.may(_source(scope, caller), _now_s()) if writes and refusal else 0
                 if writes and left_out is not None:
                     _audit(scope, caller, status, place, left_out)
+                    if self.audit:
+                        self._note(self.audit, scope, caller, status, place)
 
         return guarded
 

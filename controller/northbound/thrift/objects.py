@@ -92,6 +92,11 @@ class ObjectsDoor:
             self._call(one.server, "holders", {"answer": answer})
 
 
+def fetched(args: Any) -> str:
+    """Which object one asks for, for the audit: without the right to it."""
+    return _key(values.need(args, "request", idl.FetchRequest), "").shown
+
+
 def _key(row: Any, tenant: str) -> HeldKey:
     app = values.need(row, "app_id", bytes)
     if len(app) != values.APP_ID_BYTES:

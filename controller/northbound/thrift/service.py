@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from rostrum.controller.audit import LIST_MAX, Audit, Value
 from rostrum.controller.certificates import Files, Identity
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.groups.values import GroupPeer, GroupRegion, GroupView
@@ -30,7 +31,7 @@ from rostrum.controller.northbound.thrift import tls as thrift_tls
 from rostrum.controller.northbound.thrift.codec import FRAME_MAX, BadMessage, decode, encode, idl
 from rostrum.controller.northbound.thrift.gate import AgentGate
 from rostrum.controller.northbound.thrift.keys import Keys, Told
-from rostrum.controller.northbound.thrift.objects import ObjectsDoor
+from rostrum.controller.northbound.thrift.objects import ObjectsDoor, fetched
 from rostrum.controller.northbound.thrift.probes import Probes
 from rostrum.controller.northbound.thrift.sites import Sites
 from rostrum.controller.runtime.run_clock import CLOCK
@@ -47,6 +48,17 @@ KEYS_MAX = 1024  # of one call
 CONNECTIONS_MAX = 4096  # or two for each server
 STRANGERS_LINES = (20, 10.0)  # goodbyes logged in so many seconds to those who never said who they are
 SWEEP_S = 0.5
+# Calls that are written down, and what of them, besides requests and hellos: not renewals and reports.
+AUDITED: dict[str, tuple[str, ...]] = {
+    "release": ("response_id", "request_id"),
+    "cancel": ("request_id",),
+    "receiver_change": ("response_id", "server", "joins"),
+    "join_group": ("group",),
+    "leave_group": ("group",),
+    "use_group": ("group",),
+    "unuse_group": ("group",),
+    "failure": ("response_id",),
+}
 ARRIVALS_MAX = 10_000
 REASON_MAX = 1000  # characters; agents take 4096 bytes
 NOT_SEALING = (
@@ -69,6 +81,7 @@ class ThriftService:
         boot_id: int,
         gate: AgentGate | None = None,
         tls: Files | None = None,
+        audit: Audit | None = None,
     ) -> None:
         """`tls`: agents come by TLS only. Raises access.AccessError."""
         required = runtime.manager.core.topology.secure
@@ -87,6 +100,7 @@ class ThriftService:
         self.runtime = runtime
         self.name = name
         self.boot_id = boot_id
+        self.audit = audit
         self.gate = gate or AgentGate(None)
         self.probes = Probes(self._probe)
         self.sites = Sites(runtime.manager.core.topology, self._say, self._present)
@@ -141,6 +155,9 @@ class ThriftService:
         connection = self.agents.get(server)
         if connection:
             connection.send(thrift_response.response(response, REASON_MAX))
+        if self.audit:
+            facts = {"request": response.request_id, "path": response.response_id, "why": response.reason}
+            self.audit.note("agents", server, "", response.decision.name.lower(), **facts)
         if arrived is not None:
             self.latency.add(time.perf_counter_ns() - arrived)
 
@@ -451,6 +468,7 @@ class AgentConnection(asyncio.Protocol):
             more = {"not_logged": left_out} if left_out else {}
             log.warning(line("goodbye", agent=self.server or "-", peer=self.peer, cause=reason, **more))
         self.service.refused += 1
+        self._note("refused", why=reason)
         self.call("goodbye", {"reason": reason[:REASON_MAX]})
         self._closing, self._cause = True, reason
         self._transport.close()
@@ -475,10 +493,13 @@ class AgentConnection(asyncio.Protocol):
             if self.server:
                 raise BadMessage(f"hello twice on the connection of {self.server}")
             self.service.greet(self, values.need(args, "info", idl.AgentInfo))
+            self._note("hello")
             self.boot_known = True
             return
         if not self.server:
             raise BadMessage(f"{method} before hello; say Manager.hello first")
+        if method in AUDITED and self.service.audit:
+            self._note(method, **{key: _named(getattr(args, key, "")) for key in AUDITED[method]})
         _CALLS[method](self, args, arrived)
 
     def _handled(self, frame: bytes, arrived: int) -> bool:
@@ -486,6 +507,7 @@ class AgentConnection(asyncio.Protocol):
         if thrift_request.is_release(frame):
             ids = thrift_request.release(frame)
             if ids is not None:
+                self._note("release", path=ids[0], request=ids[1])
                 self.service.runtime.post(ev.Released(ids[0], ids[1], self.server))
             return ids is not None
         if thrift_request.is_request(frame):
@@ -495,7 +517,20 @@ class AgentConnection(asyncio.Protocol):
             return request is not None
         return False
 
+    def _note(self, what: str, **facts: Value) -> None:
+        if self.service.audit:
+            who = str(self.certified) if self.certified else self.server
+            self.service.audit.note("agents", who, self.peer, what, server=self.server, tenant=self.tenant, **facts)
+
     def _ask(self, request: PathRequest, arrived: int) -> None:
+        self._note(
+            "request",
+            request=request.request_id,
+            sender=request.sender,
+            receivers=list(request.receivers[:LIST_MAX]),
+            receiver_count=len(request.receivers),
+            size=request.data_size,
+        )
         self.service.request_arrived(self.server, request.request_id, arrived)
         self.service.runtime.post(ev.RequestReceived(request))
 
@@ -556,6 +591,7 @@ class AgentConnection(asyncio.Protocol):
 
     def on_fetch(self, args: Any, arrived: int) -> None:
         self.service.objects.fetch(self.server, args)
+        self._note("fetch", object=fetched(args))
 
     def on_peer_keys(self, args: Any, arrived: int) -> None:
         if self.service.keys:
@@ -568,6 +604,11 @@ class AgentConnection(asyncio.Protocol):
 
     def on_failure(self, args: Any, arrived: int) -> None:
         self.service.runtime.post(ev.FailureReported(values.failure(args), self.server))
+
+
+def _named(value: Any) -> str:
+    """Of a use of a group its name."""
+    return str(getattr(value, "group", value))
 
 
 _CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {
