@@ -2,7 +2,7 @@
 PYTHON := build/venv/bin/python
 ARGS ?=
 
-.PHONY: help setup build jvm packages demo bench test lint count fuzz p4 lock clean
+.PHONY: help setup build jvm packages demo bench test lint count fuzz p4 lock bom clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,12 +45,11 @@ fuzz: setup  ## every fuzz target for two minutes, from the corpus that earlier 
 p4:  ## compile the switches' P4 program into p4src/build (needs p4c)
 	@python3 p4src/compile.py
 
-lock:  ## resolve requirements.in into requirements.lock, in a clean environment
-	@rm -rf build/lock && python3 -m venv build/lock
-	@build/lock/bin/pip install -q --disable-pip-version-check -r requirements.in
-	@build/lock/bin/pip freeze --disable-pip-version-check --exclude pip --exclude setuptools >build/requirements.lock
-	@mv build/requirements.lock requirements.lock && rm -rf build/lock
-	@echo "requirements.lock: $$(wc -l <requirements.lock) packages"
+lock:  ## resolve requirements.in into requirements.lock, and renew the hashes of all lock files
+	@.ci/lock $(ARGS)
+
+bom:  ## the bill of materials, CycloneDX: build/bom.json
+	@.ci/bom $(ARGS)
 
 clean:  ## remove everything built
 	rm -rf build

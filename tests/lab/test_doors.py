@@ -4,6 +4,7 @@ certificate of something else gets nowhere, and the lab works all the same.
 
 from __future__ import annotations
 
+import re
 import struct
 import subprocess
 import sys
@@ -111,4 +112,7 @@ def test_no_secret_is_in_topology_log_or_process_list(lab: Lab) -> None:
     assert "rostrum.controller" in shown and secret not in shown
     for file in (lab.run / "topology.yaml", lab.run / "manager.log", lab.run / "ocs.log", lab.run / "lab.json"):
         assert secret not in file.read_text(), file
+    pid = lab.status()["programs"]["manager"]["pid"]
+    limits = lab.execute("manager", ["cat", f"/proc/{pid}/limits"])
+    assert re.search(r"Max core file size +0 +0 ", limits)
     assert secret not in str(lab.rest.get("/v1/topology")) and secret not in str(lab.ocs_state())
