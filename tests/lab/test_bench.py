@@ -86,3 +86,17 @@ def test_a_tool_that_hangs_is_ended_and_written_down(tmp_path: Path) -> None:
     record, left = json.loads(said)
     assert record["outcome"] == "timeout" and "sleep on h1" in record["text"], record
     assert left == [], "processes of the tool are left"
+
+
+def test_a_real_agents_receivers_are_played_over_sockets(tmp_path: Path) -> None:
+    """In a process of its own, which ends with its namespace. Of 10 receivers each reports, of 40 those at the top."""
+    file = tmp_path / "receivers.json"
+    program = "from rostrum.bench.receivers import receivers; receivers()"
+    argv = ["--agent", "-n", "10", "-n", "40", "--size", "8", "--repeat", "1", "--json", str(file)]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *argv], capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    few, many = json.loads(file.read_text())["runs"]
+    assert few["packets"] >= 943 and many["packets"] >= 943, "all of the data"
+    assert many["reports"] > 0, "by the tree"

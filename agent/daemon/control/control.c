@@ -186,11 +186,25 @@ void rs_control_want(rs_control *control, rs_peer peer) {
     try_connect(control, peer);
 }
 
+/* Somebody may have connected to here by that name. Of a send to thousands each address is told, and what was opened
+ * from here needs no look at all connections. */
+static bool may_have_come(const rs_control *control, const char *name) {
+    const rs_peers *peers = control->options.peers;
+    for (rs_peer i = rs_peers_of_name(peers, name, RS_NO_PEER); i != RS_NO_PEER; i = rs_peers_of_name(peers, name, i)) {
+        const rs_pool_peer *p = i < control->peer_room ? &control->peers[i] : NULL;
+        bool opened_here = p && ((p->sending && p->sending->outgoing) || p->connecting);
+        if (p && p->connections > (opened_here ? 1u : 0u))
+            return true;
+    }
+    return false;
+}
+
 void rs_control_address_known(rs_control *control, rs_peer peer) {
     if (peer >= control->peer_room)
         return;
     const char *name = rs_peers_name(control->options.peers, peer);
-    for (rs_connection *c = control->connections, *next; c; c = next) {
+    rs_connection *first = may_have_come(control, name) ? control->connections : NULL;
+    for (rs_connection *c = first, *next; c; c = next) {
         next = c->next;
         if (c->peer == RS_NO_PEER || rs_pool_may_be(control, peer, c) ||
             strcmp(rs_peers_name(control->options.peers, c->peer), name) != 0)

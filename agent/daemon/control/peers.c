@@ -82,6 +82,14 @@ rs_peer rs_peers_find(const rs_peers *peers, const char *name) {
     return first;
 }
 
+rs_peer rs_peers_of_name(const rs_peers *peers, const char *name, rs_peer after) {
+    uint32_t hash = hash_of(name);
+    rs_peer i = after == RS_NO_PEER ? first_named(peers, hash) : peers->entries[after].next_named;
+    while (i != RS_NO_PEER && !is_named(&peers->entries[i], hash, name))
+        i = peers->entries[i].next_named;
+    return i;
+}
+
 /* A number never used, or of a few that nobody holds the one that was not spoken of for the longest time. */
 static rs_peer choose(rs_peers *peers) {
     rs_peer oldest = RS_NO_PEER;

@@ -38,6 +38,8 @@ void rs_peers_free(rs_peers *peers);
 rs_peer rs_peers_number(rs_peers *peers, const char *name);
 /* The number it has, or RS_NO_PEER. */
 rs_peer rs_peers_find(const rs_peers *peers, const char *name);
+/* Numbers of that name, however many came by it: the one after `after`; RS_NO_PEER: the first, or there are no more. */
+rs_peer rs_peers_of_name(const rs_peers *peers, const char *name, rs_peer after);
 
 /* A name is no secret. As long as the manager has not told where a server is, agents that connect from several
  * addresses by one name are servers of their own, each with a number: none keeps the others out, and none can speak

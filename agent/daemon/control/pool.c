@@ -281,8 +281,11 @@ static bool identify(rs_control *control, rs_connection *c, const rs_message *he
     return true;
 }
 
-/* Older connections that this one replaces: of an earlier start of the peer, or opened by it before. */
+/* Older connections that this one replaces: of an earlier start of the peer, or opened by it before. Of thousands that
+ * come up together each is its peer's only one, and nobody looks for others. */
 static void close_replaced(rs_control *control, const rs_connection *fresh) {
+    if (control->peers[fresh->peer].connections < 2)
+        return;
     for (rs_connection *c = control->connections, *next; c; c = next) {
         next = c->next;
         if (c == fresh || c->peer != fresh->peer || c->phase != RS_CONNECTION_UP)
