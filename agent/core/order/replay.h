@@ -20,7 +20,7 @@
 
 typedef struct rs_replay rs_replay;
 
-#define RS_REPLAY_MAGIC 0x5052    /* first two bytes, little endian; the group is at RS_ORDER_GROUP_AT */
+#define RS_REPLAY_MAGIC 0x5952    /* first two bytes, little endian; the group is at RS_ORDER_GROUP_AT */
 #define RS_REPLAY_PIECE 1100u     /* bytes of records in a datagram */
 #define RS_REPLAY_RUN (64u << 10) /* bytes of records that are asked for at once, if not one is longer */
 #define RS_REPLAY_WINDOW 64u      /* datagrams that answer one PULL */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/wire.h"
 #include "core/groups/wire.h"
 #include "daemon/data/overlay.h"
 #include "daemon/groups/kept.h"
@@ -229,6 +230,14 @@ static void receive_ordered(rs_groups *g, unsigned magic, uint32_t source, const
     else if (group && group->ordered)
         (void)rs_order_receive(group->ordered, rs_agent_now(g->agent), source, bytes, length);
 }
+
+_Static_assert(RS_REPLAY_MAGIC != RS_REPORT_MAGIC && RS_ORDER_MAGIC != RS_REPORT_MAGIC &&
+                   RS_FLOW_MAGIC != RS_REPORT_MAGIC && RS_MESSAGES_MAGIC != RS_REPORT_MAGIC &&
+                   RS_REPLAY_MAGIC != RS_ACK_MAGIC && RS_ORDER_MAGIC != RS_ACK_MAGIC && RS_FLOW_MAGIC != RS_ACK_MAGIC &&
+                   RS_MESSAGES_MAGIC != RS_ACK_MAGIC && RS_REPLAY_MAGIC != RS_DATA_MAGIC &&
+                   RS_REPLAY_MAGIC != RS_ORDER_MAGIC && RS_REPLAY_MAGIC != RS_FLOW_MAGIC &&
+                   RS_REPLAY_MAGIC != RS_MESSAGES_MAGIC,
+               "groups take no transfer's datagrams");
 
 bool rs_groups_datagram(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
     rs_flow_report report_in;
