@@ -38,8 +38,8 @@ def receivers(
     """Processor time and memory of a sender with up to 16,384 receivers, which a program plays.
 
     Of its protocol core alone: no root, no sockets; time is virtual, only the core's own calls are measured. With
-    --agent of a whole agent over sockets, which has a connection to each: what a MB costs follows from objects of two
-    sizes, and what a receiver costs is the rest.
+    --agent of a whole agent over sockets, which has a connection to each: what a MB costs is spent at high rate, what a
+    receiver costs before and after it.
     """
     most = sorted(set(counts or (AGENT_COUNTS if agent else COUNTS)))
     mib = mib or ((128 if quick else 512) if agent else 256 if quick else 1024)

@@ -13,9 +13,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ SENDER, GATE = "10.0.1.1", "10.0.255.254"
 DATA, PLAYED = "data0", "played0"  # interfaces
 PER_RACK = 100
 RATE = "2G"
-SMALL = 8  # part of the object that the smaller one is
+SAMPLE_S = 0.005
 START_S, SEND_S = 120.0, 200.0
 
 # Whatever is sent to the servers' network is for the program, but for the sender's own address.
@@ -105,6 +107,8 @@ def receivers(program: Path, most: int, folder: Path) -> Iterator[None]:
 def manager(most: int, folder: Path) -> Iterator[int]:
     """The port of its agents."""
     size = Hybrid(-(-(most + 1) // PER_RACK), PER_RACK, ocs_ports=0, splitters=0, rate="10G")
+    for old in folder.glob("hybrid-*.pickle"):  # perhaps of another version
+        old.unlink()
     job = folder / "manager.json"
     case = {"wait_s": 0.0, "journal": False}
     job.write_text(json.dumps({"hybrid": asdict(size), "folder": str(folder), "place": str(folder), "case": case}))
@@ -139,17 +143,49 @@ def resident(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@contextlib.contextmanager
+def sampled(pid: int) -> Iterator[list[tuple[int, int]]]:
+    """The time, and what the process had spent by then, in ns, every few milliseconds."""
+    samples, over = [(time.time_ns(), spent_ns(pid))], threading.Event()
+
+    def sample() -> None:
+        while not over.wait(SAMPLE_S):
+            samples.append((time.time_ns(), spent_ns(pid)))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join()
+        samples.append((time.time_ns(), spent_ns(pid)))
+
+
+def spent_by(samples: list[tuple[int, int]], when: int) -> float:
+    """At that time, between two samples."""
+    for (t0, s0), (t1, s1) in pairwise(samples):
+        if t0 <= when <= t1:
+            return s0 + (s1 - s0) * (when - t0) / max(t1 - t0, 1)
+    return samples[-1][1] if when > samples[-1][0] else samples[0][1]
+
+
 def send(client: Agent, pid: int, number: int, count: int, data: bytes) -> dict[str, float]:
+    """One send. Raises LabError, RostrumError."""
     client.add(number, data)
-    before = spent_ns(pid)
-    result = client.send(number, [name for name, _ in servers(count)], protocol="republic", wait=SEND_S).wait(SEND_S)
-    spent = spent_ns(pid) - before
+    with sampled(pid) as samples:
+        names = [name for name, _ in servers(count)]
+        result = client.send(number, names, protocol="republic", wait=SEND_S).wait(SEND_S)
     client.delete(number)
     if not result.ok:
         wrong = next((f"{one.name}: {one.cause}" for one in result.receivers if one.state != "done"), "")
         raise LabError(f"{count} receivers: {result.cause}; {wrong}")
+    if not result.high_rate_ns:
+        raise LabError(f"{count} receivers: no data packet came to them; the object went to each by itself")
+    flowing = spent_by(samples, result.data_done_ns) - spent_by(samples, result.high_rate_ns)
     return {
-        "cpu_s": spent / 1e9,
+        "cpu_us_per_mb": flowing / 1e3 / (len(data) / 1e6),
+        "fixed_us_per_receiver": (samples[-1][1] - samples[0][1] - flowing) / 1e3 / count,
         "seconds": (result.done_ns - result.requested_ns) / 1e9,
         "opening_s": (result.high_rate_ns - result.accepted_ns) / 1e9,
         "reports": result.acks_received,
@@ -158,10 +194,10 @@ def send(client: Agent, pid: int, number: int, count: int, data: bytes) -> dict[
 
 
 def measure(job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """One row for each number of receivers; the least of all rounds. Raises LabError, RostrumError."""
+    """One row for each number of receivers: of its rounds the one that cost least. Raises LabError, RostrumError."""
     counts, size = job["counts"], job["mib"] << 20
     data = os.urandom(size)
-    best: dict[int, dict[str, dict[str, float]]] = {}
+    best: dict[int, dict[str, float]] = {}
     run("ip", "link", "set", "lo", "up")
     with contextlib.ExitStack() as stack:
         stack.enter_context(receivers(Path(job["programs"]) / "agent_receivers", max(counts), folder))
@@ -169,34 +205,14 @@ def measure(job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
         pid, socket = stack.enter_context(agent(port, 4 * size + (64 << 20), folder))
         client = stack.enter_context(Agent(socket))
         number = 0
-        memory: dict[int, int] = {}
         for turn in range(job["repeat"] + 1):  # the first opens the connections
             for count in counts:
-                for which, part in (("small", size // SMALL), ("large", size)):
-                    number += 1
-                    got = send(client, pid, number, count, data[:part])
-                    kept = best.setdefault(count, {}).setdefault(which, got)
-                    if turn and got["cpu_s"] < kept["cpu_s"]:
-                        best[count][which] = got
-                memory.setdefault(count, resident(pid))
-    return [row(count, best[count], size, memory[count]) for count in counts]
-
-
-def row(count: int, best: dict[str, dict[str, float]], size: int, memory: int) -> dict[str, Any]:
-    """What does not depend on the size is told apart by two sizes."""
-    small, large = best["small"], best["large"]
-    each_mb = (large["cpu_s"] - small["cpu_s"]) / ((size - size // SMALL) / 1e6)
-    fixed = small["cpu_s"] - each_mb * (size // SMALL) / 1e6
-    return {
-        "receivers": count,
-        "cpu_us_per_mb": each_mb * 1e6,
-        "fixed_us_per_receiver": fixed * 1e6 / count,
-        "seconds": large["seconds"],
-        "opening_s": large["opening_s"],
-        "reports": large["reports"],
-        "packets": large["packets"],
-        "resident_bytes": memory,
-    }
+                number += 1
+                got = {"receivers": count, **send(client, pid, number, count, data), "resident_bytes": resident(pid)}
+                if turn == 1 or (turn and got["cpu_us_per_mb"] < best[count]["cpu_us_per_mb"]):
+                    best[count] = got
+    least = best[counts[0]]["cpu_us_per_mb"]
+    return [{**best[count], "cpu_ratio": best[count]["cpu_us_per_mb"] / least} for count in counts]
 
 
 def main(job: dict[str, Any]) -> int:
@@ -207,8 +223,6 @@ def main(job: dict[str, Any]) -> int:
     except (LabError, RostrumError) as error:
         print(error, file=sys.stderr)
         return 1
-    for one in rows:
-        one["cpu_ratio"] = one["cpu_us_per_mb"] / rows[0]["cpu_us_per_mb"]
     Path(job["results"]).write_text(json.dumps(rows))
     return 0
 

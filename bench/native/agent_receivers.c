@@ -295,7 +295,7 @@ static void take_data(scene *s) {
         s->received++;
         bool attempt = (h.flags & RS_DATA_ATTEMPT) != 0, asked = !attempt && (h.flags & RS_DATA_REPORT) != 0;
         bool again = s->asked && s->by_tree; /* for those that lost the packet before */
-        s->asked = asked;
+        s->asked = asked && !again;          /* on a slow path each asks, and every other one counts */
         if (attempt)
             light(s, h.sn);
         else if (asked && !again)

@@ -22,9 +22,10 @@
 #define STRANGERS_SPARE_PART 32u
 #define REPORT_GAP (50 * RS_MILLISECOND) /* between two reports to the manager */
 #define PROGRESS_EVERY (100 * RS_MILLISECOND)
-/* A sample looks at all receivers: of more than these there is not one for each of their events, but now and then. */
+/* A sample looks at all receivers: of more than these there is not one for each of their events, but now and then, so
+ * that samples take a hundredth of the time however many they are. */
 #define SAMPLED_EACH 64u
-#define SAMPLE_EVERY (10 * RS_MILLISECOND)
+#define SAMPLE_EVERY (10 * RS_MICROSECOND) /* for each receiver */
 
 static void copy_text(char *out, const char *text) {
     snprintf(out, ROSTRUM_TEXT_MAX + 1, "%s", text);
@@ -797,7 +798,7 @@ static void receiver_event(rs_agent *agent, rs_send_state *s, const rs_event *ev
                rs_quote(receiver->name), rs_quote(event->cause));
     }
     if (s->receiver_count <= SAMPLED_EACH || rs_agent_now(agent) >= s->sample_at) {
-        s->sample_at = rs_agent_now(agent) + SAMPLE_EVERY;
+        s->sample_at = rs_agent_now(agent) + SAMPLE_EVERY * s->receiver_count;
         sample(agent, s);
     }
     rs_sending_tell_receiver(agent, s, receiver);
