@@ -11,19 +11,21 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+import httpx
 from rich.console import Console
 from rostrum.client import Agent
 from rostrum.client.values import RostrumError
 from rostrum.lab.emulator import Emulator, Port
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import Entered, LabError, PrivateNamespace
-from rostrum.lab.processes import agent_program
+from rostrum.lab.processes import agent_program, certificates, secured, tls
 from rostrum.lab.results import rounded, save
+from rostrum.topologies import load_text
 from rostrum.topologies.places import build_folder
 from rostrum.topologies.units import Size
 
@@ -44,7 +46,8 @@ SLOWEST_MOST = 1.1
 @dataclass(frozen=True)
 class Area:
     """Sites around the sender's: round trips in ms, the rate of each site's link, and its share of losses each way.
-    `nat`: their routers translate addresses and ports, so nobody outside reaches a server there.
+    `nat`: their routers translate addresses and ports, so nobody outside reaches a server there. `chain`: each site
+    lies behind the one before it. `secure`: all links are TLS or sealed, by certificates of a CA of its own.
     """
 
     rtts: tuple[float, ...]
@@ -52,6 +55,8 @@ class Area:
     rate_bps: float
     loss: float
     nat: bool = False
+    chain: bool = False
+    secure: bool = False
 
     @property
     def sites(self) -> list[str]:
@@ -79,6 +84,7 @@ class Area:
                 servers.append(f"  {name}: {{address: {address}, management: {address}}}")
                 links.append(f'  - {{a: {name}, b: "{site}-lan:{host}", rate: 1G}}')
             more = ", nat: true" if self.nat and number else ""
+            more += f", via: {self.sites[number - 1]}" if self.chain and number > 1 else ""
             sites.append(f"  {site}: {{servers: [{', '.join(self.names(number))}]{more}}}")
         head = [
             "rostrum: 1",
@@ -86,6 +92,7 @@ class Area:
             f"network: {{data: 10.0.0.0/16, management: 10.0.0.0/16, multicast: 239.192.0.0/16, mtu: {MTU}}}",
             "manager: {address: 10.0.0.1, openflow_port: 6653, thrift_port: 9090, rest_port: 8080}",
             "agent: {control_port: 7071, data_port: 7070}",
+            *(["security: required"] if self.secure else []),
         ]
         return "\n".join([*head, "switches:", *switches, "servers:", *servers, "links:", *links, "sites:", *sites, ""])
 
@@ -97,6 +104,7 @@ class Sites:
         self.namespace, self.folder, self.area = namespace, folder, area
         self.processes: dict[str, Entered] = {}
         self.agents: dict[str, Agent] = {}
+        self.certificates = ""
         for number in range(len(area.sites)):
             self._site(number)
         macs = {site: self._in(f"r-{site}", "cat", "/sys/class/net/wan/address") for site in area.sites}
@@ -165,7 +173,12 @@ class Sites:
         self.emulator.start()
         file = self.folder / "sites.yaml"
         file.write_text(self.area.topology())
-        manager = [sys.executable, "-m", "rostrum.controller", "--topology", str(file), "--rest-open"]
+        doors = ["--rest-open"]
+        if self.area.secure:
+            topology = load_text(self.area.topology())
+            self.certificates = certificates(topology, self.folder)
+            doors = secured(topology, self.certificates)
+        manager = [sys.executable, "-m", "rostrum.controller", "--topology", str(file), *doors]
         self._start("manager", "h0", [*manager, "--run", str(self.folder / "run")])
         for number in range(len(self.area.sites)):
             for host, name in enumerate(self.area.names(number), 1):
@@ -177,10 +190,12 @@ class Sites:
     def start_agent(self, name: str, address: str) -> None:
         self.place(name).mkdir(exist_ok=True)
         self.place(name, "objects").mkdir(mode=0o710, exist_ok=True)
+        doors = [*tls("--manager-tls", self.certificates, name), "--security", "required"] if self.area.secure else []
         self._start(name, name, [
             str(agent_program()), "--interface", "eth0", "--manager", "10.0.0.1:9090", "--server", name, "--address",
             address, "--socket", str(self.place(name, "agent.sock")), "--store", str(self.place(name, "objects")),
             "--mtu", str(MTU), "--nic-rate", "1G",
+            "--metrics", str(self.place(name, "metrics.sock")), *doors,
         ])  # fmt: skip
 
     def _until(self, condition: Any, what: str) -> None:
@@ -214,6 +229,16 @@ class Sites:
             found[site] = (came_out, row["sent"], row["lost_down"] + row["full_down"])
         return found
 
+    def opened(self, site: str) -> float:
+        """Sealed packets that the first of a site has opened so far; 0 without seals, or when it is gone."""
+        name = f"{site}h1"
+        if not self.area.secure or name not in self.processes:
+            return 0.0
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(self.place(name, "metrics.sock")))) as http:
+            text = http.get("http://agent/metrics").text
+        found = re.search(r"^rostrum_agent_packets_opened_total (\S+)", text, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
 
 def payload_of(before: tuple[int, int, int], after: tuple[int, int, int]) -> float:
     """What a link was given, as bytes of payload: all frames count, also those of control, and the lost ones."""
@@ -242,6 +267,7 @@ def send(sites: Sites, name: str, content: bytes, bound_s: float, kill: str = ""
     threads = [threading.Thread(target=wait_for, args=(one,), daemon=True) for one in waited]
     for thread in threads:
         thread.start()
+    opened = {site: sites.opened(site) for site in area.sites[1:]}
     before, began = sites.carried(), time.monotonic()
     handle = sites.agents["h0"].send(name, area.receivers, source=file)
     if kill:
@@ -268,15 +294,16 @@ def send(sites: Sites, name: str, content: bytes, bound_s: float, kill: str = ""
             "seconds": seconds,
             "link_seconds": area.link_s(len(content), rtt),
             "copies": payload_of(before[site], after[site]) / len(content),
+            "opened": sites.opened(site) - opened[site],
         }
-    text = "".join(sites.log(one) for one in waited)
-    went_on = max((int(number) for number in re.findall(r"goes on where it was: bytes=(\d+)", text)), default=0)
+    went_on = {one: re.findall(r"goes on where it was: bytes=(\d+)", sites.log(one)) for one in waited}
     return {
         "sites": rows,
         "failed": failed,
         "protocol": result.protocol,
         "reason": result.reason,
-        "went_on_from": went_on / len(content),
+        "went_on_from": max(int(number) for found in went_on.values() for number in found or [0]) / len(content),
+        "went_on": {one: int(found[-1]) / len(content) for one, found in went_on.items() if found},
     }
 
 
@@ -331,13 +358,18 @@ def _verdict(name: str, most: float, found: float) -> dict[str, Any]:
 @click.option("--rate", default=50.0, show_default=True, type=float, help="Of each site's link, in Mbit/s.")
 @click.option("--loss", default=1.0, show_default=True, type=float, help="On each link, each way, in percent.")
 @click.option("--nat", is_flag=True, help="The sites' routers translate addresses and ports.")
+@click.option(
+    "--chain", is_flag=True, help="Each site lies behind the one before it, and its relay is fed by that one's."
+)
+@click.option("--secure", is_flag=True, help="Every link is TLS or sealed (`security: required`).")
 @click.option("--kill/--no-kill", default=True, show_default=True, help="Once more, and kill a relay.")
 @click.option("--seed", type=click.IntRange(1, 2**31), help="Of data and losses [a new one, printed].")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               default=build_folder() / "sites.json", show_default=True, help="Where the figures go.")  # fmt: skip
 def command(
-    size: int, rtts: str, hosts: int, rate: float, loss: float, nat: bool, kill: bool, seed: int | None, json_file: Path
-) -> None:
+    size: int, rtts: str, hosts: int, rate: float, loss: float, nat: bool, chain: bool, secure: bool, kill: bool,
+    seed: int | None, json_file: Path
+) -> None:  # fmt: skip
     """Send an object to sites that only unicast reaches: a relay in each takes it once and passes it on while it comes.
 
     By real manager and agents, which are not told the links' rate. Then again, while a relay is killed.
@@ -348,11 +380,14 @@ def command(
         raise click.BadParameter(f"{rtts!r}: numbers, separated by commas") from error
     seed = seed or random.SystemRandom().randrange(1, 2**31)
     OUT.print(f"seed {seed}")
-    parameters = {"size": size, "rtts": trips, "hosts": hosts, "rate": rate, "loss": loss, "nat": nat, "kill": kill}
+    area = Area(trips, hosts, rate * 1e6, loss / 100, nat, chain, secure)
+    if nat and chain and len(trips) > 1:
+        raise click.UsageError("--nat and --chain: of two sites next to each other at most one may translate addresses")
     try:
-        report = run(Area(trips, hosts, rate * 1e6, loss / 100, nat), size, seed, kill)
+        report = run(area, size, seed, kill)
     except LabError as error:
         raise click.ClickException(str(error)) from error
+    parameters = {**asdict(area), "size": size, "kill": kill}
     save({**report, "manifest": manifest(seed, parameters)}, json_file)
     for one in report["verdicts"]:
         OUT.print(f"{'holds ' if one['holds'] else 'MISSED'} {one['name']}: {one['found']:.3f} ({one['goal']})")

@@ -160,6 +160,25 @@ def test_sites__whose_routers_translate_addresses_and_ports() -> None:
     assert set(killed["failed"]) == {"s1h1"} and killed["went_on_from"] >= 0.25, killed
 
 
+def test_sites__sealed_through_routers_that_translate() -> None:
+    """`security: required`: what agents open is sealed for whom it is, whatever address it came from by then."""
+    area = sites.Area((10.0, 30.0), 2, 40e6, 0.01, nat=True, secure=True)
+    report = sites.run(area, 8 << 20, 7)
+    plain, killed = report["plain"], report["killed"]
+    assert plain["protocol"] == "wan" and not plain["failed"], plain
+    packets = (8 << 20) / (sites.MTU - sites.HEADERS)
+    assert all(row["opened"] > packets / 4 for row in plain["sites"].values()), plain
+    assert set(killed["failed"]) == {"s1h1"} and killed["went_on_from"] >= 0.25, killed
+
+
+def test_sites__in_a_chain() -> None:
+    """s2 lies behind s1, and s3 behind s2: each link carries the object once, and each relay feeds the next site's."""
+    report = sites.run(sites.Area((10.0, 20.0, 30.0), 2, 40e6, 0.01, chain=True), 8 << 20, 8, kill=False)
+    plain = report["plain"]
+    assert not plain["failed"] and all(1 <= row["copies"] < 2 for row in plain["sites"].values()), plain
+    assert "site s1 over the wide area" in plain["reason"] and "site s2" not in plain["reason"], plain["reason"]
+
+
 FAR_APART = """rostrum: 1
 name: far-apart
 network: {data: 10.9.0.0/24, management: 10.9.0.0/24, multicast: 239.192.0.0/16}

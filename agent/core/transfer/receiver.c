@@ -542,8 +542,9 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
     case RS_MSG_REPORT_TO:
         if (m->session > x->t.session)
             return verdict(RS_RX_BAD);
-        return verdict(x->state == RS_RX_OFFERED || !x->t.engine->report_to ? RS_RX_NONE
-                                                                            : x->t.engine->report_to(node, now, x, m));
+        return verdict(x->state == RS_RX_OFFERED || x->t.stream.on || !x->t.engine->report_to
+                           ? RS_RX_NONE
+                           : x->t.engine->report_to(node, now, x, m));
     case RS_MSG_DATA_FNSD:
         if (m->session > x->t.session)
             return verdict(RS_RX_BAD);
@@ -988,7 +989,7 @@ bool rs_leaves_said(const rs_sending *x, const rs_recipient *r, rs_message *m) {
 
 bool rs_stream_ends(rs_node *node, rs_time now, rs_receiving *x, uint64_t size) {
     uint64_t fragments = rs_fragments(size, x->t.fragment_size), came = 0, top = 0;
-    if (x->t.own)
+    if (x->t.own && x->t.owner->stream)
         x->t.owner->stream->extent(&x->t, &came, &top);
     if (!x->t.engine->stream || top > fragments)
         return false;

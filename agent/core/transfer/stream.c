@@ -21,7 +21,7 @@ uint64_t rs_stream_past(const rs_transfer *t) {
 
 static rs_transfer *stream(const rs_node *node, rs_xfer xfer) {
     rs_transfer *t = rs_by_id(node, xfer);
-    return t && !rs_is_finished(t) && t->stream.on && t->own ? t : NULL;
+    return t && !rs_is_finished(t) && t->stream.on && t->own && t->owner->stream ? t : NULL;
 }
 
 static uint64_t here(const rs_transfer *t) {
@@ -111,8 +111,9 @@ static rs_receiving *stream_of(const rs_node *node, const rs_packet_in *packet, 
         *sn = h.sn;
     }
     rs_receiving *x = (rs_receiving *)rs_find_nonce(node, nonce, false);
-    bool right = x && !rs_is_finished(&x->t) && x->t.stream.on && x->t.own && x->state == RS_RX_RECEIVING &&
-                 *sn < x->t.fragments && packet->payload_length == rs_fragment_length(&x->t, *sn);
+    bool right = x && !rs_is_finished(&x->t) && x->t.stream.on && x->t.own && x->t.owner->stream &&
+                 x->state == RS_RX_RECEIVING && *sn < x->t.fragments &&
+                 packet->payload_length == rs_fragment_length(&x->t, *sn);
     if (right && packet->channel == RS_CH_PEER_RELIABLE)
         right = x->link.peer->id == packet->peer;
     return right ? x : NULL;

@@ -23,7 +23,14 @@ void rs_wan_sections_free(rs_wan_sections *s, const rs_allocator *allocator) {
     if (s->open)
         rs_wan_sections_release(s, allocator, s->count);
     rs_memory_give(allocator, s->open);
+    rs_memory_give(allocator, s->mended);
     s->open = NULL;
+    s->mended = NULL;
+}
+
+bool rs_wan_sections_merge(rs_wan_sections *s, const rs_allocator *allocator) {
+    s->mended = rs_memory_take(allocator, RS_WAN_MENDED * sizeof *s->mended);
+    return s->mended != NULL;
 }
 
 void rs_wan_sections_release(rs_wan_sections *s, const rs_allocator *allocator, uint64_t number) {
@@ -32,10 +39,41 @@ void rs_wan_sections_release(rs_wan_sections *s, const rs_allocator *allocator, 
             close_section(s, allocator, s->open[s->freed]);
 }
 
+static bool in_map(const uint8_t *map, uint32_t at) {
+    return map[at / 8] >> at % 8 & 1;
+}
+
+/* It went for all, and whoever misses it now could not know that yet. */
+static bool is_under_way(const rs_wan_sections *s, rs_time now, uint64_t sn) {
+    const rs_wan_mended *m = s->mended ? &s->mended[sn / RS_WAN_SECTION % RS_WAN_MENDED] : NULL;
+    return m && m->of == sn / RS_WAN_SECTION + 1 && now - m->at < s->moot &&
+           in_map(m->map, (uint32_t)(sn % RS_WAN_SECTION));
+}
+
+static void went_for_all(rs_wan_sections *s, rs_time now, uint64_t sn) {
+    if (!s->mended)
+        return;
+    rs_wan_mended *m = &s->mended[sn / RS_WAN_SECTION % RS_WAN_MENDED];
+    if (m->of != sn / RS_WAN_SECTION + 1 || now - m->at >= s->moot)
+        *m = (rs_wan_mended){.of = sn / RS_WAN_SECTION + 1};
+    m->at = now;
+    m->map[sn % RS_WAN_SECTION / 8] |= (uint8_t)(1u << sn % 8);
+}
+
+/* Something in it is to be repaired. */
+static bool says_anything(const rs_wan_sections *s, rs_time now, const rs_wan_nack *nack) {
+    for (uint32_t i = 0; i < nack->bits; i++)
+        if (in_map(nack->map, i) && !is_under_way(s, now, nack->base + i))
+            return true;
+    return false;
+}
+
 bool rs_wan_sections_nack(rs_wan_sections *s, const rs_allocator *allocator, rs_time now, uint32_t receiver,
                           const rs_wan_nack *nack) {
     uint64_t number = nack->base / RS_WAN_SECTION, bit = UINT64_C(1) << receiver % RS_WAN_BITS;
     rs_wan_section *section = s->open[number];
+    if (!says_anything(s, now, nack))
+        return true;
     if (!section) {
         section = rs_memory_take(allocator, sizeof *section);
         if (!section)
@@ -48,7 +86,7 @@ bool rs_wan_sections_nack(rs_wan_sections *s, const rs_allocator *allocator, rs_
     }
     for (uint32_t i = 0; i < nack->bits; i++) {
         uint64_t *who = &section->who[nack->base % RS_WAN_SECTION + i];
-        if (!(nack->map[i / 8] >> i % 8 & 1) || (*who & bit))
+        if (!in_map(nack->map, i) || (*who & bit) || is_under_way(s, now, nack->base + i))
             continue;
         section->missing += *who == 0;
         section->misses++;
@@ -58,7 +96,7 @@ bool rs_wan_sections_nack(rs_wan_sections *s, const rs_allocator *allocator, rs_
 }
 
 static rs_wan_repair choose(const rs_wan_sections *s, const rs_wan_section *section) {
-    if (s->merged || s->receivers > RS_WAN_BITS)
+    if (s->mended || s->receivers > RS_WAN_BITS)
         return s->coded ? RS_WAN_CODED : RS_WAN_MULTICAST;
     if (s->coded && section->missing > 1 && s->receivers > 1)
         return RS_WAN_CODED;
@@ -131,6 +169,8 @@ bool rs_wan_sections_mend(rs_wan_sections *s, const rs_allocator *allocator, rs_
     } else {
         mended(section, section->at, UINT64_MAX);
     }
+    for (uint32_t i = 0; i < out->count && !out->unicast; i++)
+        went_for_all(s, now, out->member[i]);
     if (section->missing == 0)
         close_section(s, allocator, section);
     return true;

@@ -33,6 +33,15 @@ typedef struct {
     uint32_t bit;                      /* to the receiver of that bit. */
 } rs_wan_mend;
 
+#define RS_WAN_MENDED 64 /* sections of which is known what went out for all (a bound) */
+
+/* What went for all of a section. */
+typedef struct {
+    uint64_t of;                     /* That section's number + 1; 0: none's. */
+    rs_time at;                      /* The last of it went then. */
+    uint8_t map[RS_WAN_SECTION / 8]; /* A bit of each fragment that did. */
+} rs_wan_mended;
+
 typedef struct {
     rs_list gathering;     /* Sections of which NACKs are gathered, */
     rs_list ready;         /* and those that are being repaired. */
@@ -41,13 +50,16 @@ typedef struct {
     uint64_t freed;        /* All before are freed: nobody needs them from here. */
     uint32_t receivers;
     bool coded;            /* Repairs may be coded. */
-    bool merged;           /* A NACK may speak for several receivers: its sender alone is not who needs repairs. */
+    rs_time moot;          /* A NACK that comes so soon after what it names went for all was said before that came. */
+    rs_wan_mended *mended; /* RS_WAN_MENDED of them, by number; NULL: NACKs are not `merged`, which come late. */
     rs_time gather;        /* From the first NACK of a section to its repair. */
     uint64_t by_multicast; /* So many sections were repaired by multicast so far, */
     uint64_t by_unicast;   /* and so many by unicast. */
 } rs_wan_sections;
 
 bool rs_wan_sections_start(rs_wan_sections *s, const rs_allocator *allocator, uint64_t fragments, uint32_t receivers);
+/* From now on a NACK may speak for several receivers. False: memory is short. */
+bool rs_wan_sections_merge(rs_wan_sections *s, const rs_allocator *allocator);
 void rs_wan_sections_free(rs_wan_sections *s, const rs_allocator *allocator);
 /* A receiver's NACK of a section that is not freed: notes it. False: memory is short, it will ask again. */
 bool rs_wan_sections_nack(rs_wan_sections *s, const rs_allocator *allocator, rs_time now, uint32_t receiver,

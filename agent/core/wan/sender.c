@@ -166,7 +166,8 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
         w->peers[i].part = 1;
     }
     begin_where_it_is(x);
-    w->sections.merged = rs_wan_tree_begin(node, now, x);
+    if (rs_wan_tree_begin(node, now, x) && !rs_wan_sections_merge(&w->sections, &node->allocator))
+        w->sections.receivers = UINT32_MAX; /* repairs go by multicast all the same */
     w->sections.gather = GATHER_LEAST;
     w->look_due = now + RS_WAN_REPORT_LEAST;
     w->begin_due = RS_NEVER;
@@ -596,7 +597,8 @@ static void measure_own_rate(rs_sending *x, rs_time now) {
 }
 
 static void set_gathering(rs_wan_sender *w) {
-    rs_time gather = w->grtt - w->shortest + GATHER_LEAST + w->grtt / 16 + (w->sections.merged ? w->grtt / 8 : 0);
+    rs_time gather = w->grtt - w->shortest + GATHER_LEAST + w->grtt / 16 + (w->sections.mended ? w->grtt / 8 : 0);
+    w->sections.moot = w->grtt;
     w->sections.gather = gather < w->grtt ? gather : w->grtt > GATHER_LEAST ? w->grtt : GATHER_LEAST;
 }
 

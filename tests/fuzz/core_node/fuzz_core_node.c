@@ -378,6 +378,7 @@ static void forge_status(world *w, uint32_t to) {
     s.stamp_us = take(w, 5);
     s.at = take(w, 8) >> 3;
     s.waited_us = (uint32_t)take(w, 4);
+    s.receivers += s.waited_us % 3;
     s.nack_count = (uint32_t)(take(w, 1) % (RS_WAN_NACKS + 1));
     for (uint32_t i = 0; i < s.nack_count; i++) {
         s.nacks[i].base = take(w, 2);

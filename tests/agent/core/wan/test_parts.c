@@ -115,6 +115,30 @@ static uint32_t mend_all(rs_wan_sections *s, rs_time now, uint32_t *unicast) {
     return count;
 }
 
+/* NACKs that were merged on their way come late: by then what they name may be under way to all. */
+static void what_went_for_all__does_not_go_again_within_a_round_trip(void **state) {
+    rs_wan_sections s;
+    start(&s, 3, false);
+    assert_true(rs_wan_sections_merge(&s, &heap));
+    s.moot = 1000;
+    const uint32_t early[] = {5, 6}, late[] = {6, 7};
+    uint32_t unicast;
+    rs_wan_nack n = nack_of(RS_WAN_SECTION, early, 2);
+    assert_true(rs_wan_sections_nack(&s, &heap, 0, 0, &n));
+    assert_int_equal(mend_all(&s, 100, &unicast), 2);
+    assert_int_equal(unicast, 0); /* though one alone has said it */
+    n = nack_of(RS_WAN_SECTION, late, 2);
+    assert_true(rs_wan_sections_nack(&s, &heap, 200, 1, &n));
+    assert_int_equal(mend_all(&s, 300, &unicast), 1); /* 7 */
+    n = nack_of(RS_WAN_SECTION, early, 2);
+    assert_true(rs_wan_sections_nack(&s, &heap, 400, 2, &n));
+    assert_true(rs_wan_sections_due(&s, 400) == RS_NEVER);
+    assert_true(rs_wan_sections_nack(&s, &heap, 1300, 2, &n)); /* those are lost */
+    assert_int_equal(mend_all(&s, 1400, &unicast), 2);
+    rs_wan_sections_free(&s, &heap);
+    (void)state;
+}
+
 static void what_all_miss__is_repaired_once_by_multicast(void **state) {
     rs_wan_sections s;
     start(&s, 10, false);
@@ -237,6 +261,7 @@ int main(void) {
         cmocka_unit_test(a_status__comes_back_as_it_was),
         cmocka_unit_test(garbage__is_refused_or_sane),
         cmocka_unit_test(the_word_of_a_data_packet__keeps_times_within_an_eighth),
+        cmocka_unit_test(what_went_for_all__does_not_go_again_within_a_round_trip),
         cmocka_unit_test(what_all_miss__is_repaired_once_by_multicast),
         cmocka_unit_test(what_each_misses_alone__goes_by_unicast_or_is_combined),
         cmocka_unit_test(random_losses__every_receiver_can_use_what_it_misses),
