@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import click
 from rostrum.bench.install import JGROUPS, NATIVE, install
 from rostrum.bench.session import OUT
+from rostrum.client import Agent, Group, RostrumError
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import Entered, LabError
@@ -28,6 +29,8 @@ from rostrum.topologies.places import build_folder
 READY_S = 90.0
 MARGIN_S = 60.0  # for what was sent last to come
 SETTLE_S = 1.0
+LOOK_S = 0.1
+LEASE_S = 3.0  # rostrum-manager --lease, as it is usual: views are to come within two
 Record = dict[str, Any]
 COROSYNC = """\
 totem {{
@@ -199,6 +202,48 @@ def measure(lab: Lab, name: str, plan: Plan, folder: Path) -> list[Record]:
     return rounds
 
 
+def view_times(lab: Lab, plan: Plan) -> list[float]:
+    """Seconds from the kill of a member's agent to the view without it at the program of another, which hears nothing
+    of the kill: of the one that coordinates, and of the last one. Raises Failed.
+    """
+    servers, found = _servers(lab, plan), []
+    for killed, at in ((servers[0], servers[1]), (servers[-1], servers[1])):
+        with ExitStack() as stack:
+            agents = {one: stack.enter_context(_agent(lab, one)) for one in servers}
+            name = f"views{time.monotonic_ns()}"
+            groups = {one: stack.enter_context(agents[one].join(name, "plain", "total")) for one in servers}
+            _await_view(groups[at], len(servers))
+            lab.kill(killed)
+            began = time.monotonic()
+            _await_view(groups[at], len(servers) - 1)
+            found.append(time.monotonic() - began)
+        lab.start_program(killed)
+    return found
+
+
+def _agent(lab: Lab, server: str) -> Agent:
+    deadline = time.monotonic() + READY_S
+    while True:
+        try:
+            agent = Agent(lab.agent_socket(server))
+            if agent.status().manager_up:
+                return agent
+            agent.close()
+        except RostrumError as error:
+            if time.monotonic() > deadline:
+                raise Failed(f"the agent of {server}: {error}") from error
+        time.sleep(LOOK_S)
+
+
+def _await_view(group: Group, members: int) -> None:
+    """Of so many members."""
+    try:
+        while (message := group.next(READY_S)).view is None or len(message.view.members) != members:
+            pass
+    except RostrumError as error:
+        raise Failed(f"no view of {members} members: {error}") from error
+
+
 def flood_rules(lab: Lab) -> None:
     """The others' multicast goes everywhere: the network is a tree."""
     for name, switch in lab.topology.switches.items():
@@ -251,6 +296,7 @@ def order(quick: bool, tools: str, members: int, size: int, rate: float, output:
     missing = install(needs, bench_programs().parents[1], build_folder() / "bench-tools", OUT.print)
     skipped = {name: missing[need] for name in chosen if (need := NEEDS.get(name)) in missing}
     found: dict[str, list[Record]] = {}
+    views: list[float] = []
     try:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "racks.yaml"
@@ -265,9 +311,17 @@ def order(quick: bool, tools: str, members: int, size: int, rate: float, output:
                         found[name] = measure(lab, name, plan, Path(folder))
                     except Failed as error:
                         skipped[name] = str(error)
+                if "rostrum" in chosen:
+                    try:
+                        views = view_times(lab, plan)
+                    except Failed as error:
+                        skipped["views"] = str(error)
     except LabError as error:
         raise click.ClickException(str(error)) from error
     summary = summarize(found) | {"skipped": skipped}
+    if views:
+        summary |= {"view_after_kill_s": max(views), "view_leases": max(views) / LEASE_S}
+        OUT.print(f"a view after a kill: {max(views):.2f} s, {max(views) / LEASE_S:.2f} leases")
     for name, one in summary["tools"].items():
         OUT.print(f"{name:9} {one['rate_per_s']:9,.0f} messages/s; p50 {one['p50_ms']:.2f} ms, p99 {one['p99_ms']:.2f}")
     for name, why in skipped.items():

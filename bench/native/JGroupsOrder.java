@@ -104,7 +104,7 @@ public final class JGroupsOrder {
             for (long i = 0; !last; i++) {
                 final long due = rate > 0 ? begin + (long) (i / rate * 1e9) : 0;
                 while (System.nanoTime() < due && due < end) {
-                    LockSupport.parkNanos(200_000);
+                    LockSupport.parkNanos(due - System.nanoTime());
                 }
                 final long now = System.nanoTime();
                 last = now >= end || due >= end;
