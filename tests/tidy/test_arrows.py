@@ -57,6 +57,15 @@ PACKAGES = {
     "rostrum.lab.experiments.wan": ("rostrum.bench.wan",),
     # Measures programs in namespaces as the lab has them.
     "rostrum.bench": ("rostrum.topologies", "rostrum.client", "rostrum.lab"),
+    # Runs the lab beside the simulator.
+    "rostrum.bench.conformance": (
+        "rostrum.topologies",
+        "rostrum.client",
+        "rostrum.lab",
+        "rostrum.bench",
+        "rostrum.sim",
+        "rostrum.controller.core",
+    ),
     # Measures the manager: starts one over devices of its own, and speaks Thrift to it.
     "rostrum.bench.manager": ("rostrum.topologies", "rostrum.lab", "rostrum.bench", "rostrum.controller"),
     "rostrum.sim": (

@@ -61,6 +61,9 @@ COMMANDS = {
     "lab": Subcommand("rostrum.lab.commands", "lab", "A data center in private namespaces on this machine."),
     "bench": Subcommand("rostrum.bench.commands", "bench", "Measure speed, beside the tools people use."),
     "reproduce": Subcommand("rostrum.bench.reproduce.commands", "reproduce", "Try the papers' claims again."),
+    "conformance": Subcommand(
+        "rostrum.bench.conformance", "conformance", "Compare real agents with the simulator, packet for packet."
+    ),
     "sim": Subcommand("rostrum.sim.commands", "sim", "Simulate networks that are too large for the lab."),
 }
 
