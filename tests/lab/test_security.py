@@ -160,6 +160,15 @@ def test_objects_are_fetched_by_tls_from_those_whose_certificates_say_so(lab: La
 
 def test_a_stream_is_joined_under_way(lab: Lab) -> None:
     parts = [data_of(100_000, seed) for seed in range(20)]
+    begun = threading.Event()
+
+    def received(agent: Agent) -> bytes:
+        pieces = []
+        for piece in agent.stream_receive(900, wait=20):
+            pieces.append(piece)
+            begun.set()
+        return b"".join(pieces)
+
     with (
         Agent(lab.agent_socket("h1")) as one,
         Agent(lab.agent_socket("h3")) as three,
@@ -167,9 +176,10 @@ def test_a_stream_is_joined_under_way(lab: Lab) -> None:
         ThreadPoolExecutor(2) as pool,
         one.stream_send(900, ["h3"]) as out,
     ):
-        receiver = pool.submit(lambda: b"".join(three.stream_receive(900, wait=20)))
+        receiver = pool.submit(received, three)
         for part in parts[:10]:
             out.write(part)
+        assert begun.wait(20)
         with late.stream_join(900, at(lab, "h1"), wait=20) as joined:
             first = joined.read()
             rest = pool.submit(lambda: first + b"".join(joined))
