@@ -10,8 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rostrum.client import Agent
+from rostrum.lab.experiments.adversary import run, summarize
+from rostrum.lab.intruder import another
 from rostrum.lab.lab import Lab
 
+from tests.lab.adversary import body, packet_id
 from tests.lab.metrics import scrape
 from tests.lab.objects import check, data_of, send
 from tests.lab.test_group_messages import take
@@ -86,3 +89,25 @@ def test_a_signed_stream_arrives_and_is_joined_under_way(lab: Lab) -> None:
 def test_objects_arrive_as_without(lab: Lab) -> None:
     data = data_of(3_000_000, 3)
     check(lab, send(lab, "h2", ["h3", "h5", "h7"], data), ["h3", "h5", "h7"], data)
+
+
+def test_lies_of_the_adversary_have_the_right_check() -> None:
+    """They are refused for their signature, not for a slip of the liar's."""
+    head, ident = bytes.fromhex("47520201"), packet_id(9, 8, 7, 100)
+    lie = another(head + ident + body(ident, b"what was published"), 3)
+    expected = packet_id(9, 8, 7, 103)
+    assert lie == head + expected + body(expected, b"what was publiLIES")
+
+
+def test_adversary_counts_what_got_in() -> None:
+    scenes = [{"tried": 10, "accepted": 0}, {"tried": 5, "accepted": 2}, {"quiet_s": 2.0, "attacked_s": 2.1}]
+    summary = summarize(scenes)
+    assert (summary["scenes"], summary["tried"], summary["accepted"]) == (2, 15, 2)
+    assert summary["others_slowdown"] == pytest.approx(1.05)
+
+
+def test_nothing_of_the_adversary_gets_in(lab: Lab) -> None:
+    """`rostrum lab run adversary`, briefly."""
+    summary = summarize(scenes := run(lab, 1_000_000, 1, 200))
+    assert summary["accepted"] == 0, scenes
+    assert summary["scenes"] == 9 and summary["tried"] > 2000

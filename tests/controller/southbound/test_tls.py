@@ -18,6 +18,7 @@ from rostrum.controller.core.model import Pair, SouthboundError
 from rostrum.controller.southbound import tls
 from rostrum.controller.southbound.openflow.switches import OpenFlowFabric
 from rostrum.controller.southbound.p4runtime.switches import P4RuntimeFabric
+from rostrum.lab import intruder
 
 from tests.controller.certificates import Authority
 from tests.controller.southbound.conftest import wait_until
@@ -110,6 +111,24 @@ async def test_openflow__a_certificate_is_good_for_the_switch_it_names(
             assert "it is tor1" in caplog.text and "URI:rostrum:switch:tor1" in caplog.text
             assert not fabric._links
         writer.close()
+    finally:
+        await fabric.close()
+
+
+@pytest.mark.parametrize(("name", "role", "taken"), [("tor1", "switch", True), ("h1", "agent", False)])
+async def test_openflow__only_a_switch_is_given_work(tmp_path: Path, name: str, role: str, taken: bool) -> None:
+    """Whoever ends the handshake as a switch would, with an agent's certificate, is asked and told nothing."""
+    ours = Authority(tmp_path, "ours")
+    topology = hybrid()
+    fabric = OpenFlowFabric(topology, lambda _: None, lambda *_: None, tls=tls.door_trust(files(ours, "manager")))
+    await fabric.start("127.0.0.1", 0)
+    try:
+        certificate, key = ours.sign(name, uris=[f"rostrum:{role}:{name}"])
+        own = intruder.client({"certificate": certificate, "key": key, "authority": ours.certificate})
+        dpid = topology.switches["tor1"].dpid
+        assert dpid is not None
+        door = intruder.switch_door("OpenFlow", "127.0.0.1", fabric.port, own, dpid)
+        assert await asyncio.to_thread(intruder.gets_in, door) == taken
     finally:
         await fabric.close()
 

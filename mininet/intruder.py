@@ -1,0 +1,460 @@
+"""A program that attacks from a server of a secured lab: `python -m rostrum.lab.intruder WHAT JSON` (adversary).
+
+What it sees or does is JSON on standard output, a line each. Formats: docs/protocol.md, controller/rostrum.thrift.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import resource
+import select
+import socket
+import ssl
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import thriftpy2
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from rostrum import controller
+from thriftpy2.protocol.cybin import TCyBinaryProtocol  # type: ignore[attr-defined]
+from thriftpy2.transport.memory import TCyMemoryBuffer  # type: ignore[attr-defined]
+
+IDL = Path(next(iter(controller.__path__))).resolve() / "rostrum.thrift"
+idl: Any = thriftpy2.load(str(IDL), module_name="intruder_thrift")
+
+CONTROL, THRIFT, REST, OPENFLOW = 7071, 9090, 8080, 6653
+HELLO, OPEN, OPEN_ACK, INTL_SEQ, FINISHED, RECEIVED, PING, PONG, KEY = 1, 2, 3, 4, 7, 8, 11, 12, 18
+HEARD_MOST = 3000  # datagrams that are kept
+PACE_S = 0.001  # between datagrams: it lies, it does not flood
+LIES = 400  # of one transfer or group
+BOOT = 5
+ENDS_S = 20.0  # whoever refuses has ended the connection by then: handshakes may take 10 s at most
+ONEWAY = 4
+Plan = dict[str, Any]
+
+
+def say(**what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+# ------------------------------------------------------------------------------------------------------- datagrams
+
+
+def multicast(me: str) -> socket.socket:
+    out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(me))
+    out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 8)
+    return out
+
+
+def eavesdrop(plan: Plan) -> None:
+    """Datagrams that come by an interface until the input ends: where they went, and their bytes."""
+    heard = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
+    heard.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+    heard.bind((plan["nic"], 0))
+    say(ready=True)
+    kept = 0
+    while True:
+        ready, _, _ = select.select([heard, sys.stdin], [], [])
+        if heard not in ready:
+            break
+        frame = heard.recv(1 << 17)
+        ip = frame[14:]
+        if frame[12:14] == b"\x08\x00" and ip[9] == 17 and kept < HEARD_MOST:
+            at = (ip[0] & 15) * 4
+            to, port = socket.inet_ntoa(ip[16:20]), struct.unpack("!H", ip[at + 2 : at + 4])[0]
+            say(to=to, port=port, bytes=ip[at + 8 :].hex())
+            kept += 1
+
+
+def throw(plan: Plan) -> None:
+    """Sends what its input names, at a pace."""
+    sent, out = 0, multicast(plan["me"])
+    for line in sys.stdin:
+        one = json.loads(line)
+        with contextlib.suppress(OSError):
+            out.sendto(bytes.fromhex(one["bytes"]), (one["to"], one["port"]))
+            sent += 1
+        time.sleep(PACE_S)
+    say(sent=sent)
+
+
+def transmitter_key(key: bytes, number: int) -> bytes:
+    """As rs_seal_transmitter_key of the agent makes it."""
+    return HKDF(hashes.SHA256(), 32, None, b"rostrum seal 2" + struct.pack("<II", 0, number)).derive(key)
+
+
+def sealed(key: bytes, epoch: int, transmitter: int, to: str, port: int, clear: bytes, text: bytes,
+           counter: int) -> bytes:  # fmt: skip
+    """As agent/daemon/seal/seal.c does with a transmitter's key."""
+    made = HKDF(hashes.SHA256(), 44, None, b"packets\x01").derive(key)
+    head = b"\xe1" + counter.to_bytes(5, "little") + epoch.to_bytes(2, "little") + transmitter.to_bytes(4, "little")
+    nonce = bytes(a ^ b for a, b in zip(made[32:], counter.to_bytes(12, "big"), strict=True))
+    place = socket.inet_aton(to)[::-1] + port.to_bytes(2, "little")
+    return clear + head + AESGCM(made[:32]).encrypt(nonce, text, place + clear + head)
+
+
+def xxh64(data: bytes, seed: int = 0) -> int:
+    """As its specification has it."""
+    p1, p2, p3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+    p4, p5, mask = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5, (1 << 64) - 1
+
+    def left(value: int, bits: int) -> int:
+        return (value << bits | value >> 64 - bits) & mask
+
+    def step(lane: int, word: int) -> int:
+        return left((lane + word * p2) & mask, 31) * p1 & mask
+
+    at, size = 0, len(data)
+    h = (seed + p5) & mask
+    if size >= 32:
+        lanes = [(seed + p1 + p2) & mask, (seed + p2) & mask, seed, (seed - p1) & mask]
+        while at + 32 <= size:
+            lanes = [step(*pair) for pair in zip(lanes, struct.unpack_from("<4Q", data, at), strict=True)]
+            at += 32
+        h = sum(left(*pair) for pair in zip(lanes, (1, 7, 12, 18), strict=True)) & mask
+        for lane in lanes:
+            h = ((h ^ step(0, lane)) * p1 + p4) & mask
+    h = (h + size) & mask
+    while at + 8 <= size:
+        h = (left(h ^ step(0, struct.unpack_from("<Q", data, at)[0]), 27) * p1 + p4) & mask
+        at += 8
+    if at + 4 <= size:
+        h = (left(h ^ struct.unpack_from("<I", data, at)[0] * p1 & mask, 23) * p2 + p3) & mask
+        at += 4
+    for byte in data[at:]:
+        h = left(h ^ byte * p5 & mask, 11) * p1 & mask
+    h = (h ^ h >> 33) * p2 & mask
+    h = (h ^ h >> 29) * p3 & mask
+    return h ^ h >> 32
+
+
+def opened(one: Plan, datagram: bytes) -> bytes:
+    """What a group's key opens of a datagram of that group."""
+    head, at = datagram[4:16], socket.inet_aton(one["to"])[::-1] + one["port"].to_bytes(2, "little")
+    counter, number = int.from_bytes(head[1:6], "little"), int.from_bytes(head[8:12], "little")
+    made = HKDF(hashes.SHA256(), 44, None, b"packets\x01").derive(transmitter_key(bytes.fromhex(one["key"]), number))
+    nonce = bytes(a ^ b for a, b in zip(made[32:], counter.to_bytes(12, "big"), strict=True))
+    return AESGCM(made[:32]).decrypt(nonce, datagram[16:], at + datagram[:4] + head)
+
+
+def another(packet: bytes, ahead: int) -> bytes:
+    """The packet of a group that follows that one, in its sender's name, with another text and the right check."""
+    sn = int.from_bytes(packet[16:24], "little") + ahead
+    ident = packet[4:16] + sn.to_bytes(8, "little")
+    rest = packet[28:-4] + b"LIES"
+    check = xxh64(rest, xxh64(ident)) & 0xFFFFFFFF
+    return packet[:4] + ident + check.to_bytes(4, "little") + rest
+
+
+def lies(one: Plan, rng: random.Random) -> list[bytes]:
+    """Of a transfer or group whose key it has, sealed as whoever sends would: other bytes in the sender's name."""
+    key, made = bytes.fromhex(one["key"]), list[bytes]()
+    if one["kind"] == "transfer":
+        own = transmitter_key(key, 0)
+        for number in range(LIES):
+            clear = struct.pack("<HBB4xQQQ", 0x5253, 2, 0x80, one["nonce"], rng.randrange(one["fragments"]), 0)
+            made.append(sealed(own, one["epoch"], 0, one["to"], one["port"], clear, rng.randbytes(one["fragment"]),
+                               one.get("counter", 0) + 1 + number))  # fmt: skip
+        return made
+    own, shown = transmitter_key(key, one["transmitter"]), bytes.fromhex(one["sample"])[:4]
+    packet = opened(one, bytes.fromhex(one["sample"]))
+    for number in range(LIES):
+        made.append(sealed(own, one["epoch"], one["transmitter"], one["to"], one["port"], shown,
+                           another(packet, 1 + number % 50), one.get("counter", 0) + 1 + number))  # fmt: skip
+    return made
+
+
+def forge(plan: Plan) -> None:
+    """Lies about each transfer or group that a line of its input names."""
+    rng, out, sent = random.Random(plan["seed"]), multicast(plan["me"]), 0
+    for line in sys.stdin:
+        one = json.loads(line)
+        for packet in lies(one, rng):
+            with contextlib.suppress(OSError):
+                out.sendto(packet, (one["to"], one["port"]))
+                sent += 1
+            time.sleep(PACE_S / 4)
+    say(sent=sent)
+
+
+# ------------------------------------------------------------------------------------------------------- an insider
+
+
+def client(plan: Plan, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.maximum_version = newest
+    context.load_cert_chain(plan["certificate"], plan["key"])
+    context.load_verify_locations(plan["authority"])
+    return context
+
+
+def control(kind: int, nonce: int, session: int, fields: bytes) -> bytes:
+    return struct.pack("<IBBHQI", 16 + len(fields), kind, 2, 0, nonce, session) + fields
+
+
+def hello(name: str) -> bytes:
+    return control(HELLO, 0, 0, struct.pack("<IQH", 3, BOOT, len(name)) + name.encode())
+
+
+def call(method: str, **arguments: Any) -> bytes:
+    """A oneway call to the manager, as a frame."""
+    buffer = TCyMemoryBuffer()
+    protocol = TCyBinaryProtocol(buffer)
+    protocol.write_message_begin(method, ONEWAY, 0)
+    protocol.write_struct(getattr(idl.Manager, f"{method}_args")(**arguments))
+    protocol.write_message_end()
+    body: bytes = buffer.getvalue()
+    return struct.pack(">I", len(body)) + body
+
+
+def keys_of(frame: bytes) -> list[Any]:
+    """SealKeys of a call of the manager's; none if it is another one."""
+    protocol = TCyBinaryProtocol(TCyMemoryBuffer(frame))
+    if protocol.read_message_begin()[0] != "keys":
+        return []
+    said = idl.Agent.keys_args()
+    protocol.read_struct(said)
+    return list(said.keys)
+
+
+def about(server: str, boot: int, **more: Any) -> Any:
+    return idl.AgentInfo(version=1, server=server, boot_id=boot, control_port=CONTROL, live_paths=[], seals=True,
+                         **more)  # fmt: skip
+
+
+class Receiver:
+    """The control channel of an agent that says yes to each transfer, has all of it at once, and tells the keys."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.keys = name, dict[int, tuple[int, bytes]]()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+            while True:
+                (length,) = struct.unpack("<I", await reader.readexactly(4))
+                body = await reader.readexactly(length)
+                kind, _, _, nonce, session = struct.unpack_from("<BBHQI", body)
+                for answer in self.answers(kind, nonce, session, body[16:]):
+                    writer.write(answer)
+
+    def answers(self, kind: int, nonce: int, session: int, fields: bytes) -> list[bytes]:
+        if kind == HELLO:
+            return [hello(self.name)]
+        if kind == PING:
+            return [control(PONG, nonce, session, fields)]
+        if kind == KEY:
+            self.keys[nonce] = (struct.unpack_from("<H", fields)[0], fields[6:38])
+        if kind == OPEN:
+            _, _, fragment, first, end, _, group, port = struct.unpack_from("<QQIQQIIH", fields, 16)
+            if nonce in self.keys and group:
+                epoch, key = self.keys[nonce]
+                to = socket.inet_ntoa(group.to_bytes(4, "big"))
+                say(kind="transfer", nonce=nonce, epoch=epoch, key=key.hex(), to=to, port=port, fragment=fragment,
+                    fragments=max(1, end - first))  # fmt: skip
+            return [control(OPEN_ACK, nonce, session, struct.pack("<BQH", 0, 1 << 30, 0)),
+                    control(INTL_SEQ, nonce, session, struct.pack("<Q", first))]  # fmt: skip
+        if kind == FINISHED:
+            return [control(RECEIVED, nonce, session, struct.pack("<BQH", 0, 0, 0))]
+        return []
+
+
+async def be_inside(plan: Plan) -> None:
+    """Until a line "end" comes; "leave": it leaves the group first."""
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.minimum_version = ssl.TLSVersion.TLSv1_3
+    serving.load_cert_chain(plan["certificate"], plan["key"])
+    serving.load_verify_locations(plan["authority"])
+    serving.verify_mode = ssl.CERT_REQUIRED
+    await asyncio.start_server(Receiver(plan["server"]).serve, plan["me"], CONTROL, ssl=serving)
+    reader, writer = await asyncio.open_connection(plan["manager"], THRIFT, ssl=client(plan))
+
+    engines = [idl.Engine(name="plain", options=[], regions=False)]
+    me = about(plan["server"], time.time_ns(), group_engines=engines, protocols=["republic", "rdcm"])
+    options = idl.GroupOptions("plain", "none", "")
+    writer.write(call("hello", info=me))
+    writer.write(call("join_group", group=idl.GroupUse(group=plan["group"], options=options)))
+
+    async def listen() -> None:
+        while True:
+            (length,) = struct.unpack(">I", await reader.readexactly(4))
+            for one in keys_of(await reader.readexactly(length)):
+                say(kind="key", purpose=one.purpose, id=one.id, epoch=one.epoch, key=one.key.hex(),
+                    transmitter=one.transmitter)  # fmt: skip
+
+    async def keep_alive() -> None:
+        while True:
+            writer.write(call("keepalive"))
+            await asyncio.sleep(0.2)
+
+    tasks = [asyncio.create_task(listen()), asyncio.create_task(keep_alive())]
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    while (word := (await lines.readline()).decode().strip()) not in ("end", ""):
+        if word == "leave":
+            writer.write(call("leave_group", group=plan["group"]))
+    for task in tasks:
+        task.cancel()
+
+
+def inside(plan: Plan) -> None:
+    asyncio.run(be_inside(plan))
+
+
+# ----------------------------------------------------------------------------------------------------------- doors
+
+
+@dataclass(frozen=True)
+class Door:
+    """`words` are said behind it; whoever hears what `shows` looks for is in, and, if `stays`, whoever is answered and
+    not put out for `patience_s`.
+    """
+
+    name: str
+    address: str
+    port: int
+    words: bytes
+    tls: ssl.SSLContext | None
+    shows: Callable[[bytes], bool] = lambda _: False
+    stays: bool = False
+    patience_s: float = ENDS_S
+    answer: Callable[[bytes], bytes] = lambda _: b""
+
+
+def gets_in(door: Door) -> bool:
+    got = b""
+    with contextlib.ExitStack() as open_ones:
+        try:
+            link = open_ones.enter_context(socket.create_connection((door.address, door.port), ENDS_S))
+            if door.tls:
+                link = open_ones.enter_context(door.tls.wrap_socket(link))
+            link.sendall(door.words)
+        except OSError:
+            return False
+        try:
+            while not door.shows(got):
+                more = link.recv(1 << 16)
+                if not more or len(got) > 1 << 20:
+                    return False
+                got += more
+                link.sendall(door.answer(more))
+                link.settimeout(door.patience_s)
+        except TimeoutError:
+            return door.stays and bool(got)
+        except OSError:
+            return False
+    return True
+
+
+def openflow(bytes_: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Type, xid and the rest of each whole message."""
+    while len(bytes_) >= 8 and (length := struct.unpack_from(">H", bytes_, 2)[0]) >= 8:
+        if len(bytes_) < length:
+            return
+        yield bytes_[1], struct.unpack_from(">I", bytes_, 4)[0], bytes_[8:length]
+        bytes_ = bytes_[length:]
+
+
+def is_work(got: bytes) -> bool:
+    """Whether a switch is asked for more than which one it is: hello, error, echo, features, configuration and the
+    list of its ports are the handshake, after which the manager looks at the certificate.
+    """
+    return any(
+        kind not in (0, 1, 2, 3, 5, 9) and not (kind == 18 and rest[:2] == b"\0\x0d") for kind, _, rest in openflow(got)
+    )
+
+
+def as_switch(dpid: int) -> Callable[[bytes], bytes]:
+    """What a switch without ports answers (OpenFlow 1.3)."""
+    waiting = bytearray()  # the beginning of a message
+
+    def answer(asked: bytes) -> bytes:
+        waiting.extend(asked)
+        said = b""
+        for kind, xid, rest in openflow(bytes(waiting)):
+            del waiting[: 8 + len(rest)]
+            if kind == 5:  # FEATURES_REQUEST
+                said += struct.pack(">BBHIQIBB2xII", 4, 6, 32, xid, dpid, 0, 254, 0, 79, 0)
+            elif kind == 18 and len(rest) >= 2:  # MULTIPART_REQUEST: there is nothing of it
+                said += struct.pack(">BBHIHH4x", 4, 19, 16, xid, struct.unpack_from(">H", rest)[0], 0)
+            elif kind in (2, 20):  # ECHO_REQUEST, BARRIER_REQUEST
+                said += struct.pack(">BBHI", 4, kind + 1, 8, xid)
+        return said
+
+    return answer
+
+
+def switch_door(name: str, address: str, port: int, tls: ssl.SSLContext | None, dpid: int) -> Door:
+    words = struct.pack(">BBHI", 4, 0, 8, 1)  # HELLO
+    return Door(name, address, port, words, tls, is_work, stays=True, answer=as_switch(dpid))
+
+
+def doors(plan: Plan) -> None:
+    """With a thief's certificate at doors that it is not for; with older TLS, and without any, at all. One line each:
+    which, and whether it got in. The first is the door that it is for: it does get in.
+    """
+    manager, agent, me, dpid = plan["manager"], plan["agent"], plan["server"], plan["dpid"]
+    tls, old = client(plan), client(plan, ssl.TLSVersion.TLSv1_2)
+    greeting = call("hello", info=about(plan["victim"], 2**62))
+    request = b"GET /v1/paths HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+    def at_agent(name: str, who: str, tls: ssl.SSLContext | None, patience_s: float = ENDS_S) -> Door:
+        return Door(name, agent, CONTROL, hello(who), tls, stays=True, patience_s=patience_s)
+
+    def at_manager(name: str, tls: ssl.SSLContext | None) -> Door:
+        return Door(name, manager, THRIFT, greeting, tls, lambda got: b"welcome" in got)
+
+    def at_rest(name: str, tls: ssl.SSLContext | None) -> Door:
+        return Door(name, manager, REST, request, tls, lambda got: b" 200 " in got[:20])
+
+    for door in (
+        at_agent("own name at an agent", me, tls, 1.0),
+        at_agent("another's name at an agent", plan["victim"], tls),
+        at_manager("another agent's name at the manager", tls),
+        at_rest("REST", tls),
+        switch_door("OpenFlow, as a switch", manager, OPENFLOW, tls, dpid),
+        at_agent("TLS 1.2 at an agent", me, old),
+        at_manager("TLS 1.2 at the manager", old),
+        at_agent("no TLS at an agent", me, None),
+        at_manager("no TLS at the manager", None),
+        at_rest("no TLS at REST", None),
+        switch_door("no TLS at OpenFlow", manager, OPENFLOW, None, dpid),
+    ):
+        say(door=door.name, got_in=gets_in(door))
+
+
+def half_open(plan: Plan) -> None:
+    """Connections that say nothing, as many as it is told, each to the next of the places."""
+    count = plan["count"]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, count + 100))
+    held, refused = list[socket.socket](), 0
+    for number in range(count):
+        link = socket.socket()
+        link.settimeout(0.5)
+        try:
+            link.connect(tuple(plan["places"][number % len(plan["places"])]))
+            held.append(link)
+        except OSError:
+            refused += 1
+            link.close()
+    say(opened=len(held), refused=refused)
+    sys.stdin.readline()
+
+
+DOES: dict[str, Callable[[Plan], None]] = {
+    "eavesdrop": eavesdrop, "throw": throw, "forge": forge, "inside": inside, "doors": doors, "half-open": half_open,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    DOES[sys.argv[1]](json.loads(sys.argv[2]))
