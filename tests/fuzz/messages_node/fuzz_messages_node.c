@@ -132,7 +132,8 @@ static void view(run *r, rs_messages *node, uint32_t group, uint8_t how) {
 
 static void seal_body(uint8_t *bytes, uint32_t length, const rs_gm_id *id) {
     uint8_t complete[RS_GM_HEADER + RS_GM_BODY + 255];
-    const rs_gm_body head = {(uint16_t)(length - RS_GM_BODY), RS_GM_SINGLE, {.count = 1, .view = {{1, 255}}}};
+    const rs_gm_body head = {
+        .length = (uint16_t)(length - RS_GM_BODY), .form = RS_GM_SINGLE, .views = {.count = 1, .view = {{1, 255}}}};
     rs_gm_put_header(complete, RS_GM_KIND_DATA, id);
     memcpy(complete + RS_GM_HEADER, bytes, length);
     rs_gm_put_body(complete + RS_GM_HEADER, &head);
