@@ -155,7 +155,7 @@ static rostrum_code agent_gone(rostrum_error *error, int number) {
     return rostrum_fail(error, ROSTRUM_ERR_UNAVAILABLE, reason.text);
 }
 
-rostrum_code rostrum_flush(rostrum_group *group, rostrum_error *error) {
+rostrum_code rostrum_group_flush_some(rostrum_group *group, rostrum_error *error) {
     rostrum_buffer *out = &group->out;
     while (out->start < out->length) {
         ssize_t sent = send(group->fd, out->bytes + out->start, out->length - out->start, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -165,15 +165,25 @@ rostrum_code rostrum_flush(rostrum_group *group, rostrum_error *error) {
         }
         int number = sent == 0 ? EAGAIN : errno;
         if (number == EAGAIN || number == ENOBUFS)
-            number = wait_ready(group->fd, POLLOUT, SEND_BOUND_MS);
+            return ROSTRUM_ERR_BUSY;
+        if (number != EINTR)
+            return agent_gone(error, number);
+    }
+    out->start = out->length = 0;
+    return ROSTRUM_OK;
+}
+
+rostrum_code rostrum_flush(rostrum_group *group, rostrum_error *error) {
+    rostrum_code code;
+    while ((code = rostrum_group_flush_some(group, error)) == ROSTRUM_ERR_BUSY) {
+        int number = wait_ready(group->fd, POLLOUT, SEND_BOUND_MS);
         if (number == ETIMEDOUT)
             return rostrum_fail(error, ROSTRUM_ERR_TIMEOUT,
                                 "the agent had no room for 10 s: receivers or the network take no more");
         if (number && number != EINTR)
             return agent_gone(error, number);
     }
-    out->start = out->length = 0;
-    return ROSTRUM_OK;
+    return code;
 }
 
 rostrum_code rostrum_publish(rostrum_group *group, const void *bytes, uint32_t length, unsigned flags,

@@ -43,6 +43,8 @@ rostrum_group *rostrum_group_at(int fd, const char *protocol, const char *order,
 void rostrum_group_free(rostrum_group *group);
 /* Room for `more` bytes behind what is there. */
 bool rostrum_buffer_reserve(rostrum_buffer *buffer, size_t more);
+/* Sends what the agent has room for. BUSY (`error` untouched): that was not all. */
+rostrum_code rostrum_group_flush_some(rostrum_group *group, rostrum_error *error);
 /* Reads what is there. 0 = something came, else an errno; ECONNRESET at the end. */
 int rostrum_group_fill(rostrum_group *group);
 /* One whole frame at `at`. True: `out` is filled. */

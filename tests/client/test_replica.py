@@ -5,27 +5,34 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import struct
+import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from rostrum.client import Code, NotFound, Replica, RostrumError, TimedOut
+from rostrum.client import Code, NotFound, Replica, RostrumError, TimedOut, replica
 from rostrum.client.groups import Message, View
 
+from .conftest import BUILD
+
 STEPS = 400
+PROGRAM = BUILD / "tests" / "agent" / "replica_testd"
 SERVERS = [f"h{number}" for number in range(1, 6)]
 
 
 class Network:
     """One order for all; views between. `at[server]`: how far its program has read, and its store."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, in_c: float = 0.0) -> None:
         self.random = random.Random(seed)
+        self.in_c = in_c  # of so many programs
         self.members: list[str] = []
         self.at: dict[str, list[Message]] = {}
         self.number = self.views = self.published = 0
         self.objects: dict[tuple[str, str], bytes] = {}
         self.sends: list[Sending] = []
-        self.programs: dict[str, Log] = {}
+        self.programs: dict[str, Log | LogInC] = {}
         self.messages: list[int] = []
         self.returned = False
 
@@ -47,12 +54,15 @@ class Network:
         self.members += servers
         for server in servers:
             self.at[server] = []
-            self.programs[server] = Log(FakeAgent(self, server), "log")
+            agent = FakeAgent(self, server)
+            is_in_c = bool(self.in_c) and self.random.random() < self.in_c
+            self.programs[server] = LogInC(agent, "log") if is_in_c else Log(agent, "log")
         self.view(servers, ())
 
     def crash(self, server: str) -> None:
         self.members.remove(server)
-        del self.at[server], self.programs[server]
+        self.programs.pop(server).close()
+        del self.at[server]
         for one in self.sends:
             one.ended |= server in (one.sender, one.receiver)
         self.sends = [one for one in self.sends if not one.ended]
@@ -180,6 +190,85 @@ class Log(Replica):
         self.seen = json.loads(bytes(state))
 
 
+class LogInC:
+    """The same by librostrum's replica, a program whose world this is."""
+
+    def __init__(self, agent: FakeAgent, group: str) -> None:
+        self.agent, self.group = agent, agent.join(group)
+        self.seen: list[int] = []
+        self._holders: set[tuple[str, int]] = set()
+        self._out: Any = False  # something waits to be said
+        self.is_ready = False
+        self._sends: list[Sending] = []
+        self._program = subprocess.Popen([PROGRAM, agent.server, group], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def publish(self, data: bytes) -> None:
+        self.group.publish(data)
+
+    def _step(self, deadline: float) -> None:
+        self._write(b"S")
+        while (request := self._read())[:1] != b"K":
+            self._write(self._answer(request[:1], request[1:]))
+        told = json.loads(request[1:])
+        self.is_ready, self._out, self.seen = bool(told["ready"]), bool(told["busy"]), told["seen"]
+        self._holders = {(server, nonce) for server, nonce in told["holders"]}
+
+    def _answer(self, kind: bytes, what: bytes) -> bytes:
+        name = what.decode() if kind in (b"R", b"D") else ""
+        if kind == b"T":
+            return b"y" + struct.pack("<q", int(vars(replica)["time"].monotonic() * 1000))
+        if kind == b"N":
+            try:
+                return _frame_of(self.group.next(-1.0))
+            except TimedOut:
+                return b"n" + bytes(8)
+        try:
+            if kind == b"U":
+                return b"y" if self.group.try_publish(what) else b"n"
+            if kind == b"R":
+                return b"y" + bytes(self.agent.read(name, 0))
+            if kind == b"D":
+                self.agent.delete(name)
+                return b"y"
+            if kind == b"X":
+                server, name_, state = what.split(b"\0", 2)
+                self._sends.append(self.agent.send(name_.decode(), [server.decode()], state))
+                return b"y" + struct.pack("<I", len(self._sends) - 1)
+        except RostrumError:
+            return b"n"
+        assert kind == b"E"
+        send = self._sends[struct.unpack("<I", what)[0]]
+        return b"n" if not send.done else b"y" if send.good else b"f"
+
+    def _write(self, data: bytes) -> None:
+        assert self._program.stdin
+        self._program.stdin.write(struct.pack("<I", len(data)) + data)
+        self._program.stdin.flush()
+
+    def _read(self) -> bytes:
+        assert self._program.stdout
+        head = self._program.stdout.read(4)
+        assert len(head) == 4, f"the program ended with {self._program.wait()}"
+        return self._program.stdout.read(struct.unpack("<I", head)[0])
+
+    def close(self) -> None:
+        assert self._program.stdin
+        assert self._program.stdout
+        self._program.kill()
+        self._program.wait()
+        self._program.stdin.close()
+        self._program.stdout.close()
+
+
+def _frame_of(message: Message) -> bytes:
+    view = message.view
+    if not view:
+        return b"M" + struct.pack("<Q", message.sn) + message.sender.encode() + b"\0" + message.data
+    names = [*view.members, *view.joined, *view.left]
+    counts = bytes([len(view.members), len(view.joined), len(view.left), view.anew])
+    return b"V" + struct.pack("<Q", view.number) + counts + b"".join(one.encode() + b"\0" for one in names)
+
+
 class Clock:
     now = 0.0
 
@@ -196,9 +285,30 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+@pytest.fixture
+def networks() -> Iterator[list[Network]]:
+    """Those that are put here have their programs ended."""
+    made: list[Network] = []
+    yield made
+    for network in made:
+        for program in network.programs.values():
+            program.close()
+
+
 @pytest.mark.parametrize("which", range(300))
 def test_any_interleaving__all_have_the_same_state_in_the_end(seed: int, which: int, clock: Clock) -> None:
-    network = Network(seed * 1000 + which)
+    all_have_the_same_in_the_end(Network(seed * 1000 + which), clock)
+
+
+@pytest.mark.parametrize("which", range(60))
+def test_replicas_in_c_and_python_in_any_interleaving__all_have_the_same_state_in_the_end(
+    seed: int, which: int, clock: Clock, networks: list[Network]
+) -> None:
+    networks.append(Network(seed * 1000 + which, in_c=0.9 if which % 3 == 0 else 0.5))
+    all_have_the_same_in_the_end(networks[0], clock)
+
+
+def all_have_the_same_in_the_end(network: Network, clock: Clock) -> None:
     network.join("h1", "h2")
     for _ in range(STEPS):
         network.act()
@@ -228,6 +338,8 @@ def test_garbage_as_a_state__is_an_error() -> None:
     for _ in range(2000):
         data = draw.randbytes(draw.randrange(80))
         try:
-            network.programs["h1"]._read_table(memoryview(data))
+            program = network.programs["h1"]
+            assert isinstance(program, Log)
+            program._read_table(memoryview(data))
         except RostrumError as error:
             assert error.code == Code.PROTOCOL

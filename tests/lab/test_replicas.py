@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import runpy
+import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rostrum.client import Agent, RostrumError
+from rostrum.client import Agent, Message, Replica, RostrumError, TimedOut
+from rostrum.client.names import COMMAND_APP_ID
 from rostrum.lab.lab import Lab
 
 from tests.lab.objects import connected, until
@@ -18,6 +23,8 @@ pytestmark = pytest.mark.lab
 
 BOUND_S = 90.0
 EXAMPLE = Path(__file__).resolve().parents[2] / "agent" / "client" / "examples" / "shared_dict.py"
+BUILD = Path(os.environ.get("ROSTRUM_BUILD", EXAMPLE.parents[3] / "build" / "agent"))
+EXAMPLE_IN_C = BUILD / "agent" / "client" / "rostrum-example-shared-dict"
 SharedDict: Any = runpy.run_path(str(EXAMPLE))["SharedDict"]
 
 
@@ -128,3 +135,101 @@ def test_joins_writers_and_a_giver_that_crashes__all_have_the_same(lab: Lab) -> 
     all_equal(members, ["h1 one", "h5 two"])
     for one in members:
         one.close()
+
+
+class Lines(Replica):
+    """The state of the example in C: lines such as key=value."""
+
+    def __init__(self, agent: Agent, group: str) -> None:
+        self.items: dict[str, str] = {}
+        super().__init__(agent, group)
+
+    def deliver(self, message: Message) -> None:
+        key, _, value = message.data.decode().partition("=")
+        self.items[key] = value
+
+    def get_state(self) -> bytes:
+        return "".join(f"{key}={value}\n" for key, value in self.items.items()).encode()
+
+    def set_state(self, state: memoryview) -> None:
+        self.items = dict(line.split("=", 1) for line in bytes(state).decode().splitlines())
+
+
+class Example:
+    """The example in C on a server; `items` is what it printed last."""
+
+    def __init__(self, lab: Lab, server: str, group: str) -> None:
+        with until(lambda: connected(lab, server), f"agent of {server}"):
+            pass
+        self.items: dict[str, str] | None = None
+        self.changed = threading.Condition()
+        self.program = subprocess.Popen(
+            [EXAMPLE_IN_C, str(COMMAND_APP_ID), group],
+            env={**os.environ, "ROSTRUM_SOCKET": str(lab.agent_socket(server))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    def _read(self) -> None:
+        assert self.program.stdout
+        for line in self.program.stdout:
+            with self.changed:
+                self.items = dict(word.split("=", 1) for word in line.split())
+                self.changed.notify_all()
+        with self.changed:
+            self.changed.notify_all()
+
+    def wait(self, what: Callable[[dict[str, str]], bool]) -> None:
+        """Until it has printed that."""
+        with self.changed:
+            found = self.changed.wait_for(lambda: self.items is not None and what(self.items), BOUND_S)
+        assert found, (self.program.poll(), self.items)
+
+    def write(self, *lines: str) -> None:
+        assert self.program.stdin
+        self.program.stdin.writelines(line + "\n" for line in lines)
+        self.program.stdin.flush()
+
+    def close(self) -> None:
+        self.program.kill()
+        self.program.wait()
+        self.thread.join()
+        assert self.program.stdin
+        assert self.program.stdout
+        with contextlib.suppress(BrokenPipeError):
+            self.program.stdin.close()
+        self.program.stdout.close()
+
+
+def test_c_and_python_in_one_group__give_each_other_the_state(lab: Lab) -> None:
+    with contextlib.ExitStack() as stack:
+        first = Example(lab, "h1", "both")
+        stack.callback(first.close)
+        first.write("before=all")
+        first.wait(lambda items: items == {"before": "all"})
+
+        agent = stack.enter_context(until(lambda: connected(lab, "h3"), "agent of h3"))
+        python = Lines(agent, "both")
+        stack.callback(python.close)
+        python.wait_ready(BOUND_S)
+        assert python.items == {"before": "all"}  # from C
+
+        first.close()
+        third = Example(lab, "h5", "both")
+        stack.callback(third.close)
+        deadline = time.monotonic() + BOUND_S
+        while third.items is None and time.monotonic() < deadline:
+            with contextlib.suppress(TimedOut):
+                python.dispatch(0.1)
+        assert third.items == {"before": "all"}  # from Python
+
+        third.write(*(f"key{number % 7}=h5-{number}" for number in range(200)), "h5=done")
+        for number in range(200):
+            python.publish(f"key{number % 7}=h3-{number}".encode())
+        python.publish(b"h3=done")
+        while not {"h3", "h5"} <= python.items.keys():
+            python.dispatch(BOUND_S)
+        third.wait(lambda items: items == python.items)

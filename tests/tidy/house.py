@@ -36,7 +36,7 @@ MAY_CALL: dict[str, tuple[str, ...]] = {
 
 # What a whole room offers to those outside it stands in one header; a file's own says what it offers to its neighbours.
 SURFACES = {
-    "agent/client": ("agent/include/rostrum/rostrum.h", "agent/include/rostrum/groups.h"),
+    "agent/client": tuple(f"agent/include/rostrum/{name}.h" for name in ("rostrum", "groups", "replicas")),
     "agent/core/groups": ("agent/core/groups/messages.h", "agent/core/groups/engine.h"),
     "agent/core/order": ("agent/core/order/order.h",),
     "agent/core/transfer": ("agent/core/transfer/node.h",),
