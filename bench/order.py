@@ -28,7 +28,6 @@ from rostrum.topologies.places import build_folder
 
 READY_S = 90.0
 MARGIN_S = 60.0  # for what was sent last to come
-SETTLE_S = 1.0
 LOOK_S = 0.1
 LEASE_S = 3.0  # rostrum-manager --lease, as it is usual: views are to come within two
 Record = dict[str, Any]
@@ -99,12 +98,20 @@ def jgroups(lab: Lab, plan: Plan, folder: Path) -> list[Entered]:
     place = build_folder() / "bench-tools"
     start = ["java", "-XX:+UseSerialGC", "-Xmx256m", "-Djava.net.preferIPv4Stack=true"]
     start += ["-cp", f"{place / f'jgroups-{JGROUPS}.jar'}:{place}", "JGroupsOrder"]
-    found = []
-    for one in _servers(lab, plan):
-        words = [str(lab.topology.servers[one].address), str(plan.members), str(plan.bytes)]
-        found.append(_started(lab, one, [*start, *words]))
-        if len(found) == 1:
-            time.sleep(SETTLE_S)  # the first one makes the group
+    found: list[Entered] = []
+    deadline = time.monotonic() + READY_S
+    try:
+        for one in _servers(lab, plan):
+            words = [str(lab.topology.servers[one].address), str(plan.members), str(plan.bytes)]
+            found.append(_started(lab, one, [*start, *words]))
+            # Those that begin at once find nobody, and make groups of their own.
+            while _read(found[-1], deadline) != f"view {len(found)}":
+                pass
+    except Failed:
+        for program in found:
+            program.kill()
+            program.wait()
+        raise
     return found
 
 

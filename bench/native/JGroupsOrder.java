@@ -81,6 +81,8 @@ public final class JGroupsOrder {
             }
         });
         channel.connect("order");
+        System.out.println("view " + channel.getView().size()); // who starts the next one waits for it
+        System.out.flush();
         while (channel.getView().size() < members) {
             Thread.sleep(5);
         }
