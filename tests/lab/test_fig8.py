@@ -12,6 +12,7 @@ from rostrum.lab.experiments.fig8_attempt_interval import command
 pytestmark = pytest.mark.lab
 
 
+@pytest.mark.timeout(300)  # a lab and twelve transfers
 def test_two_intervals_once(tmp_path: Path) -> None:
     json_file, png_file = tmp_path / "fig8.json", tmp_path / "fig8.png"
     options = ["--intervals", "700us,7ms", "--repeats", "2", "--size", "4M", "--seed", "5", "--wait-quiet", "0"]

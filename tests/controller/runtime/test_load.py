@@ -64,13 +64,13 @@ def assert_nothing_is_left(manager: Running, history: int) -> None:
 
 
 async def test_a_thousand_waiting__all_end_and_nothing_is_left(tmp_path: Path) -> None:
-    rng, settings = seeded(), Settings(boot_id=1, wait_ns=60 * S, lease_ns=30 * S, paths_per_server=4, history_max=500)
+    rng, settings = seeded(), Settings(boot_id=1, wait_ns=200 * S, lease_ns=30 * S, paths_per_server=4, history_max=500)
     async with running(tmp_path, settings) as manager:
         busy = await agents(manager)
         for one in busy:
             one.ask(WAITING // len(busy), rng, sorted(manager.topology.servers))
         await until(lambda: len(manager.app.runtime.manager.core.queue) > WAITING // 2, "most of them wait")
-        await until(lambda: sum(one.hear() for one in busy) == WAITING, "all ended", 80)
+        await until(lambda: sum(one.hear() for one in busy) == WAITING, "all ended", 100)
         outcomes = Counter(decision for one in busy for decision, _ in one.ended.values())
         assert outcomes == {ACCEPTED: WAITING}
         await until(lambda: not manager.app.runtime.manager.core.resources.in_use(), "all given back")

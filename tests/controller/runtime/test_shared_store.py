@@ -268,16 +268,17 @@ async def test_member__stands_by_says_where_the_leader_is_and_takes_over(tmp_pat
     ports = free_port(), free_port()
     async with httpx.AsyncClient(trust_env=False, timeout=2.0) as http:
 
-        async def status(port: int) -> int:
+        async def status(port: int, follow: bool) -> int:
             try:
-                return (await http.get(f"http://127.0.0.1:{port}/v1/paths?limit=3")).status_code
+                url = f"http://127.0.0.1:{port}/v1/paths?limit=3"
+                return (await http.get(url, follow_redirects=follow)).status_code
             except httpx.HTTPError:
                 return 0
 
-        async def becomes(port: int, wanted: int) -> None:
+        async def becomes(port: int, wanted: int, follow: bool = False) -> None:
             async with asyncio.timeout(BOUND_S):
                 while True:
-                    if await status(port) == wanted:
+                    if await status(port, follow) == wanted:
                         return
                     await asyncio.sleep(0.05)
 
@@ -288,7 +289,6 @@ async def test_member__stands_by_says_where_the_leader_is_and_takes_over(tmp_pat
                 told = await http.get(f"http://127.0.0.1:{ports[1]}/v1/paths?limit=3")
                 assert told.headers["Location"] == f"http://127.0.0.1:{ports[0]}/v1/paths?limit=3"
                 assert "a leads" in told.json()["detail"]
-                followed = await http.get(f"http://127.0.0.1:{ports[1]}/v1/paths?limit=3", follow_redirects=True)
-                assert followed.status_code == 200
+                await becomes(ports[1], 200, follow=True)
                 stop.set()  # an orderly end: the other one need not wait for the lease
                 await becomes(ports[1], 200)
