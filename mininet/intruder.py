@@ -318,7 +318,7 @@ def inside(plan: Plan) -> None:
 @dataclass(frozen=True)
 class Door:
     """`words` are said behind it; whoever hears what `shows` looks for is in, and, if `stays`, whoever is answered and
-    not put out for `patience_s`.
+    not put out for `timeout_s`.
     """
 
     name: str
@@ -328,7 +328,7 @@ class Door:
     tls: ssl.SSLContext | None
     shows: Callable[[bytes], bool] = lambda _: False
     stays: bool = False
-    patience_s: float = ENDS_S
+    timeout_s: float = ENDS_S
     answer: Callable[[bytes], bytes] = lambda _: b""
 
 
@@ -349,7 +349,7 @@ def gets_in(door: Door) -> bool:
                     return False
                 got += more
                 link.sendall(door.answer(more))
-                link.settimeout(door.patience_s)
+                link.settimeout(door.timeout_s)
         except TimeoutError:
             return door.stays and bool(got)
         except OSError:
@@ -409,8 +409,8 @@ def doors(plan: Plan) -> None:
     greeting = call("hello", info=about(plan["victim"], 2**62))
     request = b"GET /v1/paths HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
-    def at_agent(name: str, who: str, tls: ssl.SSLContext | None, patience_s: float = ENDS_S) -> Door:
-        return Door(name, agent, CONTROL, hello(who), tls, stays=True, patience_s=patience_s)
+    def at_agent(name: str, who: str, tls: ssl.SSLContext | None, timeout_s: float = ENDS_S) -> Door:
+        return Door(name, agent, CONTROL, hello(who), tls, stays=True, timeout_s=timeout_s)
 
     def at_manager(name: str, tls: ssl.SSLContext | None) -> Door:
         return Door(name, manager, THRIFT, greeting, tls, lambda got: b"welcome" in got)

@@ -249,7 +249,7 @@ static bool is_short(const rs_replay *r) {
     return r->end > 0 && (r->held > 0 || rs_history_missing(r->history, 1, r->end) != 0);
 }
 
-bool rs_replay_is_whole(const rs_replay *r) {
+bool rs_replay_is_complete(const rs_replay *r) {
     return r->joined && r->settled && !r->pull.active && wanted(r) == 0 && !(is_short(r) && is_open(r));
 }
 

@@ -65,7 +65,7 @@ bool rs_replay_receive(rs_replay *replay, rs_time now, uint64_t wall, rs_peer fr
 /* Where the message of that number is; `given`: the last that was given out here. `out` is filled for HERE and GONE. */
 rs_replay_answer rs_replay_at(rs_replay *replay, uint64_t number, uint64_t given, rs_history_record *out);
 /* All that others have and that is kept here has come, or nobody has more. */
-bool rs_replay_is_whole(const rs_replay *replay);
+bool rs_replay_is_complete(const rs_replay *replay);
 /* What a program still wants: from there on it stays (rs_history_add). UINT64_MAX: nobody waits. */
 void rs_replay_pin(rs_replay *replay, uint64_t number);
 uint64_t rs_replay_pinned(const rs_replay *replay);

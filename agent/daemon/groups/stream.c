@@ -937,7 +937,7 @@ static void go_live(rs_group_stream *s) {
 
 static bool find_start(rs_group_stream *s, rs_replay *replay) {
     rs_history_record record;
-    if (s->since && !rs_replay_is_whole(replay))
+    if (s->since && !rs_replay_is_complete(replay))
         return false;
     if (s->since)
         s->cursor =

@@ -205,9 +205,9 @@ static int end(void **state) {
 }
 
 static void until_whole(net *n, uint32_t member) {
-    for (uint32_t i = 0; i < 600 && !rs_replay_is_whole(n->replay[member]); i++)
+    for (uint32_t i = 0; i < 600 && !rs_replay_is_complete(n->replay[member]); i++)
         run(n, 100 * MS);
-    assert_true(rs_replay_is_whole(n->replay[member]));
+    assert_true(rs_replay_is_complete(n->replay[member]));
 }
 
 /* All from there to there, and each is the one of that view. */
