@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "client/connection.h"
+#include "client/groups.h"
 
 #include <rostrum/groups.h>
 
