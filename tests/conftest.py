@@ -18,6 +18,8 @@ import pytest
 from rostrum.topologies import loader
 from rostrum.topologies.model import Topology
 
+from tests.watchdog import Watchdog
+
 SEED_VARIABLE = "ROSTRUM_TEST_SEED"
 
 
@@ -40,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # How long an example takes says how busy the machine is; pytest's own time-out stays.
     hypothesis.settings.register_profile("rostrum", deadline=None)
     hypothesis.settings.load_profile("rostrum")
+    config.pluginmanager.register(Watchdog(config), "rostrum-watchdog")
 
 
 _SEED = pytest.StashKey[int]()
