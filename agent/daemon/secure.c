@@ -17,6 +17,7 @@
 #define STALE_MOST 256u
 #define AT_TYPE 4
 
+#define KEY_AGE (3600 * RS_SECOND)     /* then a transfer has another one, as the manager's scopes have (keys.py) */
 #define RS_SECURE_HEAD_START RS_SECOND /* in which all have heard of a transfer's next key */
 
 typedef struct rs_secure {
@@ -182,7 +183,9 @@ static bool learn(rs_agent *agent, const rs_manager_key *key) {
         return false;
     if (kind == RS_KEYS_PEER && !rs_seal_ready(seal))
         remember(agent->secure, key->server);
-    if (kind == RS_KEYS_PEER)
+    if (kind != RS_KEYS_PEER)
+        rs_seal_judged(seal, rs_secure_signs(agent)); /* messages without a signature are not taken, then */
+    else
         rs_keyring_set_signer(agent->keys, kind, id, key->signs ? key->signer : NULL);
     return kind == RS_KEYS_PEER ? rs_seal_learn_own(seal, key->epoch, key->key, key->transmitter)
                                 : rs_seal_learn(seal, key->epoch, key->key, key->transmitter, now + key->in);
@@ -324,7 +327,7 @@ void rs_secure_left(rs_agent *agent, rs_xfer xfer, rs_peer peer) {
         agent->secure->stale[agent->secure->stale_count++] = nonce;
 }
 
-/* What is left of a transfer is not for who left it: all others get another key. */
+/* What is left of a transfer is not for who left it, and no key is used for ever: all receivers get another one. */
 static void rekey(rs_agent *agent, uint64_t nonce) {
     rs_seal_key keys[RS_SEAL_EPOCHS];
     uint32_t told = 0;
@@ -373,6 +376,9 @@ void rs_secure_timeout(rs_agent *agent, rs_secure_needed *needed) {
     rs_time next = rs_keyring_tick(agent->keys, now, needed, agent);
     if (rs_seal_epoch(self) != before)
         rs_log(RS_LOG_INFO, "security", "epoch=%u in use", rs_seal_epoch(self));
+    for (uint32_t i = 0; i < x->stale_count; i++)
+        rekey(agent, x->stale[i]);
+    x->stale_count = rs_keyring_old(agent->keys, RS_KEYS_TRANSFER_OUT, now, KEY_AGE, x->stale, STALE_MOST);
     for (uint32_t i = 0; i < x->stale_count; i++)
         rekey(agent, x->stale[i]);
     x->stale_count = 0;

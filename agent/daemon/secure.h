@@ -1,8 +1,8 @@
 /* What `--security required` asks of an agent's packets: none goes out that is not sealed, and none is looked at.
  *
  * The sender of a transfer draws the key of its data channel, and gives it to its receivers alone, before each OPEN
- * (KEY, docs/protocol.md). Whenever a receiver has left or failed, the others get another one. Keys of groups and of
- * what goes to a single agent come from the manager. */
+ * (KEY, docs/protocol.md). Whenever a receiver has left or failed, and each hour, the others get another one. Keys of
+ * groups and of what goes to a single agent come from the manager. */
 #ifndef RS_DAEMON_SECURE_H
 #define RS_DAEMON_SECURE_H
 

@@ -148,6 +148,7 @@ void rs_keyring_set_signer(rs_keyring *ring, rs_keys_kind kind, uint64_t id, con
     if (!one)
         return;
     one->signs = key != NULL;
+    rs_seal_judged(one->seal, one->signs);
     if (key)
         memcpy(one->signer, key, sizeof one->signer);
 }
@@ -218,6 +219,18 @@ rs_time rs_keyring_tick(rs_keyring *ring, rs_time now, bool (*needed)(void *cont
             at = &one->next;
         }
     return next;
+}
+
+uint32_t rs_keyring_old(const rs_keyring *ring, rs_keys_kind kind, rs_time now, rs_time age, uint64_t *ids,
+                        uint32_t most) {
+    uint32_t found = 0;
+    for (unsigned i = 0; i < BUCKETS && ring->counts[kind] > 0; i++)
+        for (const scope *one = ring->buckets[i]; one && found < most; one = one->next) {
+            rs_time since = one->kind == kind ? rs_seal_since(one->seal) : RS_NEVER;
+            if (since != RS_NEVER && now - since >= age)
+                ids[found++] = one->id;
+        }
+    return found;
 }
 
 void rs_keyring_stats(const rs_keyring *ring, rs_seal_stats *out) {

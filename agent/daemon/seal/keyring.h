@@ -57,6 +57,9 @@ bool rs_keyring_may_ask(rs_keyring *ring, rs_keys_kind kind, uint64_t id, rs_tim
 /* What time brings; scopes that `needed` denies for RS_KEYRING_LINGER go. Returns when it has to be called again. */
 rs_time rs_keyring_tick(rs_keyring *ring, rs_time now, bool (*needed)(void *context, rs_keys_kind kind, uint64_t id),
                         void *context);
+/* Scopes of that kind whose newest key is of `age` or more: at most `most` of their ids; how many. */
+uint32_t rs_keyring_old(const rs_keyring *ring, rs_keys_kind kind, rs_time now, rs_time age, uint64_t *ids,
+                        uint32_t most);
 /* Of all together, those that are gone too. */
 void rs_keyring_stats(const rs_keyring *ring, rs_seal_stats *out);
 void rs_keyring_count(rs_keyring *ring, rs_seal_verdict verdict); /* of a datagram whose scope is not here */

@@ -42,6 +42,7 @@ typedef struct {
 struct rs_seal {
     rs_cipher cipher;
     bool named;
+    bool judged; /* what is in it is judged by other means as well: rs_seal_judged */
     epoch epochs[RS_SEAL_EPOCHS];
     /* sealing */
     epoch *current; /* NULL = none */
@@ -283,6 +284,14 @@ uint16_t rs_seal_epoch(const rs_seal *s) {
     return s->current ? s->current->number : 0;
 }
 
+rs_time rs_seal_since(const rs_seal *s) {
+    const epoch *newest = NULL;
+    for (unsigned i = 0; i < RS_SEAL_EPOCHS; i++)
+        if (s->epochs[i].used && (!newest || s->epochs[i].from > newest->from))
+            newest = &s->epochs[i];
+    return newest ? newest->from : RS_NEVER;
+}
+
 /* --------------------------------------------------------------------------------------------------------- packets */
 
 static void nonce_of(const uint8_t base[RS_AEAD_NONCE], uint64_t counter, uint8_t out[RS_AEAD_NONCE]) {
@@ -354,11 +363,11 @@ uint32_t rs_seal_shown(const uint8_t *bytes) {
     return (uint32_t)get(bytes, RS_SEAL_SHOWN);
 }
 
-static bool is_new(const stream *st, uint64_t counter) {
+static bool is_new(const rs_seal *s, const stream *st, uint64_t counter) {
     if (counter > st->newest)
         return true;
     if (st->newest - counter >= RS_SEAL_WINDOW)
-        return false;
+        return s->judged; /* else whoever has the key, and a counter far ahead, would silence the transmitter */
     return !(st->seen[counter / 64 % WORDS] >> (counter % 64) & 1);
 }
 
@@ -369,6 +378,8 @@ static void take(stream *st, uint64_t counter) {
         for (uint64_t i = 0; i < words; i++)
             st->seen[(to - i) % WORDS] = 0;
         st->newest = counter;
+    } else if (st->newest - counter >= RS_SEAL_WINDOW) {
+        return; /* its place is another one's */
     }
     st->seen[counter / 64 % WORDS] |= UINT64_C(1) << (counter % 64);
 }
@@ -435,7 +446,7 @@ static rs_seal_verdict judge(rs_seal *s, rs_seal_place place, size_t clear, cons
                        .at = place,
                        .cipher = cipher};
     stream *known = find(s, &of), *st = known;
-    if (st && !is_new(st, counter))
+    if (st && !is_new(s, st, counter))
         return RS_SEAL_REPLAYED;
     if (!st && (s->stats.streams >= RS_SEAL_STREAMS || !has_room(s)))
         return RS_SEAL_ROOM;
@@ -477,6 +488,10 @@ void rs_seal_stats_get(const rs_seal *s, rs_seal_stats *out) {
 
 void rs_seal_skip(rs_seal *s, uint64_t counter) {
     s->counter = counter - 1;
+}
+
+void rs_seal_judged(rs_seal *s, bool judged) {
+    s->judged = judged;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- birth */

@@ -71,6 +71,10 @@ void rs_seal_free(rs_seal *seal); /* keys are wiped */
 bool rs_seal_learn(rs_seal *seal, uint16_t epoch, const uint8_t key[RS_AEAD_KEY], uint32_t transmitter, rs_time from);
 /* The key of one transmitter, of whose epoch the key is not known here: to seal with from now on. */
 bool rs_seal_learn_own(rs_seal *seal, uint16_t epoch, const uint8_t key[RS_AEAD_KEY], uint32_t transmitter);
+/* What is in its packets is signed, or checked by a digest, and taken once whatever came before: a counter older than
+ * the window is then let through, so that a holder of the key who sends one far ahead in the transmitter's name cannot
+ * have its packets taken for replays: it takes the place of those alone whose counters it uses. */
+void rs_seal_judged(rs_seal *seal, bool judged);
 /* What a transmitter is given, if not the epoch's key; `name`: 0, or the clear bytes of an agent's own key. */
 bool rs_seal_transmitter_key(const uint8_t epoch_key[RS_AEAD_KEY], uint32_t name, uint32_t transmitter,
                              uint8_t out[RS_AEAD_KEY]);
@@ -85,6 +89,7 @@ typedef struct {
 unsigned rs_seal_keys(const rs_seal *seal, rs_seal_key out[RS_SEAL_EPOCHS]); /* the newest first; to be wiped */
 bool rs_seal_ready(const rs_seal *seal);                                     /* there is a key to seal with */
 uint16_t rs_seal_epoch(const rs_seal *seal);                                 /* in use; 0 = none */
+rs_time rs_seal_since(const rs_seal *seal);                                  /* of the newest key; RS_NEVER: none */
 uint64_t rs_seal_counter(const rs_seal *seal);                               /* datagrams sealed so far, by all keys */
 
 /* Writes the datagram of head and rest, sealed, to `out`, RS_SEAL_MORE bytes more than both have; the first `clear`

@@ -238,6 +238,36 @@ static void counters__are_taken_once_whatever_their_order(void **state) {
     stop(&p);
 }
 
+/* Another holder of the key sends one packet with a counter far ahead as that transmitter. */
+static void jump__of_the_counter_silences_nobody_where_packets_are_judged_by_more(void **state) {
+    (void)state;
+    enum { SIZE = 8 + RS_SEAL_MORE };
+    static pair p;
+    for (unsigned judged = 0; judged < 2; judged++) {
+        start(&p, rs_cipher_here());
+        rs_seal_judged(p.to, judged == 1);
+        for (unsigned i = 0; i < 10; i++) {
+            make(&p, group, 0, 8, 0);
+            assert_int_equal(look(&p, group, 0, SIZE), RS_SEAL_RIGHT);
+        }
+        rs_seal *liar = rs_seal_new(rs_cipher_here());
+        assert_true(rs_seal_learn(liar, 7, key_a, 0x100, 0));
+        for (uint64_t ahead = 1 << 20; ahead <= UINT64_C(1) << 30; ahead <<= 5) {
+            uint8_t lie[SIZE];
+            rs_seal_skip(liar, ahead);
+            assert_true(rs_seal_close(liar, group, 0, p.plain, 8, NULL, 0, lie));
+            assert_int_equal(rs_seal_open(p.to, group, 0, lie, SIZE, p.head, sizeof p.head, p.rest), RS_SEAL_RIGHT);
+            assert_int_equal(rs_seal_open(p.to, group, 0, lie, SIZE, p.head, sizeof p.head, p.rest), RS_SEAL_REPLAYED);
+            for (unsigned i = 0; i < 100; i++) {
+                make(&p, group, 0, 8, 0);
+                assert_int_equal(look(&p, group, 0, SIZE), judged ? RS_SEAL_RIGHT : RS_SEAL_REPLAYED);
+            }
+        }
+        rs_seal_free(liar);
+        stop(&p);
+    }
+}
+
 /* -------------------------------------------------------------------------------------------------------- epochs */
 
 static void epochs__older_ones_are_taken_for_a_while(void **state) {
@@ -292,6 +322,39 @@ static void keys__end_at_their_bound(void **state) {
     assert_true(rs_seal_learn(p.from, 9, key_b, 0x500, 0));
     assert_true(rs_seal_ready(p.from));
     stop(&p);
+}
+
+/* Hours of a transfer: its sender draws another key as soon as the newest one is an hour old. */
+static void keys__of_an_hour_are_named(void **state) {
+    (void)state;
+    enum { TRANSFERS = 40, HOURS = 5 };
+    const rs_time hour = 3600 * S;
+    rs_keyring *ring = rs_keyring_new(rs_cipher_here());
+    uint64_t ids[TRANSFERS + 1];
+    unsigned drawn[TRANSFERS + 1] = {0};
+    assert_non_null(rs_keyring_take(ring, RS_KEYS_TRANSFER_OUT, TRANSFERS, 0)); /* it has none yet */
+    assert_non_null(rs_keyring_take(ring, RS_KEYS_TRANSFER_IN, 1, 0));
+    assert_true(rs_seal_learn(rs_keyring_find(ring, RS_KEYS_TRANSFER_IN, 1), 1, key_a, 0, 0));
+    for (uint64_t i = 0; i < TRANSFERS; i++) {
+        rs_seal *seal = rs_keyring_take(ring, RS_KEYS_TRANSFER_OUT, i, 0);
+        assert_true(rs_seal_learn(seal, 1, key_a, 0, (rs_time)i * S)); /* begun one after the other */
+    }
+    for (rs_time now = 0; now < HOURS * hour; now += S) {
+        uint32_t count = rs_keyring_old(ring, RS_KEYS_TRANSFER_OUT, now, hour, ids, TRANSFERS + 1);
+        for (uint32_t i = 0; i < count; i++) {
+            rs_seal *seal = rs_keyring_find(ring, RS_KEYS_TRANSFER_OUT, ids[i]);
+            assert_true(ids[i] < TRANSFERS && rs_seal_since(seal) + hour == now);
+            drawn[ids[i]]++;
+            assert_true(rs_seal_learn(seal, (uint16_t)(1 + drawn[ids[i]]), key_b, 0, now));
+            (void)rs_seal_tick(seal, now);
+            assert_int_equal(rs_seal_epoch(seal), 1 + drawn[ids[i]]);
+        }
+    }
+    for (uint32_t i = 0; i < TRANSFERS; i++)
+        assert_int_equal(drawn[i], HOURS - 1);
+    assert_int_equal(drawn[TRANSFERS], 0);
+    assert_int_equal(rs_keyring_old(ring, RS_KEYS_TRANSFER_OUT, (HOURS + 9) * hour, hour, ids, 3), 3);
+    rs_keyring_free(ring);
 }
 
 static void keys__without_any_nothing_is_sealed_or_opened(void **state) {
@@ -425,8 +488,10 @@ int main(void) {
         cmocka_unit_test(packets__that_were_changed_anywhere_are_refused),
         cmocka_unit_test(garbage__is_refused_and_leaves_nothing),
         cmocka_unit_test(counters__are_taken_once_whatever_their_order),
+        cmocka_unit_test(jump__of_the_counter_silences_nobody_where_packets_are_judged_by_more),
         cmocka_unit_test(epochs__older_ones_are_taken_for_a_while),
         cmocka_unit_test(keys__end_at_their_bound),
+        cmocka_unit_test(keys__of_an_hour_are_named),
         cmocka_unit_test(keys__without_any_nothing_is_sealed_or_opened),
         cmocka_unit_test(transmitters__are_told_apart),
         cmocka_unit_test(transmitters__are_given_keys_of_their_own),
