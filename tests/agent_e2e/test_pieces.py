@@ -522,6 +522,10 @@ class Liar:
         return message
 
 
+def whole_stream(agent: Client, number: int) -> bytes:
+    return b"".join(agent.stream_receive(number, wait=20))
+
+
 @pytest.mark.parametrize("how", ["wrong", "wrong at the end", "of another place"])
 def test_who_joins_a_stream_leaves_a_peer_that_gives_wrong_bytes_and_delivers_none_of_them(
     lab: World, how: str
@@ -534,18 +538,21 @@ def test_who_joins_a_stream_leaves_a_peer_that_gives_wrong_bytes_and_delivers_no
         sender, *readers = (stack.enter_context(Client(lab.agents[name].socket)) for name in ("h1", "h2", "h3", "h4"))
         pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(3))
         liar = stack.enter_context(Liar(lab, "h4", "h2", how))
-        came = [pool.submit(lambda agent: b"".join(agent.stream_receive(1, wait=20)), agent) for agent in readers[:2]]
-        with sender.stream_send(1, ["h2", "h3"]) as out:
-            out.write(data[: 4 * MIB])
-            with readers[2].stream_join(1, [liar.text], wait=20) as late:  # of the others it hears from there
-                first = late.read()
-                joined = pool.submit(lambda: first + b"".join(late))
-                for start in range(4 * MIB, len(data), MIB):
-                    out.write(data[start : start + MIB])
-                    time.sleep(0.05)  # a program's pace: who has joined must keep up, nobody waits for it
-                assert out.finish().ok
-                assert joined.result(20) == data
-        assert all(one.result(20) == data for one in came)
+        for number in range(1, 6):  # who joins may take a peer that answers sooner
+            came = [pool.submit(whole_stream, agent, number) for agent in readers[:2]]
+            with sender.stream_send(number, ["h2", "h3"]) as out:
+                out.write(data[: 4 * MIB])
+                with readers[2].stream_join(number, [liar.text], wait=20) as late:  # of the others it hears from there
+                    first = late.read()
+                    joined = pool.submit(b"".join, late)
+                    for start in range(4 * MIB, len(data), MIB):
+                        out.write(data[start : start + MIB])
+                        time.sleep(0.05)  # a program's pace: who has joined must keep up, nobody waits for it
+                    assert out.finish().ok
+                    assert first + joined.result(20) == data
+            assert all(one.result(20) == data for one in came)
+            if liar.runs:
+                break
         assert liar.runs >= 1  # it was believed until its first bytes came
 
 
