@@ -611,12 +611,12 @@ static bool start_data(rs_agent *agent, uint64_t seed) {
     char error[RS_IO_ERROR_MAX];
     const rs_io_options options = rs_options_io(o, log_io);
     rs_io *io = rs_io_open(o->io, &options, error);
-    const bool whole = io && rs_secure_io_whole(io);
+    const bool bare = io && rs_secure_io_is_bare(io);
     if (io && o->loss) {
         rs_log(RS_LOG_WARNING, "io", "received data packets are lost on purpose: %s", o->loss);
         io = rs_io_lossy(io, o->loss, seed, error);
     }
-    io = rs_secure_io(agent, io, RS_SEAL_DATA, whole, error);
+    io = rs_secure_io(agent, io, RS_SEAL_DATA, bare, error);
     if (!io) {
         rs_log(RS_LOG_ERROR, "io", "%s", error);
         return false;

@@ -73,7 +73,7 @@ uint32_t rs_secure_bytes(const rs_agent *agent) {
     return agent->keys ? RS_SEAL_MORE : 0;
 }
 
-bool rs_secure_io_whole(const rs_io *io) {
+bool rs_secure_io_is_bare(const rs_io *io) {
     return strncmp(rs_io_name(io), "udp", 3) == 0;
 }
 

@@ -18,7 +18,7 @@ void rs_secure_free(rs_agent *agent);
 uint32_t rs_secure_bytes(const rs_agent *agent);
 /* Seals by that packet I/O, which it owns then. NULL with the reason in `error`. */
 rs_io *rs_secure_io(const rs_agent *agent, rs_io *io, rs_seal_traffic traffic, bool whole, char *error);
-bool rs_secure_io_whole(const rs_io *io); /* before anything else is around it */
+bool rs_secure_io_is_bare(const rs_io *io); /* before anything else is around it */
 /* With that digest objects may come. */
 bool rs_secure_digest(const rs_agent *agent, const rs_digest *digest);
 /* With what datagrams for that server's agent are sealed; NULL: with nothing yet, its key was asked for. */

@@ -375,13 +375,13 @@ def command(
     By real manager and agents, which are not told the links' rate. Then again, while a relay is killed.
     """
     try:
-        trips = tuple(float(word) for word in rtts.split(","))
+        rtts_ms = tuple(float(word) for word in rtts.split(","))
     except ValueError as error:
         raise click.BadParameter(f"{rtts!r}: numbers, separated by commas") from error
     seed = seed or random.SystemRandom().randrange(1, 2**31)
     OUT.print(f"seed {seed}")
-    area = Area(trips, hosts, rate * 1e6, loss / 100, nat, chain, secure)
-    if nat and chain and len(trips) > 1:
+    area = Area(rtts_ms, hosts, rate * 1e6, loss / 100, nat, chain, secure)
+    if nat and chain and len(rtts_ms) > 1:
         raise click.UsageError("--nat and --chain: of two sites next to each other at most one may translate addresses")
     try:
         report = run(area, size, seed, kill)

@@ -299,7 +299,7 @@ static bool begin(run *r, uint32_t which) {
                                        .max_streams = 64,
                                        .max_missing = 1024,
                                        .window_packets = 1024,
-                                       .intake_packets = 16};
+                                       .rx_queue_packets = 16};
     const rs_order_config order = {.group = GROUP,
                                    .self = which,
                                    .instance = n->life + 1,

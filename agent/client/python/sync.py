@@ -806,7 +806,7 @@ class SyncReceiver:
                     raise bad
                 parent = entry.path.rpartition("/")[0]
                 if whole and (parent != folder or index <= whole[-1][0]):
-                    self._write_whole(folder, whole, data)
+                    self._write_files(folder, whole, data)
                     whole = []
                 if index in self.want and index not in self.done and index not in self.coming:
                     if some == entry.size:
@@ -817,14 +817,14 @@ class SyncReceiver:
                 if index in self.coming:
                     self._write(index, entry, part.fd, at, offset, length)
                 at += some
-            self._write_whole(folder, whole, data)
+            self._write_files(folder, whole, data)
         try:
             mine = json.loads(os.pread(part.fd, plan_length, plan_at)).get("mine", {}).get(self.agent.server, [])
             return sorted({int(number) for number in mine} - {0})
         except (ValueError, TypeError, AttributeError) as error:
             raise bad from error
 
-    def _write_whole(self, folder: str, files: Sequence[tuple[int, Entry, int]], data: memoryview) -> None:
+    def _write_files(self, folder: str, files: Sequence[tuple[int, Entry, int]], data: memoryview) -> None:
         """Files of one folder, each from its place in `data`."""
         failed = self.tree.write_files(folder, [(entry, at) for _, entry, at in files], data)
         self.failed += [(files[number][1].path, error.strerror or str(error)) for number, error in failed.items()]

@@ -77,26 +77,26 @@ typedef struct {
      * rs_messages_incarnation of what views tell of it. */
     uint32_t incarnation;
     uint64_t seed;
-    uint32_t packet_bytes;   /* longest datagram sent or taken [1472]; the same for all nodes of a group */
-    uint32_t message_bytes;  /* largest message published or put together again [1 MiB] */
-    uint64_t receive_bytes;  /* ring of received packets, kept to decode repairs and to help others [32 MiB] */
-    uint64_t send_bytes;     /* ring of own packets: waiting to be sent, and kept for retransmission [32 MiB] */
-    uint64_t assembly_bytes; /* messages being put together, all of them [64 MiB] */
-    uint32_t deliveries;     /* events that may wait for rs_messages_poll_event [65,536] */
-    uint32_t intake_packets; /* packets that may wait for rs_messages_work [1024] */
-    uint32_t max_groups;     /* views held here [16,384] */
-    uint32_t max_streams;    /* (sender, group) pairs heard of [262,144] */
-    uint64_t window_bytes;   /* what all streams together know of their packets, 8 bytes each [16 MiB] */
-    uint32_t max_missing;    /* packets known to be missing [65,536] */
-    uint32_t window_packets; /* newest packets of one stream about which the node knows what it has [65,536] */
-    rs_time nak_delay;       /* first request after discovery at the latest; a quarter of it at the earliest [100 ms] */
-    rs_time nak_retry;       /* and again, before it is known how long answers take [50 ms] */
-    rs_time give_up;         /* a missing packet of a group with NAKs is lost this long after discovery [1 s] */
-    rs_time give_up_plain;   /* of a group without NAKs [200 ms] */
-    rs_time assembly_bound;  /* a message that is still not whole after this is lost [2 s] */
-    rs_time heartbeat;       /* after the last packet to a group with NAKs its sender says so [40 ms], ... */
-    uint32_t heartbeats;     /* ... so many times at most, each time twice as long after it [4] */
-    bool lone_heartbeats;    /* they tell of one group each: others have other keys [no] */
+    uint32_t packet_bytes;     /* longest datagram sent or taken [1472]; the same for all nodes of a group */
+    uint32_t message_bytes;    /* largest message published or put together again [1 MiB] */
+    uint64_t receive_bytes;    /* ring of received packets, kept to decode repairs and to help others [32 MiB] */
+    uint64_t send_bytes;       /* ring of own packets: waiting to be sent, and kept for retransmission [32 MiB] */
+    uint64_t assembly_bytes;   /* messages being put together, all of them [64 MiB] */
+    uint32_t deliveries;       /* events that may wait for rs_messages_poll_event [65,536] */
+    uint32_t rx_queue_packets; /* packets that may wait for rs_messages_work [1024] */
+    uint32_t max_groups;       /* views held here [16,384] */
+    uint32_t max_streams;      /* (sender, group) pairs heard of [262,144] */
+    uint64_t window_bytes;     /* what all streams together know of their packets, 8 bytes each [16 MiB] */
+    uint32_t max_missing;      /* packets known to be missing [65,536] */
+    uint32_t window_packets;   /* newest packets of one stream about which the node knows what it has [65,536] */
+    rs_time nak_delay;      /* first request after discovery at the latest; a quarter of it at the earliest [100 ms] */
+    rs_time nak_retry;      /* and again, before it is known how long answers take [50 ms] */
+    rs_time give_up;        /* a missing packet of a group with NAKs is lost this long after discovery [1 s] */
+    rs_time give_up_plain;  /* of a group without NAKs [200 ms] */
+    rs_time assembly_bound; /* a message that is still not whole after this is lost [2 s] */
+    rs_time heartbeat;      /* after the last packet to a group with NAKs its sender says so [40 ms], ... */
+    uint32_t heartbeats;    /* ... so many times at most, each time twice as long after it [4] */
+    bool lone_heartbeats;   /* they tell of one group each: others have other keys [no] */
     rs_messages_stamps stamps;             /* [none]; the same for all nodes of a group */
     const rs_group_engine_config *engines; /* what engines are given for themselves; not kept [nothing] */
     uint32_t engine_count;
@@ -229,7 +229,7 @@ typedef struct {
     uint64_t naks_repeated; /* packets asked for again before the answer can have come: not given twice */
     uint64_t queries_sent, queries_received; /* for how far a publisher is that is not heard */
     uint64_t naks_sent, naks_received, retransmits_sent, heartbeats_sent, heartbeats_received;
-    uint64_t intake_dropped;           /* random victims of a full intake */
+    uint64_t rx_queue_dropped;         /* random victims of a full receive queue */
     uint64_t groups, streams, missing; /* gauges: now */
     uint64_t window_bytes, peers;      /* gauges: of streams; servers that views name */
 } rs_messages_stats;
@@ -290,7 +290,7 @@ bool rs_messages_receive(rs_messages *node, rs_time now, rs_peer from, const uin
  * buffer; when that is full, a random one in it gives way, so that losses are spread and can be repaired. False if a
  * datagram was dropped. rs_messages_work then receives up to `most` of those that wait, oldest first, and returns how
  * many it did. */
-bool rs_messages_intake(rs_messages *node, rs_peer from, const uint8_t *bytes, size_t length);
+bool rs_messages_enqueue(rs_messages *node, rs_peer from, const uint8_t *bytes, size_t length);
 uint32_t rs_messages_work(rs_messages *node, rs_time now, uint32_t most);
 
 void rs_messages_timeout(rs_messages *node, rs_time now);

@@ -14,7 +14,7 @@ static rs_gm_missing *new_missing(rs_messages *node) {
     if (node->missing_used == node->config.max_missing)
         return NULL;
     rs_gm_missing *missing = &node->missing[node->missing_used++];
-    missing->ask.owner = missing->doom.owner = missing;
+    missing->ask.owner = missing->give_up.owner = missing;
     rs_list_init(&missing->order);
     rs_list_init(&missing->waiting);
     return missing;
@@ -40,7 +40,7 @@ bool rs_gm_missing_new(rs_messages *node, rs_time now, rs_gm_stream *stream, uin
         rs_gm_nak_schedule(node, now, missing);
     rs_list_append(&node->missing_order, &missing->order);
     if (group->policy.give_up != RS_NEVER)
-        rs_timer_set(&node->dooms, &missing->doom, now + group->policy.give_up);
+        rs_timer_set(&node->give_up_timers, &missing->give_up, now + group->policy.give_up);
     node->stats.missing++;
     if (group->engine->missing)
         group->engine->missing(rs_gm_engine_own(node, group->engine), now, missing);
@@ -48,8 +48,8 @@ bool rs_gm_missing_new(rs_messages *node, rs_time now, rs_gm_stream *stream, uin
 }
 
 void rs_gm_missing_free(rs_messages *node, rs_gm_missing *missing) {
-    rs_timer_set(&node->asking, &missing->ask, RS_NEVER);
-    rs_timer_set(&node->dooms, &missing->doom, RS_NEVER);
+    rs_timer_set(&node->nak_timers, &missing->ask, RS_NEVER);
+    rs_timer_set(&node->give_up_timers, &missing->give_up, RS_NEVER);
     rs_list_remove(&missing->order);
     missing->stream->missing--;
     missing->stream = NULL;
@@ -76,7 +76,7 @@ void rs_gm_missing_lost(rs_messages *node, rs_time now, rs_gm_missing *missing, 
 }
 
 void rs_gm_missing_timeout(rs_messages *node, rs_time now) {
-    for (const rs_timer *timer; (timer = rs_timers_first(&node->dooms)) && timer->due <= now;) {
+    for (const rs_timer *timer; (timer = rs_timers_first(&node->give_up_timers)) && timer->due <= now;) {
         rs_gm_missing *missing = timer->owner;
         rs_gm_stream *stream = missing->stream;
         rs_gm_missing_lost(node, now, missing, RS_LOST_NETWORK);
@@ -87,8 +87,8 @@ void rs_gm_missing_timeout(rs_messages *node, rs_time now) {
 }
 
 rs_time rs_gm_missing_deadline(const rs_messages *node) {
-    const rs_timer *ask = rs_timers_first(&node->asking), *doom = rs_timers_first(&node->dooms);
-    rs_time first = ask ? ask->due : RS_NEVER, last = doom ? doom->due : RS_NEVER;
+    const rs_timer *ask = rs_timers_first(&node->nak_timers), *give_up = rs_timers_first(&node->give_up_timers);
+    rs_time first = ask ? ask->due : RS_NEVER, last = give_up ? give_up->due : RS_NEVER;
     return first < last ? first : last;
 }
 

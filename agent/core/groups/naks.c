@@ -42,7 +42,7 @@
 bool rs_gm_naks_init(rs_messages *node) {
     node->asks.per_s = NODE_START;
     node->hope = HOPE_ALL;
-    return rs_timers_reserve(&node->asking, &node->allocator, node->config.max_missing) == RS_OK;
+    return rs_timers_reserve(&node->nak_timers, &node->allocator, node->config.max_missing) == RS_OK;
 }
 
 /* measures */
@@ -133,8 +133,8 @@ static void unanswered(rs_gm_budget *budget, uint64_t least) {
 /* It is the packet's turn, or will be at its new time. */
 static bool affordable(rs_messages *node, rs_time now, rs_gm_missing *missing) {
     rs_gm_budget *of_group = &missing->stream->group->asks;
-    if (missing->asking == RS_GM_NAK_RESERVED) {
-        missing->asking = RS_GM_NAK_LATER;
+    if (missing->nak == RS_GM_NAK_RESERVED) {
+        missing->nak = RS_GM_NAK_LATER;
         return true;
     }
     if (of_group->per_s == 0)
@@ -144,12 +144,12 @@ static bool affordable(rs_messages *node, rs_time now, rs_gm_missing *missing) {
     if (turn <= again) {
         take(node, of_group, now);
         take(node, &node->asks, now);
-        missing->asking = turn > now + GATHER ? RS_GM_NAK_RESERVED : RS_GM_NAK_LATER;
+        missing->nak = turn > now + GATHER ? RS_GM_NAK_RESERVED : RS_GM_NAK_LATER;
         again = turn;
     }
     if (turn <= now + GATHER)
         return true;
-    rs_timer_set(&node->asking, &missing->ask, again);
+    rs_timer_set(&node->nak_timers, &missing->ask, again);
     return false;
 }
 
@@ -232,9 +232,9 @@ static void ask_round(naks *n, rs_time now, rs_gm_missing *missing) {
         ask(n, missing->stream->sender, missing);
     if (other != RS_NO_PEER && (two || missing->rounds % 3 != 1))
         ask(n, other, missing);
-    missing->asking = RS_GM_ASKED;
+    missing->nak = RS_GM_ASKED;
     missing->asked = now;
-    rs_timer_set(&node->asking, &missing->ask, now + round_wait(node, missing->rounds));
+    rs_timer_set(&node->nak_timers, &missing->ask, now + round_wait(node, missing->rounds));
 }
 
 static bool comes_with_another(const rs_messages *node, const rs_gm_missing *missing) {
@@ -245,27 +245,27 @@ static bool comes_with_another(const rs_messages *node, const rs_gm_missing *mis
 /* A missing packet's time has come. */
 static void turn(naks *n, rs_time now, rs_gm_missing *missing) {
     rs_messages *node = n->node;
-    if (missing->asking == RS_GM_ASKED) {
-        missing->asking = RS_GM_NAK_LATER;
+    if (missing->nak == RS_GM_ASKED) {
+        missing->nak = RS_GM_NAK_LATER;
         unanswered(&missing->stream->group->asks, GROUP_LEAST);
         unanswered(&node->asks, NODE_LEAST);
     }
     if (missing->rounds == 0 && !missing->put_off && comes_with_another(node, missing)) {
         missing->put_off = true;
-        rs_timer_set(&node->asking, &missing->ask, now + round_wait(node, 1));
+        rs_timer_set(&node->nak_timers, &missing->ask, now + round_wait(node, 1));
     } else if (affordable(node, now, missing))
         ask_round(n, now, missing);
 }
 
 void rs_gm_nak_timeout(rs_messages *node, rs_time now) {
-    const rs_timer *first = rs_timers_first(&node->asking);
+    const rs_timer *first = rs_timers_first(&node->nak_timers);
     if (!first || first->due > now)
         return;
     uint32_t fit = (node->config.packet_bytes - RS_GM_NAK) / RS_GM_NAK_ITEM;
     naks n = {.node = node, .most = fit < RS_GM_NAK_ITEMS ? fit : RS_GM_NAK_ITEMS};
     for (uint32_t i = 0; i < BATCH && first && first->due <= now + GATHER; i++) {
         turn(&n, now, RS_HOLDER(rs_gm_missing, ask, first));
-        first = rs_timers_first(&node->asking);
+        first = rs_timers_first(&node->nak_timers);
     }
     for (uint32_t i = 0; i < OPEN; i++)
         send_nak(&n, i);
@@ -274,9 +274,9 @@ void rs_gm_nak_timeout(rs_messages *node, rs_time now) {
 void rs_gm_nak_schedule(rs_messages *node, rs_time now, rs_gm_missing *missing) {
     check_pace(node, now);
     missing->rounds = 0;
-    missing->asking = RS_GM_NAK_LATER;
+    missing->nak = RS_GM_NAK_LATER;
     missing->put_off = false;
-    rs_timer_set(&node->asking, &missing->ask, now + first_wait(node, now, missing->stream->group));
+    rs_timer_set(&node->nak_timers, &missing->ask, now + first_wait(node, now, missing->stream->group));
 }
 
 void rs_gm_nak_advance(rs_messages *node, rs_time now, const rs_gm_stream *stream, uint64_t sn) {
@@ -290,7 +290,7 @@ void rs_gm_nak_advance(rs_messages *node, rs_time now, const rs_gm_stream *strea
             continue;
         rs_gm_missing *missing = rs_gm_missing_at(node, *slot);
         if (missing->ask.at && missing->rounds == 0)
-            rs_timer_set(&node->asking, &missing->ask, now + (wait > 0 ? wait : 0));
+            rs_timer_set(&node->nak_timers, &missing->ask, now + (wait > 0 ? wait : 0));
     }
 }
 
@@ -307,7 +307,7 @@ void rs_gm_nak_answered(rs_messages *node, rs_time now, const rs_gm_missing *mis
     /* Of a further request too, though this may be the answer to the one before: the time is too short then, and the
      * more so the more requests there were, so that it grows until the first answers come before the second request. */
     rs_rtt_sample(&node->answer, now - missing->asked);
-    if (missing->asking == RS_GM_ASKED) {
+    if (missing->nak == RS_GM_ASKED) {
         answered(&missing->stream->group->asks);
         answered(&node->asks);
     }

@@ -34,7 +34,7 @@ static bool configure(rs_messages_config *c) {
     default_size(&c->send_bytes, UINT64_C(32) << 20);
     default_size(&c->assembly_bytes, UINT64_C(64) << 20);
     default_to(&c->deliveries, 65536);
-    default_to(&c->intake_packets, 1024);
+    default_to(&c->rx_queue_packets, 1024);
     default_to(&c->max_groups, 16384);
     default_to(&c->max_streams, 262144);
     default_size(&c->window_bytes, UINT64_C(16) << 20);
@@ -79,21 +79,21 @@ static bool init_tables(rs_messages *node) {
     node->events = rs_memory_take(&node->allocator, node->event_room * sizeof *node->events);
     node->retransmits = rs_memory_take(&node->allocator, RS_GM_RETRANSMITS * sizeof *node->retransmits);
     node->answered = rs_memory_take(&node->allocator, RS_GM_ANSWERED * sizeof *node->answered);
-    node->intake = rs_memory_take(&node->allocator, (size_t)c->intake_packets * c->packet_bytes);
-    node->intake_order = rs_memory_take(&node->allocator, 4 * (size_t)c->intake_packets * sizeof(uint32_t));
+    node->rx_queue = rs_memory_take(&node->allocator, (size_t)c->rx_queue_packets * c->packet_bytes);
+    node->rx_queue_order = rs_memory_take(&node->allocator, 4 * (size_t)c->rx_queue_packets * sizeof(uint32_t));
     if (!node->group_table || !node->groups || !node->missing || !node->events || !node->retransmits ||
-        !node->answered || !node->intake || !node->intake_order || !rs_gm_streams_init(node) ||
+        !node->answered || !node->rx_queue || !node->rx_queue_order || !rs_gm_streams_init(node) ||
         !rs_gm_naks_init(node) || rs_gm_log_init(&node->in, c->receive_bytes, &node->allocator) != RS_OK ||
         rs_gm_log_init(&node->out, c->send_bytes, &node->allocator) != RS_OK ||
         rs_timers_reserve(&node->heartbeats, &node->allocator, c->max_groups) != RS_OK ||
-        rs_timers_reserve(&node->dooms, &node->allocator, c->max_missing) != RS_OK ||
+        rs_timers_reserve(&node->give_up_timers, &node->allocator, c->max_missing) != RS_OK ||
         rs_timers_reserve(&node->queries, &node->allocator, c->max_groups) != RS_OK)
         return false;
-    node->intake_length = node->intake_order + c->intake_packets;
-    node->intake_free = node->intake_length + c->intake_packets;
-    node->intake_from = node->intake_free + c->intake_packets;
-    for (uint32_t i = 0; i < c->intake_packets; i++)
-        node->intake_order[i] = i;
+    node->rx_queue_length = node->rx_queue_order + c->rx_queue_packets;
+    node->rx_queue_free = node->rx_queue_length + c->rx_queue_packets;
+    node->rx_queue_from = node->rx_queue_free + c->rx_queue_packets;
+    for (uint32_t i = 0; i < c->rx_queue_packets; i++)
+        node->rx_queue_order[i] = i;
     return true;
 }
 
@@ -168,14 +168,14 @@ void rs_messages_free(rs_messages *node) {
     for (uint32_t i = 0; i < node->chunk_count; i++)
         rs_memory_give(&node->allocator, node->chunks[i]);
     void *tables[] = {node->chunks,   node->places,      node->group_table, node->groups,   node->missing,
-                      node->events,   node->retransmits, node->intake,      node->answered, node->intake_order,
+                      node->events,   node->retransmits, node->rx_queue,    node->answered, node->rx_queue_order,
                       node->in.bytes, node->out.bytes,   node->numbers};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         rs_memory_give(&node->allocator, tables[i]);
     rs_timers_free(&node->heartbeats, &node->allocator);
-    rs_timers_free(&node->dooms, &node->allocator);
+    rs_timers_free(&node->give_up_timers, &node->allocator);
     rs_timers_free(&node->queries, &node->allocator);
-    rs_timers_free(&node->asking, &node->allocator);
+    rs_timers_free(&node->nak_timers, &node->allocator);
     rs_memory_give(&node->allocator, node);
 }
 
@@ -288,44 +288,45 @@ uint64_t rs_messages_count(const rs_messages *node, const char *name, const char
     return sum;
 }
 
-/* ----------------------------------------------------------------------------------------------------- intake:
+/* ----------------------------------------------------------------------------------------------------- receive queue:
  * the application's buffer in front of the protocol (Ricochet, Sec. 4.2.6) */
 
-bool rs_messages_intake(rs_messages *node, rs_peer from, const uint8_t *bytes, size_t length) {
+bool rs_messages_enqueue(rs_messages *node, rs_peer from, const uint8_t *bytes, size_t length) {
     if (length > node->config.packet_bytes) {
         node->stats.bad++;
         return true;
     }
-    bool full = node->intake_count == node->config.intake_packets;
+    bool full = node->rx_queue_count == node->config.rx_queue_packets;
     uint32_t slot;
     if (full) {
-        uint32_t victim = rs_gm_random_below(node, node->intake_count);
-        slot = node->intake_order[victim];
-        memmove(node->intake_order + victim, node->intake_order + victim + 1,
-                (node->intake_count - victim - 1) * sizeof *node->intake_order);
-        node->intake_count--;
-        node->stats.intake_dropped++;
+        uint32_t victim = rs_gm_random_below(node, node->rx_queue_count);
+        slot = node->rx_queue_order[victim];
+        memmove(node->rx_queue_order + victim, node->rx_queue_order + victim + 1,
+                (node->rx_queue_count - victim - 1) * sizeof *node->rx_queue_order);
+        node->rx_queue_count--;
+        node->stats.rx_queue_dropped++;
     } else
-        slot = node->intake_order[node->intake_count]; /* the order is a permutation: behind the count are free ones */
-    node->intake_order[node->intake_count++] = slot;
-    node->intake_length[slot] = (uint32_t)length;
-    node->intake_from[slot] = from;
-    memcpy(node->intake + (size_t)slot * node->config.packet_bytes, bytes, length);
+        slot =
+            node->rx_queue_order[node->rx_queue_count]; /* the order is a permutation: behind the count are free ones */
+    node->rx_queue_order[node->rx_queue_count++] = slot;
+    node->rx_queue_length[slot] = (uint32_t)length;
+    node->rx_queue_from[slot] = from;
+    memcpy(node->rx_queue + (size_t)slot * node->config.packet_bytes, bytes, length);
     return !full;
 }
 
 uint32_t rs_messages_work(rs_messages *node, rs_time now, uint32_t most) {
     uint32_t done = 0;
-    for (; done < most && done < node->intake_count; done++) {
-        uint32_t slot = node->intake_order[done];
-        rs_messages_receive(node, now, node->intake_from[slot], node->intake + (size_t)slot * node->config.packet_bytes,
-                            node->intake_length[slot]);
+    for (; done < most && done < node->rx_queue_count; done++) {
+        uint32_t slot = node->rx_queue_order[done];
+        rs_messages_receive(node, now, node->rx_queue_from[slot],
+                            node->rx_queue + (size_t)slot * node->config.packet_bytes, node->rx_queue_length[slot]);
     }
     /* Those that were worked on are free: they go behind those that wait. */
     for (uint32_t i = 0; i < done; i++)
-        node->intake_free[i] = node->intake_order[i];
-    node->intake_count -= done;
-    memmove(node->intake_order, node->intake_order + done, node->intake_count * sizeof *node->intake_order);
-    memcpy(node->intake_order + node->intake_count, node->intake_free, done * sizeof *node->intake_order);
+        node->rx_queue_free[i] = node->rx_queue_order[i];
+    node->rx_queue_count -= done;
+    memmove(node->rx_queue_order, node->rx_queue_order + done, node->rx_queue_count * sizeof *node->rx_queue_order);
+    memcpy(node->rx_queue_order + node->rx_queue_count, node->rx_queue_free, done * sizeof *node->rx_queue_order);
     return done;
 }

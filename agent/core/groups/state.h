@@ -159,7 +159,7 @@ struct rs_gm_group {
     uint32_t query_rounds, query_cursor;
 };
 
-/* How far the asking for a missing packet is. */
+/* Where the NAK for a missing packet stands. */
 typedef enum {
     RS_GM_NAK_LATER,    /* Its time comes. */
     RS_GM_NAK_RESERVED, /* Its turn is in the budgets already. */
@@ -168,7 +168,7 @@ typedef enum {
 
 struct rs_gm_missing {
     rs_timer ask;         /* It is asked for (again) then, */
-    rs_timer doom;        /* and told as lost then. */
+    rs_timer give_up;     /* and told as lost then. */
     rs_list order;        /* In node->missing_order, by discovery. */
     rs_list waiting;      /* What waits for it at the group's engine, which alone looks at it. */
     rs_gm_stream *stream; /* NULL while it is free. */
@@ -176,7 +176,7 @@ struct rs_gm_missing {
     rs_time discovered, asked;
     uint32_t next_free;
     uint16_t rounds; /* So many times it was asked for. */
-    rs_gm_nak_state asking;
+    rs_gm_nak_state nak;
     bool put_off; /* It was not asked for when its time came, for it comes with another one. */
 };
 
@@ -281,7 +281,7 @@ struct rs_messages {
     rs_gm_missing *missing;
     uint32_t missing_used, missing_free;
     rs_list missing_order; /* By discovery. */
-    rs_timers asking, dooms;
+    rs_timers nak_timers, give_up_timers;
     rs_gm_budget asks;
     rs_gm_pace pace;
     rs_rtt answer, repair; /* How long the answer to a NAK takes, and a repair after discovery. */
@@ -312,9 +312,9 @@ struct rs_messages {
 
     rs_list handed_smalls, handed_assemblies; /* They were given out, until the next call. */
 
-    uint8_t *intake;
-    uint32_t *intake_order, *intake_length, *intake_free, *intake_from; /* intake_packets of each. */
-    uint32_t intake_count;
+    uint8_t *rx_queue;
+    uint32_t *rx_queue_order, *rx_queue_length, *rx_queue_free, *rx_queue_from; /* rx_queue_packets of each. */
+    uint32_t rx_queue_count;
 };
 
 /* ------------------------------------------------------------------------------------------------------- chance */

@@ -78,7 +78,7 @@ static rs_gm_group *new_group(rs_messages *node, rs_message_group id) {
 }
 
 /* Nobody is in both sorted lists. */
-static bool apart(const rs_gm_group *group) {
+static bool has_only_publishers_outside(const rs_gm_group *group) {
     for (uint32_t i = 0; i < group->publisher_count; i++)
         if (rs_gm_is_member(group, group->publishers[i]))
             return false;
@@ -153,7 +153,7 @@ static void apply(rs_messages *node, rs_time now, rs_gm_group *group, rs_gm_grou
 
 static rs_status check(rs_messages *node, const rs_gm_group *group, const rs_gm_group *next) {
     if (next->version == 0 || !distinct(next->members, next->member_count) ||
-        !distinct(next->publishers, next->publisher_count) || !apart(next) ||
+        !distinct(next->publishers, next->publisher_count) || !has_only_publishers_outside(next) ||
         (next->order != RS_ORDER_NONE && next->order != RS_ORDER_FIFO)) {
         rs_gm_refuse(node, "the view has no version, names somebody twice, or has another order than none and fifo");
         return RS_ERR_INVALID;

@@ -187,7 +187,7 @@ static bool carry(void *of_node, rs_time now, rs_gm_group *group, const uint8_t 
     return true;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- intake */
+/* ---------------------------------------------------------------------------------------------------------- receive */
 
 static bool datagram(void *of_node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
     static bool (*const RECEIVE[])(rs_qsm *, rs_time, rs_peer, const uint8_t *,

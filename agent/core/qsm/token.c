@@ -542,7 +542,7 @@ static void generate(rs_qsm_view *view, rs_time now) {
     view->token_at = now;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- intake */
+/* ---------------------------------------------------------------------------------------------------------- receive */
 
 /* A datagram of a node of the view, for a node of it. NULL: `*bad` or of no interest. */
 static rs_qsm_view *for_node(rs_qsm *own, rs_peer from, const uint8_t *bytes, size_t length, rs_qsm_head *head) {

@@ -313,7 +313,7 @@ bool rs_ricochet_comes_with_another(const rs_ricochet *own, const rs_gm_missing 
     for (const rs_list *at = missing->waiting.next; at != &missing->waiting && looked_at < LOOKED_AT; at = at->next) {
         const rs_ricochet_pending *kept = RS_HOLDER(rs_ricochet_link, in_missing, at)->kept;
         looked_at++;
-        if (kept->count == 2 && all[kept->link[kept->link[0].missing == number].missing].asking == RS_GM_ASKED)
+        if (kept->count == 2 && all[kept->link[kept->link[0].missing == number].missing].nak == RS_GM_ASKED)
             return true;
     }
     return false;

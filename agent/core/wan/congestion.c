@@ -51,9 +51,9 @@ double rs_wan_tree_size(uint32_t receivers) {
 int64_t rs_wan_first_rate(rs_time grtt, uint32_t receivers, uint32_t tree_links, double path_links) {
     double size = tree_links && path_links >= 1 ? tree_links / path_links : rs_wan_tree_size(receivers);
     size = size > receivers ? receivers : size; /* no tree is larger than all ways apart */
-    double trip = (double)(grtt > MS / 2 ? grtt : MS / 2), bytes = FIRST_BPS / 8e9 * trip;
+    double rtt = (double)(grtt > MS / 2 ? grtt : MS / 2), bytes = FIRST_BPS / 8e9 * rtt;
     bytes = bytes < FIRST_BYTES ? FIRST_BYTES : bytes > FIRST_BYTES_MOST ? FIRST_BYTES_MOST : bytes;
-    double rate = bytes * 8e9 / trip / (size > 1 ? size : 1);
+    double rate = bytes * 8e9 / rtt / (size > 1 ? size : 1);
     return rate > RS_RATE_LEAST ? (int64_t)rate : RS_RATE_LEAST;
 }
 
@@ -295,17 +295,17 @@ static void look_below(rs_wan_path *p, const rs_wan_sample *s) {
  * one round trip of eight. What is under way is bounded, as there. What came is the mean of a round trip: the most of
  * shorter times would be that of bursts, and more than half of the place. */
 static double hold_own(rs_wan_path *p, const rs_wan_sample *s) {
-    rs_time trip = p->least > MS ? p->least : MS;
+    rs_time least_rtt = p->least > MS ? p->least : MS;
     uint64_t came = s->received + s->repairs;
     if (p->turn_at == 0 || came < p->turn_came || s->at < p->turn_at) {
         for (uint32_t i = 0; i < RS_WAN_TURNS; i++)
             p->came_most[i] = 0;
         p->came_most[p->turn % RS_WAN_TURNS] = p->delivered_bps;
-        p->turn_end = s->now + trip;
+        p->turn_end = s->now + least_rtt;
         p->turn_at = s->at;
         p->turn_came = came;
     } else if (s->now >= p->turn_end && s->at > p->turn_at) {
-        p->turn_end = s->now + trip;
+        p->turn_end = s->now + least_rtt;
         p->turn++;
         p->came_most[p->turn % RS_WAN_TURNS] =
             (int64_t)(bps(p, came - p->turn_came, s->at - p->turn_at) / (s->part > 0 ? s->part : 1));
@@ -316,7 +316,7 @@ static double hold_own(rs_wan_path *p, const rs_wan_sample *s) {
     for (uint32_t i = 0; i < RS_WAN_TURNS; i++)
         most = p->came_most[i] > most ? p->came_most[i] : most;
     double gain = p->turn % TURNS == 0 ? 1.25 : p->turn % TURNS == 1 ? 0.75 : 1;
-    double rate = (double)most * gain, bound = 2 * (double)most * (double)trip / (double)p->rtt;
+    double rate = (double)most * gain, bound = 2 * (double)most * (double)least_rtt / (double)p->rtt;
     return rate < bound ? rate : bound;
 }
 

@@ -28,12 +28,12 @@ static rs_framed_state fill(int socket, uint8_t *to, size_t want, size_t *got) {
             return RS_FRAMED_GONE;
         *got += (size_t)now;
     }
-    return RS_FRAMED_WHOLE;
+    return RS_FRAMED_COMPLETE;
 }
 
 rs_framed_state rs_framed_read(rs_framed *frame, int socket) {
     rs_framed_state state = fill(socket, frame->head, sizeof frame->head, &frame->head_got);
-    if (state != RS_FRAMED_WHOLE)
+    if (state != RS_FRAMED_COMPLETE)
         return state;
     if (!frame->body) {
         frame->message = get_u32(frame->head);

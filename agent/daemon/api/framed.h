@@ -19,7 +19,7 @@ typedef struct {
 } rs_framed;
 
 typedef enum {
-    RS_FRAMED_WHOLE,
+    RS_FRAMED_COMPLETE,
     RS_FRAMED_PART, /* the rest has not come */
     RS_FRAMED_GONE, /* nobody is there any more */
     RS_FRAMED_BAD,  /* too long: what follows cannot be read */

@@ -340,7 +340,7 @@ static void serve_framed(rs_api_server *server, rs_api_client *client) {
         rs_framed_state state = rs_framed_read(&client->frame, client->fd);
         if (state == RS_FRAMED_PART)
             return;
-        if (state != RS_FRAMED_WHOLE) {
+        if (state != RS_FRAMED_COMPLETE) {
             kill_client(server, client,
                         state == RS_FRAMED_GONE  ? "left"
                         : state == RS_FRAMED_BAD ? "disconnected: it sent a frame that is too long"

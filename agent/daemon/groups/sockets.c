@@ -15,7 +15,7 @@
 #include "daemon/units.h"
 
 #define RECEIVE_TURN 256u      /* datagrams read before the rest of the loop has its turn */
-#define INTAKE_TURN 1024u      /* and these are put aside when the sockets have dropped some */
+#define RX_QUEUE_TURN 1024u    /* and these are put aside when the sockets have dropped some */
 #define LINGER (5 * RS_SECOND) /* controller/rostrum.thrift, GroupView */
 #define SEND_TURN 1024u
 #define OUT_TURN 1024u /* messages of a group with guarantees */
@@ -167,7 +167,7 @@ static uint8_t *take(void *context, rs_io_group channel, const uint8_t *bytes, s
     uint32_t source = rs_io_source(g->io);
     (void)channel;
     if (g->behind)
-        rs_messages_intake(g->node, source, bytes, length);
+        rs_messages_enqueue(g->node, source, bytes, length);
     else if (!rs_messages_receive(g->node, rs_agent_now(g->agent), source, bytes, length))
         complain(g, source, bytes, length);
     rs_flow_heard *h = rs_flow_hear(g->heard, source, bytes, length, g->window);
@@ -190,7 +190,7 @@ static void note_drops(rs_groups *g) {
 /* False: more waits than a turn takes. */
 static bool read_multicast(rs_groups *g) {
     const rs_io_sink sink = {.deliver = take, .context = g};
-    unsigned limit = g->behind ? INTAKE_TURN : RECEIVE_TURN;
+    unsigned limit = g->behind ? RX_QUEUE_TURN : RECEIVE_TURN;
     bool all = rs_io_receive(g->io, limit, &sink) < (int)limit;
     note_drops(g);
     return all;
@@ -203,7 +203,7 @@ static void readable(void *context, uint32_t events) {
 
 bool rs_groups_read_first(rs_groups *g) {
     rs_time now = rs_agent_now(g->agent);
-    unsigned limit = g->behind ? INTAKE_TURN : RECEIVE_TURN;
+    unsigned limit = g->behind ? RX_QUEUE_TURN : RECEIVE_TURN;
     if (read_multicast(g)) {
         g->put_off_at = 0;
         return true;

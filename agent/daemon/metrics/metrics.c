@@ -334,7 +334,7 @@ static void groups(const rs_agent *agent, page *p) {
     counter(p, "group_packets_early_total", s.early, "Packets of senders that no view listed yet.");
     gauge(p, "group_streams", (double)s.streams, "Senders in groups that messages came from.");
     gauge(p, "group_window_bytes", (double)s.window_bytes, "What is known of their packets.");
-    by(p, "group_datagrams_refused_total", "reason", "intake", s.intake_dropped);
+    by(p, "group_datagrams_refused_total", "reason", "queue-full", s.rx_queue_dropped);
     rs_io_stats io = rs_groups_io_stats(agent->groups);
     counter(p, "group_datagrams_intercepted_total", io.intercepted, "Lost on purpose (--loss).");
     counter(p, "group_socket_drops_total", rs_groups_socket_drops(agent->groups), "Dropped at full socket buffers.");

@@ -20,7 +20,7 @@ mode_t rs_store_app_mode(const rs_store_folder *folder) {
     return folder->by_grant ? 0711 : 0710;
 }
 
-static mode_t whole_mode(const rs_store_folder *folder) {
+static mode_t object_mode(const rs_store_folder *folder) {
     return folder->by_grant ? 0400 : 0440;
 }
 
@@ -330,7 +330,7 @@ bool rs_store_file_name(const rs_store_folder *folder, int fd, const rs_object_i
     (void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
     if (!own_name(folder, id, name, app, error))
         return false;
-    if (fchmod(fd, whole_mode(folder)) < 0 || linkat(AT_FDCWD, self, folder->fd, name, AT_SYMLINK_FOLLOW) < 0)
+    if (fchmod(fd, object_mode(folder)) < 0 || linkat(AT_FDCWD, self, folder->fd, name, AT_SYMLINK_FOLLOW) < 0)
         return not_named(folder, name, app, error);
     return true;
 }
@@ -370,7 +370,7 @@ bool rs_store_file_rename(const rs_store_folder *folder, int fd, const uint8_t a
     shown_name(app, handle, shown, of);
     if (!own_name(folder, id, name, own, error))
         return false;
-    if ((folder->by_grant && !rs_store_file_revoke(fd)) || fchmod(fd, whole_mode(folder)) < 0 ||
+    if ((folder->by_grant && !rs_store_file_revoke(fd)) || fchmod(fd, object_mode(folder)) < 0 ||
         renameat2(folder->fd, shown, folder->fd, name, RENAME_NOREPLACE) < 0)
         return not_named(folder, name, own, error);
     (void)unlinkat(folder->fd, of, AT_REMOVEDIR); /* empty, if the object is another application's */

@@ -34,12 +34,12 @@ class Told:
 
 @dataclass
 class Trouble:
-    """Of one group. `accused`: whom coordinators accused alone lately, and which; `lost`: when they lost others.
+    """Of one group. `suspected`: whom coordinators suspected alone lately, and which; `lost`: when they lost others.
     `put_out_programs`: by server and name, and until when they are shown.
     """
 
     told: dict[int, Told] = field(default_factory=dict)
-    accused: dict[int, dict[int, int]] = field(default_factory=dict)
+    suspected: dict[int, dict[int, int]] = field(default_factory=dict)
     lost: dict[int, list[int]] = field(default_factory=dict)
     put_out_programs: dict[tuple[int, str], tuple[SlowProgram, int]] = field(default_factory=dict)
 
@@ -96,8 +96,8 @@ class Trouble:
             return accusers[0], "it hears nothing of the group's coordinator, and others do"
         for one in others:
             if (one, first) not in said and said.get((first, one), 0) >= ALONE_NS:
-                by = {each: at for each, at in self.accused.get(one, {}).items() if now - at < REMEMBERED_NS}
-                self.accused[one] = by | {first: now}
+                by = {each: at for each, at in self.suspected.get(one, {}).items() if now - at < REMEMBERED_NS}
+                self.suspected[one] = by | {first: now}
                 if by.keys() - {first}:
                     return one, "several members of the group hear nothing of it"
                 return first, "it alone hears nothing of another member"

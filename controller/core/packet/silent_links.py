@@ -7,7 +7,7 @@ has other causes than links, and they are told apart by what else is silent at t
     all into a switch           it does not hand frames up: nothing is done
     all out of a switch         it does not send them: nothing is done
     all into and out of it      its control channel dies too, and its switch is down; or it stays connected for
-                                `WHOLE_NS`, and then it forwards nothing
+                                `SWITCH_DOWN_NS`, and then it forwards nothing
     anything less               the link
 
 A silent link is left alone as one that receivers suspect is (failed_links.py), for as long as it is silent and a while
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SILENT = 2.5  # intervals of discovery without a frame
 DOUBTFUL = 1.4  # intervals after which more frames are asked for, so that a busy link is not taken for a dead one
 LOOK_NS = 250 * MS
-WHOLE_NS = 8 * S  # a control channel that died is found out within four
+SWITCH_DOWN_NS = 8 * S  # a control channel that died is found out within four
 HOLD_NS = 5 * S  # how long a link that is heard again is left alone, the first time
 PROBES_MAX = 64  # frames asked for at one look
 REFUSED_MAX = 8  # links that nothing else could replace, tried again at one look
@@ -113,7 +113,7 @@ def _blamed(core: Core, ages: dict[Direction, int], quiet: dict[Direction, int])
     quiet_into, quiet_out_of = Counter(one.switch for one in quiet), Counter(one.origin for one in quiet)
     deaf = {name for name, count in quiet_into.items() if count == into[name] > 1}
     mute = {name for name, count in quiet_out_of.items() if count == out_of[name] > 1}
-    whole = deaf & mute
+    unreachable = deaf & mute
     told = frozenset(deaf ^ mute)
     for name in sorted(told - core.silence.told):
         what = "hands no discovery frame up" if name in deaf else "sends no discovery frame"
@@ -123,7 +123,7 @@ def _blamed(core: Core, ages: dict[Direction, int], quiet: dict[Direction, int])
     for one, age in quiet.items():
         if one.switch in told & deaf or one.origin in told & mute:
             continue
-        if age <= WHOLE_NS and (one.switch in whole or one.origin in whole):
+        if age <= SWITCH_DOWN_NS and (one.switch in unreachable or one.origin in unreachable):
             continue
         text = f"{one.switch} port {one.port} hears nothing of {one.origin} port {one.origin_port}"
         blamed.setdefault(one.link, []).append(text)

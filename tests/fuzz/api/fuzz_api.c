@@ -58,7 +58,7 @@ static void read_frames(const uint8_t *data, size_t size) {
     if (send(ends[0], data, size, MSG_DONTWAIT) < 0)
         size = 0;
     close(ends[0]);
-    for (size_t frames = 0; (state = rs_framed_read(&frame, ends[1])) == RS_FRAMED_WHOLE; frames++) {
+    for (size_t frames = 0; (state = rs_framed_read(&frame, ends[1])) == RS_FRAMED_COMPLETE; frames++) {
         if (frame.message)
             parse_request(frame.body, frame.message);
         if (strlen(rs_framed_text(&frame)) > frame.text || frames * RS_FRAMED_HEAD > size)

@@ -224,8 +224,8 @@ static void step(run *r) {
             memset(r->delivered[what % 2], 0, sizeof r->delivered[0]); /* it knows nothing of it any more */
             memset(r->member[what % 2], 0, sizeof r->member[0]);
         }
-        rs_messages_intake(r->node, how % SERVERS, r->at,
-                           (size_t)(r->end - r->at) < how ? (size_t)(r->end - r->at) : how);
+        rs_messages_enqueue(r->node, how % SERVERS, r->at,
+                            (size_t)(r->end - r->at) < how ? (size_t)(r->end - r->at) : how);
         rs_messages_work(r->node, r->now, how % 4);
         break;
     default:
@@ -248,7 +248,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                  .send_bytes = 16384,
                                  .assembly_bytes = 10000,
                                  .deliveries = 16,
-                                 .intake_packets = 4,
+                                 .rx_queue_packets = 4,
                                  .max_groups = 4,
                                  .max_streams = 64,
                                  .max_missing = 100,

@@ -261,10 +261,10 @@ static void receive__counts_what_is_of_other_groups(void **state) {
 }
 
 /* Ricochet, Sec. 4.2.6: a full buffer drops at random, so that what is lost is not a burst; the rest is in order. */
-static void intake__drops_at_random_when_it_is_full(void **state) {
+static void rx_queue__drops_at_random_when_it_is_full(void **state) {
     (void)state;
     rs_messages *sender = pair_node(SENDER, (rs_messages_config){0});
-    rs_messages *receiver = pair_node(RECEIVER, (rs_messages_config){.intake_packets = 50});
+    rs_messages *receiver = pair_node(RECEIVER, (rs_messages_config){.rx_queue_packets = 50});
     datagram *d = calloc(1, sizeof *d);
     pair_view(sender, 1, &RICOCHET, 0);
     pair_view(receiver, 1, &RICOCHET, 0);
@@ -272,11 +272,11 @@ static void intake__drops_at_random_when_it_is_full(void **state) {
     for (uint32_t i = 1; i <= 100; i++) {
         assert_int_equal(pair_publish(sender, 0, (uint8_t)i, 1000), RS_OK);
         assert_int_equal(pair_take(sender, 0, d, 1), 1);
-        dropped += !rs_messages_intake(receiver, SENDER, d->bytes, d->length);
+        dropped += !rs_messages_enqueue(receiver, SENDER, d->bytes, d->length);
     }
     assert_int_equal(dropped, 50);
     assert_int_equal(rs_messages_work(receiver, MS, 20), 20);
-    assert_true(rs_messages_intake(receiver, SENDER, d->bytes, d->length)); /* room again */
+    assert_true(rs_messages_enqueue(receiver, SENDER, d->bytes, d->length)); /* room again */
     assert_int_equal(rs_messages_work(receiver, MS, 1000), 31);
     assert_int_equal(rs_messages_work(receiver, MS, 1000), 0);
     rs_messages_event event;
@@ -355,7 +355,7 @@ int main(void) {
         cmocka_unit_test(engines__are_known_by_name),
         cmocka_unit_test(receive__counts_kinds_that_no_engine_has),
         cmocka_unit_test(receive__counts_what_is_of_other_groups),
-        cmocka_unit_test(intake__drops_at_random_when_it_is_full),
+        cmocka_unit_test(rx_queue__drops_at_random_when_it_is_full),
         cmocka_unit_test(memory__may_fail_anywhere),
     };
     return cmocka_run_group_tests_name("publish", tests, NULL, NULL);

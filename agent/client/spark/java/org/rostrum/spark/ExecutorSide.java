@@ -50,7 +50,7 @@ final class ExecutorSide extends Side implements ExecutorPlugin {
     private final ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor(Threads::daemon);
     private PluginContext plugin;
     private AgentLink link;
-    private Duration patience;
+    private Duration timeout;
     private String server = "";
     private String announced;
     private boolean told;
@@ -63,7 +63,7 @@ final class ExecutorSide extends Side implements ExecutorPlugin {
             return; // the driver does without
         }
         plugin = context;
-        patience = Duration.ofSeconds(context.conf().getTimeAsSeconds("spark.rostrum.timeout", "120s"));
+        timeout = Duration.ofSeconds(context.conf().getTimeAsSeconds("spark.rostrum.timeout", "120s"));
         context.metricRegistry().register("reads", reads);
         context.metricRegistry().register("fetches", fetches);
         context.metricRegistry().register("fallbacks", fallbacks);
@@ -220,7 +220,7 @@ final class ExecutorSide extends Side implements ExecutorPlugin {
                 throw error;
             }
         }
-        long until = System.nanoTime() + patience.toNanos();
+        long until = System.nanoTime() + timeout.toNanos();
         boolean fetched = false;
         boolean sent = false;
         while (true) {
@@ -234,7 +234,7 @@ final class ExecutorSide extends Side implements ExecutorPlugin {
                 }
                 if (!fetched) { // the manager knows who has it
                     fetched = true;
-                    ReadObject object = agent.fetch(id, List.of(), patience);
+                    ReadObject object = agent.fetch(id, List.of(), timeout);
                     fetches.inc();
                     return object;
                 }

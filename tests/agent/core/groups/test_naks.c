@@ -64,7 +64,7 @@ static void drop_events(rs_messages *node) {
 }
 
 /* One server at a time, each after a longer wait, and few in all. */
-static void asking__the_sender_first_then_members_in_turn(void **state) {
+static void nak__the_sender_first_then_members_in_turn(void **state) {
     (void)state;
     two t = begin((rs_messages_config){0}, &RICOCHET, 4);
     lose(&t, 0, 1);
@@ -98,7 +98,7 @@ static void asking__the_sender_first_then_members_in_turn(void **state) {
 }
 
 /* On a quiet network a lost request costs a few milliseconds, not fifty. */
-static void asking__again_as_soon_as_an_answer_should_be_there(void **state) {
+static void nak__again_as_soon_as_an_answer_should_be_there(void **state) {
     (void)state;
     two t = begin((rs_messages_config){.give_up = 100000 * MS}, &RICOCHET, 1); /* no other deadlines meanwhile */
     rs_time now = 0, first;
@@ -123,7 +123,7 @@ static void asking__again_as_soon_as_an_answer_should_be_there(void **state) {
 }
 
 /* All that is missing of a sender goes into one datagram. */
-static void asking__many_packets_in_one_datagram(void **state) {
+static void nak__many_packets_in_one_datagram(void **state) {
     (void)state;
     two t = begin((rs_messages_config){0}, &RICOCHET, 1);
     rs_time now;
@@ -135,7 +135,7 @@ static void asking__many_packets_in_one_datagram(void **state) {
     end(&t);
 }
 
-static void asking__tells_what_is_missing_longest(void **state) {
+static void nak__tells_what_is_missing_longest(void **state) {
     (void)state;
     two t = begin((rs_messages_config){0}, &RICOCHET, 1);
     rs_time now;
@@ -155,7 +155,7 @@ static void asking__tells_what_is_missing_longest(void **state) {
 }
 
 /* Where nothing is answered requests become few; where all is, everything is asked for at once. */
-static void asking__is_bounded_by_what_is_answered(void **state) {
+static void nak__is_bounded_by_what_is_answered(void **state) {
     (void)state;
     const uint32_t lost = 3000;
     for (int answered = 0; answered < 2; answered++) {
@@ -185,7 +185,7 @@ static void asking__is_bounded_by_what_is_answered(void **state) {
 }
 
 /* Ten packets a millisecond, repairs of 16: after 6.4 ms the repairs with a packet have been sent. */
-static void asking__waits_no_longer_than_bins_take_to_fill(void **state) {
+static void nak__waits_no_longer_than_bins_take_to_fill(void **state) {
     (void)state;
     const rs_messages_view view = {.protocol = "ricochet", .options = "r=16,c=2,stagger=2"};
     two t = begin((rs_messages_config){0}, &view, 1);
@@ -211,7 +211,7 @@ static void asking__waits_no_longer_than_bins_take_to_fill(void **state) {
 }
 
 /* However soon a configuration wants to ask again: waiting for room in the budget costs a look now and then. */
-static void asking__waits_for_its_turn_without_spinning(void **state) {
+static void nak__waits_for_its_turn_without_spinning(void **state) {
     (void)state;
     two t = begin((rs_messages_config){.nak_retry = 1}, &RICOCHET, 1);
     rs_time now = 0;
@@ -223,7 +223,7 @@ static void asking__waits_for_its_turn_without_spinning(void **state) {
 }
 
 /* 200 MB/s: the sender's ring lasts 40 ms, and what is asked for later than that is gone. */
-static void asking__in_a_flood_is_before_the_ring_is_written_again(void **state) {
+static void nak__in_a_flood_is_before_the_ring_is_written_again(void **state) {
     (void)state;
     two t = begin((rs_messages_config){0}, &RICOCHET, 0);
     const uint32_t each_ms = 200, flood_ms = 300;
@@ -256,7 +256,7 @@ static void asking__in_a_flood_is_before_the_ring_is_written_again(void **state)
 }
 
 /* A repair that lacks two packets is kept: one of them brings the other. */
-static void asking__leaves_what_comes_with_another(void **state) {
+static void nak__leaves_what_comes_with_another(void **state) {
     (void)state;
     two t = begin((rs_messages_config){0}, &EAGER, 1);
     rs_messages *other = pair_node(10, (rs_messages_config){0});
@@ -296,7 +296,7 @@ static void asking__leaves_what_comes_with_another(void **state) {
 }
 
 /* A sender that is gone is asked in vain: another member that has the packet gives it. */
-static void asking__a_member_answers_for_a_sender_that_is_gone(void **state) {
+static void nak__a_member_answers_for_a_sender_that_is_gone(void **state) {
     (void)state;
     two t = begin((rs_messages_config){0}, &RICOCHET, 1);
     rs_messages *other = pair_node(10, (rs_messages_config){0});
@@ -456,21 +456,21 @@ static void heartbeats__may_tell_of_any_place(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(asking__the_sender_first_then_members_in_turn),
-        cmocka_unit_test(asking__again_as_soon_as_an_answer_should_be_there),
-        cmocka_unit_test(asking__many_packets_in_one_datagram),
-        cmocka_unit_test(asking__tells_what_is_missing_longest),
-        cmocka_unit_test(asking__is_bounded_by_what_is_answered),
-        cmocka_unit_test(asking__waits_no_longer_than_bins_take_to_fill),
-        cmocka_unit_test(asking__waits_for_its_turn_without_spinning),
-        cmocka_unit_test(asking__in_a_flood_is_before_the_ring_is_written_again),
-        cmocka_unit_test(asking__leaves_what_comes_with_another),
-        cmocka_unit_test(asking__a_member_answers_for_a_sender_that_is_gone),
+        cmocka_unit_test(nak__the_sender_first_then_members_in_turn),
+        cmocka_unit_test(nak__again_as_soon_as_an_answer_should_be_there),
+        cmocka_unit_test(nak__many_packets_in_one_datagram),
+        cmocka_unit_test(nak__tells_what_is_missing_longest),
+        cmocka_unit_test(nak__is_bounded_by_what_is_answered),
+        cmocka_unit_test(nak__waits_no_longer_than_bins_take_to_fill),
+        cmocka_unit_test(nak__waits_for_its_turn_without_spinning),
+        cmocka_unit_test(nak__in_a_flood_is_before_the_ring_is_written_again),
+        cmocka_unit_test(nak__leaves_what_comes_with_another),
+        cmocka_unit_test(nak__a_member_answers_for_a_sender_that_is_gone),
         cmocka_unit_test(answers__are_given_once_at_a_time),
         cmocka_unit_test(heartbeats__tell_of_the_last_packet),
         cmocka_unit_test(heartbeats__tell_of_other_groups_too),
         cmocka_unit_test(heartbeats__are_fewer_where_little_is_lost),
         cmocka_unit_test(heartbeats__may_tell_of_any_place),
     };
-    return cmocka_run_group_tests_name("asking", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("naks", tests, NULL, NULL);
 }
