@@ -359,14 +359,14 @@ def _ns(seconds: float) -> int:
     type=Duration(),
     default="30s",
     show_default=True,
-    help="Optical components that failed are left alone this long.",
+    help="Optical components that failed are out of service this long.",
 )
 @click.option(
     "--link-retry",
     type=Duration(),
     default="30s",
     show_default=True,
-    help="How long a link that receivers suspect is left alone the first time.",
+    help="How long a link that receivers suspect is out of service the first time.",
 )
 @click.option(
     "--session-bytes",

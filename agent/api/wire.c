@@ -52,7 +52,7 @@ static bool check_receivers(const rs_api_request *request, rs_error *error) {
     }
     const char **sorted = malloc(count * sizeof *sorted), *twice = NULL;
     if (!sorted)
-        return rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "memory is short");
+        return rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "out of memory");
     memcpy(sorted, request->receivers, count * sizeof *sorted);
     qsort(sorted, count, sizeof *sorted, compare_names);
     for (uint32_t i = 1; i < count && !twice; i++)

@@ -246,7 +246,7 @@ static rostrum_code take_message(rostrum *agent, size_t length, int fd, rostrum_
     } else if (answer->type == RS_API_RECEIVERS || answer->type == RS_API_TRANSFERS || answer->type == RS_API_OBJECTS ||
                answer->type == RS_API_GROUPS) {
         if (!take_rows(call, answer))
-            return break_off(agent, error, ROSTRUM_ERR_PROTOCOL, "rows of an answer are malformed, or memory is short");
+            return break_off(agent, error, ROSTRUM_ERR_PROTOCOL, "rows of an answer are malformed, or out of memory");
     } else {
         finish(agent, at, answer, fd);
         return ROSTRUM_OK;

@@ -258,7 +258,7 @@ static rostrum_code end_with(rostrum_group *group, rostrum_error *error, rostrum
     return rostrum_fail(error, code, text);
 }
 
-/* False: it is malformed, or memory is short. */
+/* False: it is malformed, or out of memory. */
 static bool take_view(rostrum_group *group, const uint8_t *fields, uint32_t length, bool anew) {
     uint64_t all = 0;
     uint32_t counts[3];

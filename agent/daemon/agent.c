@@ -631,7 +631,7 @@ static bool start_data(rs_agent *agent, uint64_t seed) {
     agent->repairs = rs_repairs_new();
     agent->data = rs_data_new(agent->loop, io, &callbacks);
     if (!agent->data || !agent->repairs)
-        rs_log(RS_LOG_ERROR, "data", "memory is short");
+        rs_log(RS_LOG_ERROR, "data", "out of memory");
     return agent->data && agent->repairs;
 }
 
@@ -882,7 +882,7 @@ static bool start_link(rs_agent *agent) {
     options.relay = agent->options.relay;
     agent->probes = rs_probes_new(agent->loop, agent->options.address, on_probe_report, agent);
     if (!agent->probes) {
-        rs_log(RS_LOG_ERROR, "manager", "memory is short");
+        rs_log(RS_LOG_ERROR, "manager", "out of memory");
         return false;
     }
     agent->link_watch = (rs_watch){.ready = on_link_ready, .context = agent};

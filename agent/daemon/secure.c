@@ -50,7 +50,7 @@ bool rs_secure_start(rs_agent *agent) {
     if (ready && agent->options.sign)
         ready = (agent->secure->signer = rs_signer_new()) != NULL;
     if (!ready)
-        rs_log(RS_LOG_ERROR, "security", "memory is short, or there are no random numbers");
+        rs_log(RS_LOG_ERROR, "security", "out of memory, or there are no random numbers");
     else
         rs_log(RS_LOG_INFO, "security", "required: packets are sealed by %s%s", rs_cipher_name(rs_cipher_here()),
                agent->options.sign ? ", streams and messages signed by Ed25519" : "");
@@ -195,7 +195,7 @@ static void on_keys(void *context, const rs_manager_key *keys, uint32_t count) {
     rs_agent *agent = context;
     for (uint32_t i = 0; i < count; i++)
         if (!learn(agent, &keys[i]))
-            rs_log(RS_LOG_ERROR, "security", "a key cannot be used: memory is short");
+            rs_log(RS_LOG_ERROR, "security", "a key cannot be used: out of memory");
     agent->secure->due = rs_agent_now(agent);
 }
 
@@ -219,7 +219,7 @@ static bool draw(rs_agent *agent, rs_seal *seal, rs_time from) {
     rs_wipe(known, sizeof known);
     rs_wipe(key, sizeof key);
     if (!done)
-        rs_log(RS_LOG_ERROR, "security", "no key for a transfer: memory is short, or there are no random numbers");
+        rs_log(RS_LOG_ERROR, "security", "no key for a transfer: out of memory, or there are no random numbers");
     agent->secure->due = rs_agent_now(agent);
     return done;
 }
@@ -279,7 +279,7 @@ bool rs_secure_message(rs_agent *agent, rs_peer peer, const uint8_t *header, siz
             rs_keyring_set_owner(agent->keys, RS_KEYS_TRANSFER_IN, m.nonce, peer);
         }
         if (!seal || !rs_seal_learn(seal, m.key.epoch, m.key.key, 0, now + m.key.in_ms * RS_MILLISECOND))
-            rs_log(RS_LOG_ERROR, "security", "the key of a transfer cannot be used: memory is short");
+            rs_log(RS_LOG_ERROR, "security", "the key of a transfer cannot be used: out of memory");
         rs_keyring_set_signer(agent->keys, RS_KEYS_TRANSFER_IN, m.nonce, signer_of(m.key.signer));
         agent->secure->due = now;
     } else {

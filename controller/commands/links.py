@@ -23,7 +23,7 @@ def links(context: click.Context, manager: str | None, lab: str, as_json: bool) 
 
     \b
       rostrum links                                    every port, what discovery (LLDP) hears there, and its use
-      rostrum links out                                those that are left alone, and why
+      rostrum links out                                those out of service, and why
       rostrum links drain tor1 core --reason "new cable"
       rostrum links undrain tor1 core
     """
@@ -53,7 +53,7 @@ def list_links(api: Api, as_json: bool) -> None:
 @links.command("out")
 @with_api
 def links_out(api: Api, as_json: bool) -> None:
-    """Links that are left alone: failed, silent or drained."""
+    """Links out of service: failed, silent or drained."""
     _print_out(api.call("GET", "/v1/failed-links"), as_json)
 
 
@@ -76,7 +76,7 @@ def drain(api: Api, as_json: bool, a: str, b: str, reason: str) -> None:
 @click.argument("b")
 @with_api
 def undrain(api: Api, as_json: bool, a: str, b: str) -> None:
-    """The drained link between A and B may be used again."""
+    """Put the drained link between A and B back into service."""
     _print_out(api.call("DELETE", f"/v1/links/{_segment(a)}/{_segment(b)}/drain"), as_json)
 
 

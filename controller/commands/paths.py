@@ -354,7 +354,7 @@ def manager_token(name: str, file: Path, tenant: str, role: Literal["read", "wri
 
 @manager.group("journal")
 def journal_commands() -> None:
-    """What a manager remembers for after a crash: the file of its --journal."""
+    """The journal: the file (--journal) from which a manager recovers after a crash."""
 
 
 _JOURNAL = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))

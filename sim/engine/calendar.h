@@ -41,7 +41,7 @@ typedef struct {
     calendar_level *levels;
 } calendar;
 
-/* Room for sources 0 ... sources - 1. False if memory is short. */
+/* Room for sources 0 ... sources - 1. False if out of memory. */
 bool calendar_reserve(calendar *c, uint32_t sources);
 void calendar_free(calendar *c);
 /* `at` from 0; RS_NEVER takes the source out. */

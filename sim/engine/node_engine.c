@@ -343,7 +343,7 @@ bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
     e->node = rs_node_new(&config, &allocator);
     if (!e->node) {
         engine_give(s, e);
-        return sim_fail(s, "no such host can be: its parameters are out of range, or memory is short");
+        return sim_fail(s, "no such host can be: its parameters are out of range, or out of memory");
     }
     return sim_host_use(s, host, &e->base);
 }

@@ -28,7 +28,7 @@ def run(seed: int, protocol: str | None, order: str) -> dict[str, Any]:
     params = ffi.new("sim_guarantees_params *", {"seed": seed, "protocol": name, "order": ORDERS[order]})
     out = ffi.new("sim_guarantees_result *")
     if not lib.sim_guarantees_run(params, out):
-        raise SimError(f"seed {seed}: memory is short")
+        raise SimError(f"seed {seed}: out of memory")
     found = {key: int(getattr(out, key)) for key in (*COUNTED, "members", "total", "view_ns_worst")}
     return {"seed": seed, **found, "text": ffi.string(out.text).decode()}
 

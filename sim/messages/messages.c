@@ -585,7 +585,7 @@ bool sim_use_messages(sim_groups *all, uint32_t host, const sim_messages_params 
     rs_allocator allocator = engine_allocator(s);
     rs_messages *node = rs_messages_new(&config, &allocator);
     if (!node)
-        return sim_fail(s, "no such node can be: its parameters are out of range, or memory is short");
+        return sim_fail(s, "no such node can be: its parameters are out of range, or out of memory");
     message_engine *e = engine_take(s, sizeof *e);
     e->base.ops = &MESSAGES;
     e->all = all;

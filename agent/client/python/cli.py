@@ -36,7 +36,7 @@ COMMANDS = {
     "stream": Subcommand(
         "rostrum.client.stream_commands", "stream", "A continuing stream to many servers: send it, receive it."
     ),
-    "leave": Subcommand("rostrum.client.commands", "leave", "Want an object no more that comes to a server."),
+    "leave": Subcommand("rostrum.client.commands", "leave", "Stop receiving an object on a server."),
     "cancel": Subcommand("rostrum.client.commands", "cancel", "Stop the sending of an object."),
     "delete": Subcommand("rostrum.client.commands", "delete", "Remove an object from a server."),
     "pub": Subcommand("rostrum.client.group_commands", "pub", "Publish messages to a group of servers."),

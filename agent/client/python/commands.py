@@ -393,7 +393,7 @@ def cancel(connect: Connect, data_id: str, as_json: bool) -> None:
 @JSON
 @which_agent
 def leave(connect: Connect, data_id: str, as_json: bool) -> None:
-    """Want object or stream DATA_ID no more on this server, to which it comes: the others go on, and nothing fails.
+    """Stop receiving object or stream DATA_ID on this server: the others go on, and nothing fails.
 
     \b
       rostrum leave model.bin --server h3

@@ -237,7 +237,7 @@ typedef struct {
 /* The incarnation of a node whose server's agent was started with that boot id; never 0. */
 uint32_t rs_messages_incarnation(uint64_t boot_id);
 
-/* NULL if memory is short or the config is out of its ranges. The config is copied. */
+/* NULL if out of memory or the config is out of its ranges. The config is copied. */
 rs_messages *rs_messages_new(const rs_messages_config *config, const rs_allocator *allocator);
 void rs_messages_free(rs_messages *node);
 

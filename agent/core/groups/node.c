@@ -109,7 +109,7 @@ const void *rs_gm_engine_config(const rs_messages *node, const char *engine) {
     return NULL;
 }
 
-/* False: there are too many, two of a name or of a kind of datagram, or memory is short. */
+/* False: there are too many, two of a name or of a kind of datagram, or out of memory. */
 static bool start_engines(rs_messages *node) {
     for (uint32_t i = 0; i < rs_group_engine_count && i < RS_GM_ENGINES; i++) {
         const rs_group_engine *engine = rs_group_engines_known[i];

@@ -185,7 +185,7 @@ static rs_status install(rs_messages *node, rs_time now, rs_gm_group *group, rs_
             rs_gm_peers_let_go(node, next, group);
     }
     if (status == RS_ERR_MEMORY)
-        rs_gm_refuse(node, "memory is short");
+        rs_gm_refuse(node, "out of memory");
     if (status != RS_OK) {
         release_lists(node, next);
         if (fresh)

@@ -46,7 +46,7 @@ void rs_order_seal(rs_order_block *block) {
     rs_le_put(block->bytes + CHECK_AT, check_of(block->bytes, block->length), 4);
 }
 
-/* Room for one more in a ring of so many; false: memory is short. */
+/* Room for one more in a ring of so many; false: out of memory. */
 static bool ring_room(rs_order *o, void **ring, uint64_t *room, uint64_t head, uint64_t tail, size_t size) {
     if (tail - head < *room)
         return true;
@@ -92,7 +92,7 @@ rs_status rs_order_push(rs_order *o, const rs_order_waiting *event) {
     return RS_OK;
 }
 
-/* False: memory is short, it is tried again. */
+/* False: out of memory, it is tried again. */
 static bool push_message(rs_order *o, rs_order_sender *s, uint64_t seq, uint64_t number) {
     rs_order_block *block = rs_order_slot(s, seq);
     const rs_order_waiting event = {

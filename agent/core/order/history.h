@@ -37,7 +37,7 @@ typedef struct {
     void *context;
 } rs_history_config;
 
-/* NULL: memory is short. */
+/* NULL: out of memory. */
 rs_history *rs_history_new(const rs_history_config *config, const rs_allocator *allocator);
 void rs_history_free(rs_history *history);
 /* What was kept before, and may have been torn by a crash: what is whole of it stays, and what is behind is zeroed.

@@ -72,7 +72,7 @@ typedef struct {
     uint64_t kept_bytes;         /* gauge: messages not all have, or not polled */
 } rs_order_stats;
 
-/* NULL: memory is short, or the config is out of its ranges. The config is copied. */
+/* NULL: out of memory, or the config is out of its ranges. The config is copied. */
 rs_order *rs_order_new(const rs_order_config *config, const rs_allocator *allocator);
 void rs_order_free(rs_order *order);
 /* A view of the group by who knows; `members` has this member. Versions rise. RS_ERR_STATE: it is not newer;

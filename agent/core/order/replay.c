@@ -82,7 +82,7 @@ static uint32_t check_of(const uint8_t *bytes, size_t length) {
     return (uint32_t)rs_gm_xxh64(bytes + CHECK_AT + 4, length - CHECK_AT - 4, rs_le_get(bytes, CHECK_AT));
 }
 
-/* To be filled from HEAD on, and sealed. NULL: too many wait, or memory is short. */
+/* To be filled from HEAD on, and sealed. NULL: too many wait, or out of memory. */
 static leaving *begin(rs_replay *r, rs_peer to, kind what, uint32_t token, uint32_t length) {
     leaving *one = r->out_count < OUT_MOST ? rs_memory_take(&r->allocator, sizeof *one + length) : NULL;
     if (!one)

@@ -53,7 +53,7 @@ typedef struct {
     uint64_t refused, bad;   /* members that did not give what they said they have; malformed datagrams */
 } rs_replay_stats;
 
-/* NULL: memory is short. The history is the caller's, which also puts in what is given out. */
+/* NULL: out of memory. The history is the caller's, which also puts in what is given out. */
 rs_replay *rs_replay_new(const rs_replay_config *config, rs_history *history, const rs_allocator *allocator);
 void rs_replay_free(rs_replay *replay);
 /* A view of the group's guarantees. With one that this member joined with, what it has from before is compared with

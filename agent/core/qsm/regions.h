@@ -7,7 +7,7 @@
 rs_qsm_view *rs_qsm_view_find(const rs_qsm *own, uint32_t region, uint64_t version);
 /* The newest one; NULL if the region has ended. */
 rs_qsm_view *rs_qsm_view_current(const rs_qsm *own, uint32_t region);
-/* In no table yet. NULL: memory is short. `nodes` ascending. */
+/* In no table yet. NULL: out of memory. `nodes` ascending. */
 rs_qsm_view *rs_qsm_view_new(rs_qsm *own, uint32_t region, uint64_t version, rs_group channel, const rs_peer *nodes,
                              uint32_t count, const uint32_t *option);
 void rs_qsm_view_free(rs_qsm_view *view);

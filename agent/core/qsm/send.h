@@ -6,7 +6,7 @@
 
 /* Nodes that it has to bring packets to. */
 uint32_t rs_qsm_out_others(const rs_qsm_view *view);
-rs_qsm_out *rs_qsm_out_of(rs_qsm_view *view, rs_time now); /* made if need be; NULL: memory is short */
+rs_qsm_out *rs_qsm_out_of(rs_qsm_view *view, rs_time now); /* made if need be; NULL: out of memory */
 void rs_qsm_out_free(rs_qsm_view *view);
 bool rs_qsm_out_has_room(const rs_qsm_view *view, uint32_t length);
 bool rs_qsm_out_add(rs_qsm_view *view, rs_time now, const rs_qsm_inner *inner);
@@ -20,7 +20,7 @@ bool rs_qsm_receive_nak(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *b
 void rs_qsm_out_timeout(rs_qsm_view *view, rs_time now);
 rs_time rs_qsm_out_deadline(const rs_qsm_view *view);
 bool rs_qsm_poll(void *own, rs_time now, rs_messages_out *out);
-/* Room for a small datagram to that peer; NULL: too many wait, or memory is short. */
+/* Room for a small datagram to that peer; NULL: too many wait, or out of memory. */
 uint8_t *rs_qsm_small_new(rs_qsm *own, rs_peer to, uint32_t length);
 /* The packet goes to a peer that misses it, if it is here. */
 void rs_qsm_forward_to(rs_qsm_view *view, rs_peer sender, uint64_t sn, rs_peer peer);

@@ -6,7 +6,7 @@
 
 bool rs_qsm_receive_data(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);
 rs_qsm_stream *rs_qsm_stream_find(const rs_qsm_view *view, rs_peer sender);
-/* NULL: the sender is not known, or runs with another incarnation, or memory is short. */
+/* NULL: the sender is not known, or runs with another incarnation, or out of memory. */
 rs_qsm_stream *rs_qsm_stream_get(rs_qsm_view *view, rs_peer sender, uint32_t incarnation);
 void rs_qsm_stream_free(rs_qsm_stream *stream);
 bool rs_qsm_stream_has(const rs_qsm_stream *stream, uint64_t sn);

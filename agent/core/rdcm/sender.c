@@ -33,7 +33,7 @@ const char *rs_rdcm_begin(rs_node *node, rs_time now, rs_sending *x) {
     const char *why = x->grant.kind != RS_PATH_PACKET               ? "its path is a circuit"
                       : x->t.session > 0 || x->end < x->t.fragments ? "the path takes a part of the object only"
                       : rs_sender_others(x)                         ? "the path is for a part of the receivers only"
-                      : !begin(node, now, x)                        ? "memory is short"
+                      : !begin(node, now, x)                        ? "out of memory"
                                                                     : NULL;
     if (why)
         return why;

@@ -11,7 +11,7 @@ bool rs_rdcm_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out 
 rs_rx_verdict rs_rdcm_sender_datagram(rs_node *node, rs_time now, rs_sending *x, const rs_packet_in *packet);
 rs_rx_verdict rs_rdcm_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *from, const rs_message *m);
 void rs_rdcm_sender_timeout(rs_node *node, rs_time now, rs_sending *x);
-/* Its overlay children; NULL: all receivers. False: memory is short, nothing has changed. */
+/* Its overlay children; NULL: all receivers. False: out of memory, nothing has changed. */
 bool rs_rdcm_take_children(rs_node *node, rs_time now, rs_sending *x, const rs_peer *children, uint32_t count);
 void rs_rdcm_find_limit(rs_sending *x);
 void rs_rdcm_on_receiver_removed(rs_node *node, rs_time now, rs_recipient *r); /* done or failed */

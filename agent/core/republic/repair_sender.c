@@ -61,7 +61,7 @@ static void begin_coding(rs_node *node, rs_time now, rs_sending *x, uint64_t sen
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_repairing *p = &own->repair;
     if (rs_repair_table_init(&p->table, &node->allocator, rs_speakers_most(x)) != RS_OK) {
-        p->phase = RS_REPAIR_REFUSED; /* memory is short: patches do it */
+        p->phase = RS_REPAIR_REFUSED; /* out of memory: patches do it */
         return;
     }
     p->phase = RS_REPAIR_CODED;

@@ -166,7 +166,7 @@ const char *rs_republic_path_granted(rs_node *node, rs_time now, rs_sending *x) 
     wait_for_light(node, now, x, false);
     if (!rs_tree_begin(node, now, x)) {
         rs_sender_phase(node, x, RS_PHASE_ATTEMPT); /* of a session that has begun */
-        rs_sender_unicast(node, now, x, "memory is short: it is not known how fast receivers are");
+        rs_sender_unicast(node, now, x, "out of memory: it is not known how fast receivers are");
         return NULL;
     }
     for (uint32_t i = 0; i < x->recipient_count; i++)

@@ -73,7 +73,7 @@ static bool takes_part(const rs_node *node, const rs_sending *x, const rs_recipi
     return rs_is_active(r) && r->member && r->light != RS_LIGHT_DEMOTED;
 }
 
-/* NULL: not all are where others can be told of them, too many know no tree, or memory is short. */
+/* NULL: not all are where others can be told of them, too many know no tree, or out of memory. */
 static rs_ordered *in_order(rs_node *node, const rs_sending *x, uint32_t *count) {
     uint32_t unknown = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++)
@@ -300,7 +300,7 @@ static void without_tree(rs_node *node, rs_time now, rs_sending *x, uint32_t pla
             if (rs_is_active(&x->recipients[i]))
                 tell(node, now, x, i);
         if (!begin_direct(node, x))
-            rs_sender_unicast(node, now, x, "memory is short: it is not known how fast receivers are");
+            rs_sender_unicast(node, now, x, "out of memory: it is not known how fast receivers are");
         return;
     }
     n->unknown = n->demoted = true;

@@ -5,7 +5,7 @@
 
 #include "core/republic/state.h"
 
-/* A path was granted: whether and by which tree the session's receivers report. False: memory is short, and what is
+/* A path was granted: whether and by which tree the session's receivers report. False: out of memory, and what is
  * sent cannot follow anybody's reports. */
 bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x);
 void rs_tree_accepted(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r);

@@ -360,7 +360,7 @@ static bool use_bin(rs_ricochet *own, rs_lec_bin *bin, rs_lec_region *region, ui
     return true;
 }
 
-/* The bin of groups[from...], whose key is `key`, serves the region; NULL if memory is short. */
+/* The bin of groups[from...], whose key is `key`, serves the region; NULL if out of memory. */
 static rs_lec_bin *serve(rs_ricochet *own, rs_lec_plane *plane, rs_lec_region *region, rs_lec_key key,
                          rs_lec_group **groups, uint32_t count, uint64_t rate) {
     rs_lec_bin *bin = find_bin(plane, key);

@@ -99,7 +99,7 @@ rs_lec_plane *rs_lec_plane_get(rs_ricochet *own, uint32_t r, uint32_t stagger, b
 /* Frees what is in it if no group is left. */
 void rs_lec_plane_put(rs_ricochet *own, rs_lec_plane *plane);
 
-/* This node's group in a plane, nobody in it yet; NULL if memory is short. */
+/* This node's group in a plane, nobody in it yet; NULL if out of memory. */
 rs_lec_group *rs_lec_group_new(rs_ricochet *own, rs_lec_plane *plane, rs_message_group id);
 /* Everybody must have left. */
 void rs_lec_group_free(rs_ricochet *own, rs_lec_group *group);

@@ -86,7 +86,7 @@ struct rs_engine {
     /* At the sender: a path was granted, the session is begun. Returns NULL, or why it cannot go by this engine: then
      * the fallback's follows, which always can. */
     const char *(*path_granted)(rs_node *node, rs_time now, rs_sending *x);
-    /* At a receiver: it is accepted, there is room for it here. False: memory is short, and nothing is kept. */
+    /* At a receiver: it is accepted, there is room for it here. False: out of memory, and nothing is kept. */
     bool (*begin)(rs_node *node, rs_time now, rs_receiving *x);
     /* At a receiver, not before it is accepted: a data packet of the group, with RS_DATA_REPAIR one of repairs, whose
      * header the engine decodes; or, if the packet came by RS_CH_PEER_RELIABLE, a patch. */

@@ -113,7 +113,7 @@ bool rs_poll_event(rs_node *node, rs_event *out) {
     memset(out, 0, sizeof *out);
     memcpy(out, kept->head, sizeof kept->head);
     if (kept->cause == CAUSE_LOST)
-        rs_format(out->cause, sizeof out->cause, "memory is short: the reason was lost");
+        rs_format(out->cause, sizeof out->cause, "out of memory: the reason was lost");
     else if (kept->cause != NO_CAUSE)
         memcpy(out->cause, e->causes[(e->first_cause = kept->cause) % e->cause_capacity], sizeof out->cause);
     e->head = (e->head + 1) % e->capacity;

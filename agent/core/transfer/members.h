@@ -14,7 +14,7 @@ bool rs_sender_served(rs_sending *x, const rs_path_grant *grant); /* of these, t
 bool rs_sender_has_members(const rs_sending *x);                  /* a session that begins now */
 void rs_sender_session_sent(rs_sending *x);                       /* it is over */
 uint64_t rs_sender_sent(const rs_sending *x); /* distinct fragments, the mean of what was sent to each receiver */
-/* Fragments [from, to) are to be patched, besides what is already. False: nothing is, or memory is short, and it will
+/* Fragments [from, to) are to be patched, besides what is already. False: nothing is, or out of memory, and it will
  * ask again. */
 bool rs_sender_wants(rs_node *node, rs_recipient *r, uint64_t from, uint64_t to);
 void rs_sender_wants_nothing(rs_node *node, rs_recipient *r);

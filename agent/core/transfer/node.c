@@ -76,7 +76,7 @@ static bool make_tables(rs_node *node) {
     return true;
 }
 
-/* False: memory is short, or some are out of range. */
+/* False: out of memory, or some are out of range. */
 static bool make_options(rs_node *node, const rs_config *c) {
     for (uint32_t i = 0; i < c->engine_count; i++) {
         const rs_engine *engine = c->engines[i];

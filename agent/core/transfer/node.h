@@ -248,7 +248,7 @@ typedef enum {
 bool rs_engine_has(uint32_t engine, rs_engine_trait trait); /* false, too: the engine is not here */
 const char *rs_engine_name(uint32_t engine); /* its name in commands and towards the manager; NULL: it is not here */
 
-/* NULL if memory is short or the config is invalid. The config is copied. */
+/* NULL if out of memory or the config is invalid. The config is copied. */
 rs_node *rs_node_new(const rs_config *config, const rs_allocator *allocator);
 void rs_node_free(rs_node *node);
 

@@ -120,7 +120,7 @@ static bool send_unknown_reply(rs_peer_state *p, rs_packet_out *out) {
 }
 
 const char *rs_peer_session_cause(const rs_peer_session *link) {
-    return link->cause ? link->cause : "memory is short: the reason was lost";
+    return link->cause ? link->cause : "out of memory: the reason was lost";
 }
 
 static uint32_t lowest(uint32_t bits) {

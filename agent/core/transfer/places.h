@@ -16,7 +16,7 @@ bool rs_place_on_wire(const rs_node *node, rs_peer peer, rs_wire_place *out);
 bool rs_knows_tree(const rs_node *node, const rs_recipient *r);
 /* Those of whom `takes` holds, by racks. The sender's own rack comes last, so that its head is above no other rack's:
  * what it repaired for them would share the rack's way out with the data. NULL: not all are where others can be told of
- * them, or memory is short. To be given back to the node's allocator. */
+ * them, or out of memory. To be given back to the node's allocator. */
 rs_ordered *rs_order_by_racks(rs_node *node, const rs_sending *x,
                               bool (*takes)(const rs_node *node, const rs_sending *x, const rs_recipient *r),
                               uint32_t *count);

@@ -15,7 +15,7 @@ void rs_engine_stats(const rs_node *node, const rs_transfer *t, rs_xfer_stats *o
 /* Of a stream: its path is lost, and it goes on over the control channels; `cause`: why, for a person. */
 void rs_stream_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause);
 
-/* Options of this send, which rs_send_options_good has found good. False: memory is short. */
+/* Options of this send, which rs_send_options_good has found good. False: out of memory. */
 bool rs_engine_keep_options(rs_node *node, rs_sending *x, const rs_engine *engine, const char *options);
 
 #endif

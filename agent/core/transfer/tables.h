@@ -5,7 +5,7 @@
 #include "core/transfer/state.h"
 
 rs_peer_state *rs_find_peer(const rs_node *node, rs_peer id);
-rs_peer_state *rs_make_peer(rs_node *node, rs_peer id); /* finds or makes; NULL if memory is short */
+rs_peer_state *rs_make_peer(rs_node *node, rs_peer id); /* finds or makes; NULL if out of memory */
 void rs_drop_peer_if_idle(rs_node *node, rs_peer_state *peer);
 void rs_free_peer(rs_node *node, rs_peer_state *peer);
 rs_status rs_enter(rs_node *node,

@@ -58,10 +58,10 @@ typedef struct {
 } rs_wan_sections;
 
 bool rs_wan_sections_start(rs_wan_sections *s, const rs_allocator *allocator, uint64_t fragments, uint32_t receivers);
-/* From now on a NACK may speak for several receivers. False: memory is short. */
+/* From now on a NACK may speak for several receivers. False: out of memory. */
 bool rs_wan_sections_merge(rs_wan_sections *s, const rs_allocator *allocator);
 void rs_wan_sections_free(rs_wan_sections *s, const rs_allocator *allocator);
-/* A receiver's NACK of a section that is not freed: notes it. False: memory is short, it will ask again. */
+/* A receiver's NACK of a section that is not freed: notes it. False: out of memory, it will ask again. */
 bool rs_wan_sections_nack(rs_wan_sections *s, const rs_allocator *allocator, rs_time now, uint32_t receiver,
                           const rs_wan_nack *nack);
 /* Sections before `number` are needed by nobody. */

@@ -104,7 +104,7 @@ const char *rs_wan_begin(rs_node *node, rs_time now, rs_sending *x) {
     if (!w || !peers || !rs_wan_sections_start(&w->sections, &node->allocator, x->end, x->recipient_count)) {
         rs_memory_give(&node->allocator, w);
         rs_memory_give(&node->allocator, peers);
-        return "memory is short";
+        return "out of memory";
     }
     w->peers = peers;
     rs_engine_take(&x->t, &rs_engine_wan, w);

@@ -80,7 +80,7 @@ __attribute__((format(printf, 2, 3))) static bool wrong(parser *p, const char *f
 }
 
 static bool no_memory(parser *p) {
-    return rs_error_set(p->error, ROSTRUM_ERR_NO_ROOM, "line %u: memory is short", p->line);
+    return rs_error_set(p->error, ROSTRUM_ERR_NO_ROOM, "line %u: out of memory", p->line);
 }
 
 /* Without blanks at its ends. */
@@ -366,7 +366,7 @@ rs_policy *rs_policy_load(const char *path, rs_error *error) {
     if (fd < 0)
         rs_error_system(&why, errno, "it cannot be opened");
     else if (is_safe(fd, &size, &why) && !(text = malloc(size + 1)))
-        rs_error_set(&why, ROSTRUM_ERR_NO_ROOM, "memory is short");
+        rs_error_set(&why, ROSTRUM_ERR_NO_ROOM, "out of memory");
     while (text && got < size) {
         ssize_t now = read(fd, text + got, size - got);
         if (now <= 0)

@@ -92,7 +92,7 @@ static bool keep_rest(rs_connection *c, const uint8_t *header, size_t header_len
     size_t header_left = header_length - of_header, payload_left = (payload ? payload->length : 0) - of_payload;
     uint8_t *at = make_room(c, header_left + payload_left);
     if (!at)
-        return broken(text, "too many bytes wait to be sent, or memory is short", 0);
+        return broken(text, "too many bytes wait to be sent, or out of memory", 0);
     memcpy(at, header + of_header, header_left);
     at += header_left;
     if (payload && payload->fd < 0) {
@@ -118,7 +118,7 @@ static bool send_by_tls(rs_connection *c, rs_time now, const uint8_t *header, si
         c->stalled_since = now;
     uint8_t *at = make_room(c, header_length + payload_length);
     if (!at)
-        return broken(text, "too many bytes wait to be sent, or memory is short", 0);
+        return broken(text, "too many bytes wait to be sent, or out of memory", 0);
     memcpy(at, header, header_length);
     if (payload_length > 0 && !rs_guard_copy(at + header_length, payload->map, payload_length))
         return broken(text, "the object's file became shorter while it was being sent", 0);
@@ -216,7 +216,7 @@ static bool take_messages(rs_connection *c, rs_connection_message message, void 
 bool rs_connection_read(rs_connection *c, rs_time now, rs_connection_message message, void *context, char *text) {
     for (size_t total = 0; total < READ_TURN || (c->tls && rs_tls_pending(c->tls));) {
         if (c->in_length == c->in_room && (c->in_room >= RS_CONNECTION_IN_MAX || !grow_input(c)))
-            return broken(text, "memory is short for what it sends", 0);
+            return broken(text, "out of memory for what it sends", 0);
         size_t room = c->in_room - c->in_length;
         ssize_t got =
             c->tls ? rs_tls_read(c->tls, c->in + c->in_length, room) : recv(c->fd, c->in + c->in_length, room, 0);

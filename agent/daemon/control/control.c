@@ -89,7 +89,7 @@ static void listener_ready(void *context, uint32_t events) {
         }
         rs_connection *c = rs_pool_add(control, fd, false, RS_NO_PEER, &remote);
         if (!c) {
-            refuse(control, fd, &remote, "memory is short");
+            refuse(control, fd, &remote, "out of memory");
             continue;
         }
         set_options(control, fd);
@@ -142,7 +142,7 @@ static void try_connect(rs_control *control, rs_peer peer) {
         if (p->connecting)
             return;
         close(fd);
-        snprintf(text, sizeof text, "memory is short");
+        snprintf(text, sizeof text, "out of memory");
     }
     rs_pool_back_off(control, peer);
     control->callbacks.peer_down(control->callbacks.context, peer, text);
@@ -375,7 +375,7 @@ static void set_default(rs_time *value, rs_time fallback) {
 rs_control *rs_control_new(const rs_control_options *options, const rs_control_callbacks *callbacks, char *error) {
     rs_control *control = calloc(1, sizeof *control);
     if (!control) {
-        snprintf(error, RS_CONNECTION_TEXT, "memory is short");
+        snprintf(error, RS_CONNECTION_TEXT, "out of memory");
         return NULL;
     }
     control->options = *options;

@@ -34,7 +34,7 @@ typedef struct {
 void rs_peers_free(rs_peers *peers);
 
 /* The number of a server, given one if it has none; when there are RS_PEERS_MAX, one that nobody holds is given again.
- * RS_NO_PEER: the name is empty or too long, or all numbers are held, or memory is short. */
+ * RS_NO_PEER: the name is empty or too long, or all numbers are held, or out of memory. */
 rs_peer rs_peers_number(rs_peers *peers, const char *name);
 /* The number it has, or RS_NO_PEER. */
 rs_peer rs_peers_find(const rs_peers *peers, const char *name);

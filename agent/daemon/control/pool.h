@@ -44,7 +44,7 @@ static inline rs_time rs_pool_now(const rs_control *control) {
     return rs_loop_now(control->options.loop);
 }
 
-/* What is known of a peer that has a number; NULL: memory is short. */
+/* What is known of a peer that has a number; NULL: out of memory. */
 rs_pool_peer *rs_pool_peer_of(rs_control *control, rs_peer peer);
 /* Takes `fd` over when it succeeds. */
 rs_connection *rs_pool_add(rs_control *control, int fd, bool outgoing, rs_peer peer, const struct sockaddr_in *remote);

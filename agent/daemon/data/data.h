@@ -24,7 +24,7 @@ typedef struct {
     void (*unreadable)(void *context, rs_xfer xfer);
 } rs_data_callbacks;
 
-/* Takes `io` over, also when it fails (NULL: memory is short). */
+/* Takes `io` over, also when it fails (NULL: out of memory). */
 rs_data *rs_data_new(rs_loop *loop, rs_io *io, const rs_data_callbacks *callbacks);
 void rs_data_free(rs_data *data);
 

@@ -28,7 +28,7 @@ typedef struct {
     void *context;
 } rs_journal_config;
 
-/* Finds what an earlier run wrote down. NULL: memory is short, or the folder cannot be read. */
+/* Finds what an earlier run wrote down. NULL: out of memory, or the folder cannot be read. */
 rs_journal *rs_journal_new(const rs_journal_config *config, rs_time now);
 /* What is written down stays. */
 void rs_journal_free(rs_journal *journal);

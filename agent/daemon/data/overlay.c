@@ -446,7 +446,7 @@ void rs_overlay_event(rs_overlay *o, const rs_event *event) {
 /* ---------------------------------------------------------------------------------------------------------- birth */
 
 rs_overlay *rs_overlay_new(rs_agent *agent, const rs_overlay_callbacks *callbacks) {
-    char error[160] = "memory is short";
+    char error[160] = "out of memory";
     rs_overlay *o = calloc(1, sizeof *o);
     if (!o) {
         rs_log(RS_LOG_ERROR, "overlay", "%s", error);

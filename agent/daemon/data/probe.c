@@ -297,7 +297,7 @@ static bool take_targets(probe *p, const rs_manager_probe *order) {
     }
     p->targets = order->server_count ? calloc(order->server_count, sizeof *p->targets) : NULL;
     if (order->server_count && !p->targets) {
-        snprintf(p->cause, sizeof p->cause, "memory is short");
+        snprintf(p->cause, sizeof p->cause, "out of memory");
         return false;
     }
     p->target_count = order->server_count;

@@ -17,7 +17,7 @@ typedef struct rs_probes rs_probes;
  * until it returns. */
 typedef void rs_probes_report_fn(void *context, rs_manager_probe_report *report);
 
-/* `address`: of the data NIC, host order. NULL: memory is short. */
+/* `address`: of the data NIC, host order. NULL: out of memory. */
 rs_probes *rs_probes_new(rs_loop *loop, uint32_t address, rs_probes_report_fn *report, void *context);
 void rs_probes_free(rs_probes *probes);
 

@@ -16,7 +16,7 @@ typedef struct {
     uint32_t payload_length;
 } rs_repair_packet;
 
-rs_repairs *rs_repairs_new(void); /* NULL: memory is short */
+rs_repairs *rs_repairs_new(void); /* NULL: out of memory */
 void rs_repairs_free(rs_repairs *repairs);
 
 /* The first RS_DATA_HEADER bytes of a repair packet came: room for the `rest` that is to follow. NULL: too short, too

@@ -401,7 +401,7 @@ static void on_legs(void *context, const rs_manager_split_answer *answer) {
             count++;
     for (uint32_t i = 0; i < parent->receiver_count; i++)
         if (!spread->placed[i])
-            fail_receiver(agent, parent, i, "the manager named no leg for it, or memory is short");
+            fail_receiver(agent, parent, i, "the manager named no leg for it, or out of memory");
     spread->answered = true; /* not while they begin */
     for (uint32_t i = 0; i < count; i++)
         begin_leg(sites, made[i]);

@@ -44,7 +44,7 @@ void rs_sites_link_down(rs_sites *sites);
 static inline bool rs_sites_several(const rs_sites *sites) {
     return RS_SITES_CALL(sites, several)(sites);
 }
-/* `parent` goes by legs: the manager is asked which. False: memory is short. */
+/* `parent` goes by legs: the manager is asked which. False: out of memory. */
 static inline bool rs_sites_spread(rs_sites *sites, rs_send_state *parent) {
     return RS_SITES_CALL(sites, spread)(sites, parent);
 }

@@ -555,7 +555,7 @@ static bool stamp_is_right(void *context, rs_peer sender, const rs_messages_stam
 rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
     rs_groups *g = calloc(1, sizeof *g);
     if (!g) {
-        rs_log(RS_LOG_ERROR, "groups", "memory is short");
+        rs_log(RS_LOG_ERROR, "groups", "out of memory");
         return NULL;
     }
     g->io = open_io(agent, seed);

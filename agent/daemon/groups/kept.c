@@ -187,7 +187,7 @@ void rs_kept_begin(rs_groups *g, rs_local_group *group) {
     if (k && k->history)
         k->replay = rs_replay_new(&replay, k->history, &memory);
     if (!k || !k->replay) {
-        rs_log(RS_LOG_WARNING, "groups", "group=%s keeps no messages: memory is short", group->name);
+        rs_log(RS_LOG_WARNING, "groups", "group=%s keeps no messages: out of memory", group->name);
         if (k)
             rs_history_free(k->history);
         free(k);

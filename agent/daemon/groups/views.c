@@ -249,7 +249,7 @@ static bool take_channels(rs_groups *g, rs_local_group *group, const rs_manager_
     }
     rs_group_place *places = calloc(view->address_count, sizeof *places);
     uint32_t count = 0;
-    snprintf(error, RS_IO_ERROR_MAX, places ? "this server uses %u multicast addresses already" : "memory is short",
+    snprintf(error, RS_IO_ERROR_MAX, places ? "this server uses %u multicast addresses already" : "out of memory",
              RS_CHANNELS_MOST);
     for (; places && count < view->address_count; count++) {
         places[count].channel = rs_channel_use(g, view->addresses[count], view->port);
@@ -271,7 +271,7 @@ static bool take_channels(rs_groups *g, rs_local_group *group, const rs_manager_
     return true;
 }
 
-/* False: memory is short. */
+/* False: out of memory. */
 static bool take_regions(rs_local_group *group, const rs_manager_group_view *view) {
     uint32_t *regions = malloc((view->region_count + 1u) * sizeof *regions);
     if (!regions)
@@ -379,7 +379,7 @@ static void open_streams(rs_local_group *group) {
 static bool take_view(rs_groups *g, rs_local_group *group, const rs_manager_group_view *view, char *error) {
     bool member = false;
     if (!take_members(group, view)) {
-        snprintf(error, RS_IO_ERROR_MAX, "memory is short");
+        snprintf(error, RS_IO_ERROR_MAX, "out of memory");
         return false;
     }
     for (uint32_t i = 0; i < group->member_count && !member; i++) {
@@ -396,7 +396,7 @@ static bool take_view(rs_groups *g, rs_local_group *group, const rs_manager_grou
     if (view->group) {
         take_facts(group, view);
         if (!take_regions(group, view)) {
-            snprintf(error, RS_IO_ERROR_MAX, "memory is short");
+            snprintf(error, RS_IO_ERROR_MAX, "out of memory");
             return false;
         }
     }
@@ -500,7 +500,7 @@ static bool take_region(rs_groups *g, rs_local_region *region, const rs_manager_
         merge(region->nodes, old, away, (const uint32_t[]){view->gone_count, 0}, view->nodes, view->node_count, &count);
     rs_peer *peers = calloc(count + 1u, sizeof *peers);
     bool inside = false, good = nodes && peers;
-    snprintf(error, RS_IO_ERROR_MAX, "memory is short");
+    snprintf(error, RS_IO_ERROR_MAX, "out of memory");
     for (uint32_t i = 0; good && i < count; i++) {
         const rs_group_peer *peer = rs_group_peer_by_id(g, nodes[i]);
         if (!peer)
@@ -562,7 +562,7 @@ void rs_groups_region(void *context, const rs_manager_group_region *view) {
         return;
     }
     if (!region && !(region = make_region(g, view->region)))
-        snprintf(error, sizeof error, "this server is in %u regions already, or memory is short", g->region_count);
+        snprintf(error, sizeof error, "this server is in %u regions already, or out of memory", g->region_count);
     else if (take_region(g, region, view, error))
         error[0] = '\0';
     else if (region->version == 0)

@@ -31,7 +31,7 @@ typedef struct {
     int64_t (*wall_clock)(void);
 } rs_lan_groups_options;
 
-/* NULL: memory is short. The options are copied, but for what they point to. */
+/* NULL: out of memory. The options are copied, but for what they point to. */
 rs_lan_groups *rs_lan_groups_new(const rs_lan_groups_options *options);
 void rs_lan_groups_free(rs_lan_groups *groups);
 rs_time rs_lan_groups_deadline(const rs_lan_groups *groups);

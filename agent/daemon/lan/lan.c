@@ -275,7 +275,7 @@ static void grant(rs_lan *lan, lan_path *path) {
     }
     rs_manager_server *servers = calloc(path->count, sizeof *servers);
     if (!servers) {
-        fail(lan, path, "memory is short");
+        fail(lan, path, "out of memory");
         return;
     }
     for (uint32_t i = 0; i < path->count; i++)
@@ -409,7 +409,7 @@ static void keep_tick(rs_lan *lan, lan_path *path) {
             continue;
         if (now - m->heard > RELAY_SILENCE) {
             m->gone = changed = true;
-            rs_log(RS_LOG_WARNING, "lan", "relay=%s is silent: it is gone around", rs_quote(m->name));
+            rs_log(RS_LOG_WARNING, "lan", "relay=%s is silent: bypassed", rs_quote(m->name));
         } else {
             send_relay(lan, path, m);
         }
@@ -630,7 +630,7 @@ rs_status rs_lan_request(rs_lan *lan, const rs_manager_request_params *request, 
     member *members = calloc(request->receiver_count, sizeof *members);
     if (!path || !members || lan->path_count >= RS_LAN_PATHS_MAX) {
         snprintf(text, text_size, "%s",
-                 path && members ? "as many paths as an agent has without a manager are in use" : "memory is short");
+                 path && members ? "as many paths as an agent has without a manager are in use" : "out of memory");
         free(path);
         free(members);
         return RS_ERR_LIMIT;

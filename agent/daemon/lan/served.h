@@ -20,7 +20,7 @@ typedef struct {
     void (*say)(void *context, const rs_lan_message *message, uint32_t address, uint16_t port);
 } rs_lan_served_options;
 
-/* NULL: memory is short. */
+/* NULL: out of memory. */
 rs_lan_served *rs_lan_served_new(const rs_lan_served_options *options);
 void rs_lan_served_free(rs_lan_served *served);
 rs_time rs_lan_served_deadline(const rs_lan_served *served);

@@ -407,7 +407,7 @@ typedef struct {
     uint32_t requests_pending, kept;
 } rs_manager_stats;
 
-/* NULL if memory is short or an option is invalid; `text` (of `text_size` bytes) then says which. Nothing is
+/* NULL if out of memory or an option is invalid; `text` (of `text_size` bytes) then says which. Nothing is
  * connected before rs_manager_start. */
 rs_manager_client *rs_manager_new(const rs_manager_options *options, const rs_manager_callbacks *callbacks, char *text,
                                   size_t text_size);

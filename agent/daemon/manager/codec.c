@@ -251,7 +251,7 @@ static bool are_rows(const rs_manager_receiver_report *from, uint32_t count) {
     return good;
 }
 
-/* NULL: memory is short. */
+/* NULL: out of memory. */
 static rs_thrift_receiver_report *receiver_rows(const rs_manager_receiver_report *from, uint32_t count) {
     rs_thrift_receiver_report *rows = calloc(count + 1u, sizeof *rows);
     for (uint32_t i = 0; rows && i < count; i++)
@@ -460,11 +460,11 @@ static const char *fill_grant(const rs_thrift_path_response *from, rs_manager_re
     return NULL;
 }
 
-/* Addresses of servers; NULL: memory is short, or *wrong says what is wrong with one of them. */
+/* Addresses of servers; NULL: out of memory, or *wrong says what is wrong with one of them. */
 static rs_manager_server *servers_of(const rs_thrift_list *from, const char **wrong) {
     const rs_thrift_server_address *servers = from->items;
     rs_manager_server *made = calloc(from->count + 1u, sizeof *made);
-    *wrong = made ? NULL : "memory is short";
+    *wrong = made ? NULL : "out of memory";
     for (uint32_t i = 0; i < from->count && !*wrong; i++) {
         if (!servers[i].server[0] || !parse_ipv4(servers[i].address, &made[i].address))
             *wrong = "a receiver's address is not IPv4";
@@ -569,7 +569,7 @@ static void deliver_view(const rs_thrift_overlay_view *from, rs_manager_deliver_
     free(servers);
 }
 
-/* The addresses of the group's channels, NULL: memory is short, or one of them is no group's. */
+/* The addresses of the group's channels, NULL: out of memory, or one of them is no group's. */
 static uint32_t *addresses_of(const rs_thrift_group_facts *facts) {
     const char *const *more = facts->more_addresses.items;
     uint32_t *made = calloc(facts->more_addresses.count + 1u, sizeof *made);
@@ -635,7 +635,7 @@ static bool fill_region(const rs_thrift_group_region *from, rs_manager_group_reg
     return !from->address || (parse_ipv4(from->address, &to->address) && IN_MULTICAST(to->address));
 }
 
-/* Those that are peers; NULL: memory is short. */
+/* Those that are peers; NULL: out of memory. */
 static rs_manager_group_peer *peers_of(const rs_thrift_list *list, uint32_t *count) {
     const rs_thrift_group_peer *from = list->items;
     rs_manager_group_peer *peers = calloc(list->count + 1u, sizeof *peers);
@@ -690,7 +690,7 @@ static void deliver_legs(const rs_thrift_split_answer *from, rs_manager_deliver_
     const rs_thrift_leg *legs = from->legs.items;
     rs_manager_leg *made = calloc(from->legs.count + 1u, sizeof *made);
     rs_manager_server *relays = calloc(from->legs.count + 1u, sizeof *relays);
-    const char *wrong = made && relays ? NULL : "memory is short";
+    const char *wrong = made && relays ? NULL : "out of memory";
     char reason[160];
     message.legs = (rs_manager_split_answer){.request_id = from->request_id,
                                              .legs = made,

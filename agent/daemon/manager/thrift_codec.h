@@ -79,7 +79,7 @@ typedef struct {
     rs_thrift_memory *memory;
 } rs_thrift_call;
 
-/* Decodes a frame without its length prefix. False: it is malformed or beyond a bound, or memory is short; `text` says
+/* Decodes a frame without its length prefix. False: it is malformed or beyond a bound, or out of memory; `text` says
  * what is wrong and at which byte, and there is nothing to free. */
 bool rs_thrift_decode(const rs_thrift_service *service, const uint8_t *frame, size_t length, rs_thrift_call *out,
                       char text[RS_THRIFT_TEXT_SIZE]);

@@ -141,7 +141,7 @@ static SSL_CTX *read_files(const rs_tls_files *files, char text[RS_TLS_TEXT]) {
     SSL_CTX *context = SSL_CTX_new(TLS_method());
     ERR_clear_error();
     if (!context || !SSL_CTX_set_min_proto_version(context, files->strict ? TLS1_3_VERSION : TLS1_2_VERSION)) {
-        say(text, "TLS cannot be set up: memory is short");
+        say(text, "TLS cannot be set up: out of memory");
     } else {
         SSL_CTX_set_default_passwd_cb(context, no_password);
         if (SSL_CTX_use_certificate_chain_file(context, files->certificate) != 1)
@@ -191,7 +191,7 @@ bool rs_tls_identity_refresh(rs_tls_identity *identity, char text[RS_TLS_TEXT]) 
 rs_tls_identity *rs_tls_identity_new(const rs_tls_files *files, char text[RS_TLS_TEXT]) {
     rs_tls_identity *identity = calloc(1, sizeof *identity);
     if (!identity || !(identity->socket = socket_method())) {
-        say(text, "TLS cannot be set up: memory is short");
+        say(text, "TLS cannot be set up: out of memory");
     } else {
         identity->files = *files;
         if (rs_tls_identity_refresh(identity, text))

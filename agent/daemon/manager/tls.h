@@ -19,14 +19,14 @@ typedef struct {
 typedef struct rs_tls_identity rs_tls_identity; /* the files, as last read */
 typedef struct rs_tls rs_tls;                   /* a connection */
 
-/* NULL with the reason if the files are of no use or memory is short. */
+/* NULL with the reason if the files are of no use or out of memory. */
 rs_tls_identity *rs_tls_identity_new(const rs_tls_files *files, char text[RS_TLS_TEXT]);
 /* Reads the files again if they have changed. False with the reason: they are of no use; connections there are go on.
  * */
 bool rs_tls_identity_refresh(rs_tls_identity *identity, char text[RS_TLS_TEXT]);
 void rs_tls_identity_free(rs_tls_identity *identity);
 
-/* On the connected `fd`, to a manager at `address` (IPv4, host order); NULL if memory is short. `identity` must outlive
+/* On the connected `fd`, to a manager at `address` (IPv4, host order); NULL if out of memory. `identity` must outlive
  * it. */
 rs_tls *rs_tls_new(rs_tls_identity *identity, int fd, uint32_t address);
 /* The same to another agent, which opened the connection if `accepts`. Without a handshake of its own: the first reads

@@ -7,7 +7,7 @@
 
 #include "daemon/api/server.h"
 
-/* From malloc; NULL if memory is short. */
+/* From malloc; NULL if out of memory. */
 char *rs_metrics_page(void *agent, size_t *length);
 
 /* Handler of the application interface: what `rostrum status` shows. */

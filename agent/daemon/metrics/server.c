@@ -87,7 +87,7 @@ static const char *advice(int status) {
     case 431:
         return "the request is too long\n";
     case 503:
-        return "memory is short\n";
+        return "out of memory\n";
     default:
         return "this is no HTTP request\n";
     }
@@ -233,7 +233,7 @@ rs_metrics_server *rs_metrics_server_new(rs_loop *loop, const char *where, rs_me
     uint16_t port = 0;
     rs_metrics_server *server = calloc(1, sizeof *server);
     if (!server) {
-        snprintf(text, RS_METRICS_TEXT, "memory is short");
+        snprintf(text, RS_METRICS_TEXT, "out of memory");
         return NULL;
     }
     server->loop = loop;

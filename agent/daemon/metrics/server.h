@@ -12,7 +12,7 @@
 
 typedef struct rs_metrics_server rs_metrics_server;
 
-/* The page, from malloc, and its length; NULL if memory is short. */
+/* The page, from malloc, and its length; NULL if out of memory. */
 typedef char *rs_metrics_page_fn(void *context, size_t *length);
 
 /* `where`: "ADDRESS:PORT" or a unix socket's path, which is replaced if nobody listens there. NULL: `text` say why. */

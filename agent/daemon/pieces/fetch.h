@@ -8,7 +8,7 @@
 #define RS_FETCH_HOLDERS_MOST 32u
 #define RS_FETCHES_MOST 256u
 
-/* NULL: memory is short. */
+/* NULL: out of memory. */
 rs_fetches *rs_fetches_new(rs_agent *agent);
 void rs_fetches_free(rs_fetches *fetches);
 rs_time rs_fetches_deadline(const rs_fetches *fetches);

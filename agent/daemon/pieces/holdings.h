@@ -7,7 +7,7 @@
 
 typedef struct rs_holdings rs_holdings;
 
-/* NULL: memory is short. */
+/* NULL: out of memory. */
 rs_holdings *rs_holdings_new(rs_agent *agent);
 void rs_holdings_free(rs_holdings *holdings);
 rs_time rs_holdings_deadline(const rs_holdings *holdings);

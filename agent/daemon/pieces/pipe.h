@@ -18,7 +18,7 @@ typedef struct {
     size_t held_length;
 } rs_piece_pipe;
 
-/* `identity` NULL: plain. `fd` stays the caller's, `server` must outlive it. False: memory is short. */
+/* `identity` NULL: plain. `fd` stays the caller's, `server` must outlive it. False: out of memory. */
 bool rs_piece_pipe_start(rs_piece_pipe *pipe, rs_tls_identity *identity, int fd, bool accepts, const char *server);
 void rs_piece_pipe_end(rs_piece_pipe *pipe);
 

@@ -7,7 +7,7 @@
 
 typedef struct rs_piece_plan rs_piece_plan;
 
-/* NULL: memory is short. */
+/* NULL: out of memory. */
 rs_piece_plan *rs_piece_plan_new(uint32_t pieces, uint64_t seed);
 void rs_piece_plan_free(rs_piece_plan *plan);
 /* One more holder has it, or one less. */

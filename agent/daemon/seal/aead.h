@@ -19,7 +19,7 @@ const char *rs_cipher_name(rs_cipher cipher);
 
 typedef struct rs_aead rs_aead; /* one key, for one direction */
 
-/* NULL: no such cipher, or memory is short. */
+/* NULL: no such cipher, or out of memory. */
 rs_aead *rs_aead_new(rs_cipher cipher, const uint8_t key[RS_AEAD_KEY], bool seals);
 /* Another key of the same cipher and direction. */
 bool rs_aead_rekey(rs_aead *aead, const uint8_t key[RS_AEAD_KEY]);

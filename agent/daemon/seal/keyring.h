@@ -26,13 +26,13 @@ typedef enum {
 
 typedef struct rs_keyring rs_keyring;
 
-/* Seals by `cipher`. NULL: memory is short. */
+/* Seals by `cipher`. NULL: out of memory. */
 rs_keyring *rs_keyring_new(rs_cipher cipher);
 void rs_keyring_free(rs_keyring *ring); /* keys are wiped */
 
 /* NULL: there is none. */
 rs_seal *rs_keyring_find(rs_keyring *ring, rs_keys_kind kind, uint64_t id);
-/* Makes it if there is none. NULL: memory is short, or RS_KEYRING_MOST. */
+/* Makes it if there is none. NULL: out of memory, or RS_KEYRING_MOST. */
 rs_seal *rs_keyring_take(rs_keyring *ring, rs_keys_kind kind, uint64_t id, rs_time now);
 rs_seal *rs_keyring_self(rs_keyring *ring);
 uint64_t rs_keyring_name(const char *server);
@@ -46,7 +46,7 @@ const uint8_t *rs_keyring_signer(const rs_keyring *ring, rs_keys_kind kind, uint
 void rs_keyring_set_signer(rs_keyring *ring, rs_keys_kind kind, uint64_t id, const uint8_t *key);
 
 void rs_keyring_drop(rs_keyring *ring, rs_keys_kind kind, uint64_t id);
-/* To whom the keys of a scope were given from here. False: memory is short. */
+/* To whom the keys of a scope were given from here. False: out of memory. */
 bool rs_keyring_told(rs_keyring *ring, rs_keys_kind kind, uint64_t id, rs_peer peer);
 /* It has no right to the next one. False: it was not given any. */
 bool rs_keyring_untold(rs_keyring *ring, rs_keys_kind kind, uint64_t id, rs_peer peer);

@@ -17,7 +17,7 @@ typedef enum {
 #define RS_SHOWN_REGION (UINT32_C(1) << 31)
 
 /* `ring` must outlive it; `inner` is owned from then on, also when this fails. `whole`: `inner` has a datagram in one
- * piece where nothing is predicted, as back ends on sockets do. NULL: memory is short. */
+ * piece where nothing is predicted, as back ends on sockets do. NULL: out of memory. */
 rs_io *rs_seal_io(rs_io *inner, rs_keyring *ring, rs_seal_traffic traffic, bool whole);
 
 #endif

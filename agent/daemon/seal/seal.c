@@ -181,7 +181,7 @@ static bool settle(rs_seal *s, size_t buckets, const epoch *gone) {
 
 static void forget(rs_seal *s, epoch *e) {
     if (!settle(s, s->buckets, e))
-        return; /* memory is short: it is retired some other time */
+        return; /* out of memory: it is retired some other time */
     free_stream(s->spare);
     s->spare = NULL;
     if (s->current == e)
@@ -402,7 +402,7 @@ static bool has_room(rs_seal *s) {
     return (s->stats.streams + 1) * 2 <= s->buckets || settle(s, s->buckets * 2, NULL);
 }
 
-/* Of somebody who was not heard yet: in `spare`, until a tag was right. NULL: memory is short. */
+/* Of somebody who was not heard yet: in `spare`, until a tag was right. NULL: out of memory. */
 static stream *candidate(rs_seal *s, const epoch *e, const source *of) {
     uint8_t key[RS_AEAD_KEY];
     stream *st = s->spare ? s->spare : (s->spare = calloc(1, sizeof *st));

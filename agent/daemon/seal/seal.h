@@ -59,7 +59,7 @@ typedef struct {
     uint16_t port;
 } rs_seal_place;
 
-/* Seals by `cipher`, opens what is sealed by any. NULL: memory is short. */
+/* Seals by `cipher`, opens what is sealed by any. NULL: out of memory. */
 rs_seal *rs_seal_new(rs_cipher cipher);
 /* The same for an agent's own key, which nobody has but it and the manager: what comes says in its 4 clear bytes whose
  * it is (rs_seal_transmitter_key). It seals nothing. */

@@ -33,7 +33,7 @@ typedef struct {
 
 typedef struct rs_signer rs_signer;
 
-/* Draws a key of its own, which never leaves it. NULL: memory is short, or there are no random numbers. */
+/* Draws a key of its own, which never leaves it. NULL: out of memory, or there are no random numbers. */
 rs_signer *rs_signer_new(void);
 void rs_signer_free(rs_signer *signer); /* the key is wiped */
 const uint8_t *rs_signer_public(const rs_signer *signer);

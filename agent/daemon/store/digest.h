@@ -18,7 +18,7 @@
 
 typedef struct rs_digest_tree rs_digest_tree;
 
-/* NULL if `algorithm` is none of the above (RS_DIGEST_NONE is not a tree), or memory is short. */
+/* NULL if `algorithm` is none of the above (RS_DIGEST_NONE is not a tree), or out of memory. */
 rs_digest_tree *rs_digest_tree_new(uint8_t algorithm, uint64_t size);
 void rs_digest_tree_free(rs_digest_tree *tree);
 

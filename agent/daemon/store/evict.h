@@ -24,7 +24,7 @@ typedef struct {
     uint64_t short_of; /* bytes of room that nothing can be made for: all else is pinned, in use, or was added */
 } rs_evict_stats;
 
-/* NULL: memory is short. */
+/* NULL: out of memory. */
 rs_evict *rs_evict_new(const rs_evict_config *config);
 void rs_evict_free(rs_evict *evict);
 /* To be called every some 100 ms. True: something went, and its memory is to be freed (rs_store_work). */

@@ -33,7 +33,7 @@ typedef struct rs_pieces {
     rs_piece_watch *watches;
 } rs_pieces;
 
-/* NULL: memory is short, or there is no such algorithm. */
+/* NULL: out of memory, or there is no such algorithm. */
 rs_pieces *rs_pieces_new(uint64_t size, uint8_t algorithm);
 void rs_pieces_free(rs_pieces *pieces);
 

@@ -130,7 +130,7 @@ rs_send_record *rs_send_record_take(const uint8_t *bytes, size_t length, const c
     /* A string's NUL takes less than its length does. */
     const char **receivers;
     rs_send_record *out = calloc(1, sizeof *out + count * sizeof *receivers + length);
-    *why = "memory is short";
+    *why = "out of memory";
     if (!out)
         return NULL;
     receivers = (const char **)(void *)(out + 1);

@@ -31,7 +31,7 @@ typedef struct {
     const char *const *receivers;
 } rs_send_record;
 
-/* Its bytes, to be freed by the caller. 0: memory is short, or it is none that can be read again. */
+/* Its bytes, to be freed by the caller. 0: out of memory, or it is none that can be read again. */
 size_t rs_send_record_put(const rs_send_record *record, uint8_t **out);
 /* Strings and all in one piece of memory, to be freed by the caller. NULL: these bytes are no record, and `why` says it
  * as text. */

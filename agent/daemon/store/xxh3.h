@@ -9,7 +9,7 @@
 
 /* One way of computing it; the stream is made by one way only. */
 typedef struct {
-    void *(*create)(void); /* NULL: memory is short */
+    void *(*create)(void); /* NULL: out of memory */
     void (*release)(void *stream);
     void (*begin)(void *stream);
     void (*add)(void *stream, const uint8_t *data, size_t length);

@@ -27,7 +27,7 @@ typedef struct {
     uint64_t size; /* of all fragments; RS_STREAM: not known yet */
 } rs_stream_kept;
 
-/* False: memory is short, or no fragment of that size can be of a stream. */
+/* False: out of memory, or no fragment of that size can be of a stream. */
 bool rs_stream_ring_make(rs_stream_ring *ring, uint32_t fragment, uint64_t slots);
 void rs_stream_ring_free(rs_stream_ring *ring);
 

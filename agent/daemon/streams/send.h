@@ -12,7 +12,7 @@
 
 typedef struct rs_stream_source rs_stream_source;
 
-/* Takes `fd` over. NULL: memory is short (`fd` is closed). */
+/* Takes `fd` over. NULL: out of memory (`fd` is closed). */
 rs_stream_source *rs_stream_source_new(rs_agent *agent, rs_send_state *sending, int fd);
 void rs_stream_source_free(rs_stream_source *source);
 /* Where a fragment lies that the core sends. */

@@ -256,9 +256,9 @@ def _links(core: Core, evidence: Evidence, now: int) -> Iterator[Finding]:
         subject = "-".join(one.link)
         mend = "check the cable, the optics and both ports; rostrum links drain takes it out of use meanwhile"
         if one.silent:
-            yield Finding("error", "link", subject, f"{subject} is left alone: {one.cause}", mend)
+            yield Finding("error", "link", subject, f"{subject} is out of service: {one.cause}", mend)
         else:
-            what = f"{subject} is left alone for {seconds(max(one.until - now, 0))} more: {one.cause}"
+            what = f"{subject} is out of service for {seconds(max(one.until - now, 0))} more: {one.cause}"
             yield Finding("warning", "link", subject, what, mend)
     for drained in core.resources.failed.all_drained:
         subject = "-".join(drained.link)

@@ -42,7 +42,7 @@ def fail_links(core: Core, links: Iterable[Link], cause: str, now: int, wait_ns:
         assert failed is not None
         core.persistence.mark("failed-link", record_key(link))
         core.schedule_check("links", failed.until)
-        core.warn("link left alone", link="-".join(link), cause=cause, ms=(failed.until - now) // 1_000_000)
+        core.warn("link out of service", link="-".join(link), cause=cause, ms=(failed.until - now) // 1_000_000)
     core.counts["links_failed"] += len(new)
     leave_links(core, new, cause, now)
     return new

@@ -73,7 +73,7 @@ class OverlayShown(BaseModel):
 
 
 class FailedLinkView(BaseModel):
-    """A link between two switches that is left alone."""
+    """A link between two switches that is out of service."""
 
     link: list[str]
     cause: str
@@ -142,7 +142,7 @@ def install(app: FastAPI, rest: Rest) -> None:
 
     @app.get("/v1/failed-links", tags=["network"])
     async def list_failed_links() -> FailedLinkList:
-        """Links between switches that are left alone because packets did not get through."""
+        """Links between switches out of service because packets did not get through."""
         return _left_alone(rest)
 
     @app.post("/v1/failed-links", status_code=201, tags=["network"], responses=problems.responses(409, 413, 422))
@@ -209,7 +209,7 @@ def collect(core: Core) -> Iterator[Metric]:
     """For `GET /metrics`."""
     live = sum(1 for path in core.paths.values() if path.granted and path.backup)
     yield GaugeMetricFamily("rostrum_rdcm_paths", "Paths with a backup overlay now.", live)
-    text = "Links between switches left alone now because packets did not get through."
+    text = "Links between switches out of service now because packets did not get through."
     yield GaugeMetricFamily("rostrum_failed_links", text, len(core.resources.failed))
     text = "Links out of use until an operator puts them back."
     yield GaugeMetricFamily("rostrum_drained_links", text, len(core.resources.failed.all_drained))
@@ -218,8 +218,8 @@ def collect(core: Core) -> Iterator[Metric]:
         ("rostrum_rdcm_receiver_reports", "Reports of receivers that are gone.", "reports_receiver"),
         ("rostrum_rdcm_link_reports", "Reports of receivers that get everything by repair.", "reports_link"),
         ("rostrum_rdcm_receivers_failed", "Receivers taken out of paths because they failed.", "receivers_failed"),
-        ("rostrum_links_silent", "Links left alone because discovery frames stayed away.", "links_silent"),
-        ("rostrum_links_failed", "Links left alone from then on.", "links_failed"),
+        ("rostrum_links_silent", "Links out of service because discovery frames stayed away.", "links_silent"),
+        ("rostrum_links_failed", "Links taken out of service.", "links_failed"),
         ("rostrum_links_activated", "Failed links that were used again after their time.", "links_activated"),
         ("rostrum_trees_changed", "Trees changed under traffic, confirmed by switches.", "reroutes"),
     ):

@@ -81,7 +81,7 @@ static void advance(rs_node *node, rs_time now, rs_sending *x) {
 static const char *path_granted(rs_node *node, rs_time now, rs_sending *x) {
     plainseq *p = make(node, &x->t);
     if (!p)
-        return "memory is short";
+        return "out of memory";
     x->t.engine = &rs_engine_plainseq;
     p->due = now + ACCEPT_BOUND;
     rs_sender_open_members(node, now, x);
