@@ -1,13 +1,15 @@
 """Ends what pytest-timeout cannot: it fires once a test, and what comes after (an end of a fixture that waits, a thread
 that the interpreter waits for at its exit) has no bound. One stuck test then takes the results of all others with it.
 
-A test that goes on for GRACE_S after its own timeout fails, again and again until it is over. A process that needs more
-memory than MEMORY_MAX fails its test; at twice that it ends. Threads that keep it alive after the last test are named,
-and left. The stacks of all threads are written each time.
+A test that goes on for GRACE_S after its own timeout fails, again and again until it is over. If that does not help,
+what it started is killed: a lock of the interpreter is not interrupted, but what it waits for is. A process that needs
+more memory than MEMORY_MAX fails its test; at twice that it ends. Threads that keep it alive after the last test are
+named, and left. The stacks of all threads are written each time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import resource
@@ -16,12 +18,14 @@ import sys
 import threading
 import time
 from collections.abc import Generator
+from pathlib import Path
 from types import FrameType
 
 import pytest
 
 GRACE_S = 45.0
 AGAIN_S = 20.0
+KILLED_AT = 4  # of these
 LEFT_S = 10.0  # for threads after the last test
 MEMORY_MAX = 6 << 30  # bytes resident; the largest test needs a tenth
 SIGNAL = signal.SIGUSR2
@@ -33,7 +37,7 @@ class Watchdog:
     def __init__(self, config: pytest.Config) -> None:
         self._out = os.dup(sys.stderr.fileno())  # pytest captures what tests write
         self._timeout_s = float(config.getini("timeout") or 0.0)
-        self._end = float("inf")  # when the running test is to be failed
+        self._end, self._asked = float("inf"), 0  # when the running test is to be failed (again), and how often it was
         self._test = self._why = ""
         self._status = 0
         signal.signal(SIGNAL, self._fail)
@@ -44,7 +48,8 @@ class Watchdog:
         marker = item.get_closest_marker("timeout")
         given = (marker.args[0] if marker.args else marker.kwargs.get("timeout")) if marker else None
         bound = self._timeout_s if given is None else float(given)
-        self._test, self._end = item.nodeid, time.monotonic() + bound + GRACE_S if bound else float("inf")
+        self._asked, self._test = 0, item.nodeid
+        self._end = time.monotonic() + bound + GRACE_S if bound else float("inf")
         try:
             return (yield)
         finally:
@@ -81,6 +86,9 @@ class Watchdog:
                 self._ask(f"{resident >> 20} MiB of memory, at most {MEMORY_MAX >> 20}")
             if time.monotonic() > self._end:
                 self._end = time.monotonic() + AGAIN_S
+                self._asked += 1
+                if self._asked == KILLED_AT:
+                    kill_children(os.getpid())
                 self._ask(f"still there {GRACE_S:.0f} s after its timeout, or later")
 
     def _ask(self, why: str) -> None:
@@ -96,3 +104,11 @@ class Watchdog:
     def _dump(self, words: str) -> None:
         os.write(self._out, f"\nwatchdog: {words}\n".encode())
         faulthandler.dump_traceback(self._out, all_threads=True)
+
+
+def kill_children(of: int) -> None:
+    for task in Path(f"/proc/{of}/task").iterdir():
+        with contextlib.suppress(OSError):
+            for child in map(int, (task / "children").read_text().split()):
+                kill_children(child)
+                os.kill(child, signal.SIGKILL)

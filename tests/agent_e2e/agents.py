@@ -320,7 +320,8 @@ class World:
                 agent.kill()
             agent._reader.join(WAIT_S)
             assert agent.process.stderr is not None
-            agent.process.stderr.close()
+            if not agent._reader.is_alive():  # or closing waits for it, and no signal ends that
+                agent.process.stderr.close()
             print(f"-- {agent.host.name} said:", *agent.log[-60:], sep="\n")  # shown with a test that failed
 
 

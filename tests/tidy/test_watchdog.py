@@ -13,6 +13,7 @@ SETTINGS = """
 import pytest
 from tests import watchdog
 watchdog.GRACE_S, watchdog.AGAIN_S, watchdog.LEFT_S, watchdog.MEMORY_MAX = 1.0, 2.0, 1.0, 300 << 20
+watchdog.KILLED_AT = 2
 
 def pytest_configure(config):
     config.pluginmanager.register(watchdog.Watchdog(config))
@@ -48,6 +49,13 @@ def test_a_thread_is_left():
     thread.start()
     thread.join()
 
+@pytest.mark.timeout(1)
+def test_a_lock_that_no_signal_ends():
+    with subprocess.Popen(["sleep", "100"], stdout=subprocess.PIPE) as child:
+        threading.Thread(target=child.stdout.read, daemon=True).start()
+        time.sleep(0.5)
+        child.stdout.close()  # waits for the thread's read
+
 def test_memory():
     taken = b"x" * (400 << 20)
     time.sleep(100)
@@ -71,6 +79,7 @@ def test_stuck__tests_fixtures_threads_and_memory_are_failures_and_the_rest_has_
     bad = {
         str(case.get("name")) for case in cases if case.find("failure") is not None or case.find("error") is not None
     }
-    assert bad == {"test_a_fixture_waits", "test_a_thread_is_left", "test_memory"}, done.stdout
+    stuck = {"test_a_fixture_waits", "test_a_thread_is_left", "test_a_lock_that_no_signal_ends", "test_memory"}
+    assert bad == stuck, done.stdout
     for words in ("threads that do not end: Thread-1", "MiB of memory, at most 300", "after its timeout"):
         assert words in done.stderr, done.stderr
