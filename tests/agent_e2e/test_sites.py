@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -21,15 +22,21 @@ SIZE = 24_000_001
 
 
 class SitesManager(agents.InsideManager):
-    """Grants as its parent does, and splits over two sites: the first receiver of EAST that has not failed is relay."""
+    """Grants as its parent does, and splits over sites, each of which lies behind the one before it: the first receiver
+    of the next site that has not failed is relay."""
 
     numbers = itertools.count(1)
+    sites: tuple[tuple[str, ...], ...] = (HOME, EAST)
+    names = ("home", "east", "west")
+
+    def _site(self, server: str) -> int:
+        return next(number for number, site in enumerate(self.sites) if server in site)
 
     def _handle(self, server: str, name: str, args: dict[str, Any]) -> None:
         super()._handle(server, name, args)
         if name == "hello":
             assert args["info"]["knows_sites"], args["info"]
-            self.say(server, "site", site="home" if server in HOME else "east")
+            self.say(server, "site", site=self.names[self._site(server)])
         elif name == "split":
             self._split(server, args["request"])
         elif name == "relayed":
@@ -41,15 +48,19 @@ class SitesManager(agents.InsideManager):
         return rostrum_thrift.ServerAddress(server, *self.servers[server])
 
     def _split(self, server: str, request: dict[str, Any]) -> None:
-        own = HOME if server in HOME else EAST
-        near = [name for name in request["receivers"] if name in own]
-        far = [name for name in request["receivers"] if name not in own]
-        legs = [rostrum_thrift.Leg(f"leg{next(self.numbers)}", "home", None, near, False, "")] if near else []
-        may = [name for name in far if name not in request["avoid"] and name in self._connections]
+        own = self._site(server)
+        near = [name for name in request["receivers"] if self._site(name) == own]
+        far = [name for name in request["receivers"] if self._site(name) != own]
+        legs = []
+        if near:
+            legs.append(rostrum_thrift.Leg(f"leg{next(self.numbers)}", self.names[own], None, near, False, ""))
+        may = [name for name in far if self._site(name) == own + 1]
+        may = [name for name in may if name not in request["avoid"] and name in self._connections]
         answer = {"request_id": request["request_id"], "reason": "", "ever": False}
         if far and not may:
+            reason = f"site {self.names[own + 1]} has no relay: all of them failed"
             self.say(server, "legs", answer=rostrum_thrift.SplitAnswer(
-                **{**answer, "legs": [], "ever": True, "reason": "site east has no relay: all of them failed"}
+                **{**answer, "legs": [], "ever": True, "reason": reason}
             ))  # fmt: skip
             return
         if far:
@@ -60,8 +71,13 @@ class SitesManager(agents.InsideManager):
                     leg_id, request["app_id"], request["data_id"], self._at(server), others, False, True
                 )
                 self.say(may[0], "relay", order=order)
-            legs.append(rostrum_thrift.Leg(leg_id, "east", self._at(may[0]), far, False, f"by relay {may[0]}"))
+            site = self.names[own + 1]
+            legs.append(rostrum_thrift.Leg(leg_id, site, self._at(may[0]), far, False, f"by relay {may[0]}"))
         self.say(server, "legs", answer=rostrum_thrift.SplitAnswer(**{**answer, "legs": legs}))
+
+
+class ChainManager(SitesManager):
+    sites = (("h1",), ("h2", "h3"), ("h4", "h5"))
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +86,9 @@ def net() -> Iterator[Network]:
         yield it
 
 
-@pytest.fixture
-def lab(net: Network, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr(agents, "InsideManager", SitesManager)
+@contextmanager
+def sites(net: Network, monkeypatch: pytest.MonkeyPatch, manager: type[SitesManager]) -> Iterator[World]:
+    monkeypatch.setattr(agents, "InsideManager", manager)
     with world(net) as it:
         it.manager.answer = lambda request: Answer(
             kind="packet", protocol="wan" if request["protocol"] == rostrum_thrift.Protocol.WAN else None
@@ -80,6 +96,19 @@ def lab(net: Network, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         for name in net.hosts:
             it.start(name, *(["--nic-rate", "100M"] if name == "h1" else []))
             it.agents[name].wait_log("this server is in site=")
+        yield it
+
+
+@pytest.fixture
+def lab(net: Network, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with sites(net, monkeypatch, SitesManager) as it:
+        yield it
+
+
+@pytest.fixture
+def chain(net: Network, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """h1 | h2 h3 | h4 h5: the last site gets what the middle one's relay passes on."""
+    with sites(net, monkeypatch, ChainManager) as it:
         yield it
 
 
@@ -124,9 +153,13 @@ def test_a_relay_that_dies_is_followed_by_one_that_goes_on_where_it_was(lab: Wor
     assert over_the_wide_area(lab) < 0.7 * SIZE  # of the leg that came to its end; the dead relay's is not in it
 
 
-def half_at(lab: World, name: str) -> None:
+def part_at(lab: World, name: str, least: float) -> None:
     app = lab.app(name)
-    wait_until(lambda: any(one.bytes > SIZE / 2 for one in app.status()[1]), f"half of it at {name}")
+    wait_until(lambda: any(one.bytes > least for one in app.status()[1]), f"{least:.0f} bytes of it at {name}")
+
+
+def half_at(lab: World, name: str) -> None:
+    part_at(lab, name, SIZE / 2)
 
 
 def goes_on_at(lab: World, name: str) -> int:
@@ -163,6 +196,24 @@ def test_a_relay_whose_machine_falls_silent_is_followed_by_one_that_goes_on(
     for name in ("h4", "h5"):
         assert lab.app(name).read(5, 60_000) == data
     assert goes_on_at(lab, "h4") > SIZE / 3
+
+
+def test_a_first_relay_of_a_chain_that_dies_is_followed_by_one_and_the_next_site_goes_on(chain: World) -> None:
+    data = content(SIZE, 8)
+    sender = chain.app("h1")
+    sender.add(8, data)
+    tag = sender.start_send(8, ["h2", "h3", "h4", "h5"])
+    part_at(chain, "h5", SIZE / 3)
+    chain.agents["h2"].kill()
+    result, _ = sender.finish_send(tag, 60)
+    states = {row.name: row.state for row in result.receivers}
+    assert states == {"h2": "failed", "h3": "done", "h4": "done", "h5": "done"}, result
+    for name in ("h3", "h4", "h5"):
+        assert chain.app(name).read(8, 60_000) == data
+    assert goes_on_at(chain, "h3") > SIZE / 4 and goes_on_at(chain, "h4") > SIZE / 4
+    chain.agents["h4"].wait_log('for="h3" goes on with what is passed on for="h2"')
+    log = "\n".join(chain.agents["h3"].log)
+    assert "relay h4 failed" not in log and "2 of 2 receivers done, by relay h4" in log, log
 
 
 def test_a_relay_that_has_all_and_falls_silent_is_followed_by_one_that_goes_on(

@@ -148,8 +148,8 @@ void rs_sending_tell_receiver(rs_agent *agent, rs_send_state *s, const rostrum_r
         rs_report_later(agent, s);
         return;
     }
-    if (s->relay)
-        rs_sites_relay_changed(agent->sites, s->relay);
+    if (s->relayed)
+        rs_sites_relay_changed(agent->sites, s);
     sample(agent, s);
     rostrum_event event = blank_event(agent, s, ROSTRUM_EVENT_RECEIVER);
     event.state = receiver->state;
@@ -331,7 +331,7 @@ static bool open_transfer(rs_agent *agent, rs_send_state *s, const rs_api_send *
 
 /* Where there are several sites an object goes by legs, of which the manager tells, and otherwise by itself. NULL: it
  * was not begun, with the reason. */
-static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, struct rs_relay *relay,
+static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, bool relayed,
                             rostrum_code *code, char *message) {
     char text[ROSTRUM_TEXT_MAX + 1];
     const char *cause = cannot_start(agent, send, code, text, sizeof text);
@@ -362,8 +362,8 @@ static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_
         return NULL;
     }
     s->leg = leg;
-    s->relay = relay;
-    if (!spreads && !open_transfer(agent, s, send, leg || relay, code, message)) {
+    s->relayed = relayed;
+    if (!spreads && !open_transfer(agent, s, send, leg || relayed, code, message)) {
         free_sending(agent, s);
         return NULL;
     }
@@ -380,12 +380,12 @@ static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_
 
 rs_send_state *rs_sending_leg(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, char *text) {
     rostrum_code code;
-    return begin(agent, send, leg, NULL, &code, text);
+    return begin(agent, send, leg, false, &code, text);
 }
 
-rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, struct rs_relay *relay, char *text) {
+rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, bool relayed, char *text) {
     rostrum_code code;
-    return begin(agent, send, NULL, relay, &code, text);
+    return begin(agent, send, NULL, relayed, &code, text);
 }
 
 /* ------------------------------------------------------------------------------------------------------- a restart */
@@ -702,8 +702,8 @@ static void end(rs_agent *agent, rs_send_state *s, bool ok, const char *cause) {
     copy_text(text, cause);
     rs_transfers_remove(&agent->transfers, &s->base);
     no_longer_written(agent, s, ok);
-    if (s->relay)
-        rs_sites_relay_over(agent->sites, s->relay, s, ok, text);
+    if (s->relayed)
+        rs_sites_relay_over(agent->sites, s, ok, text);
     else if (s->leg)
         rs_sites_carried(agent->sites, s, ok, text);
     else

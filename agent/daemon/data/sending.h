@@ -70,7 +70,7 @@ struct rs_send_state {
     rostrum_straggler_policy stragglers;
     struct rs_spread *spread; /* it goes by legs, which are sendings of their own; NULL: it is one itself */
     struct rs_leg *leg;       /* it is a leg of another sending, or NULL; */
-    struct rs_relay *relay;   /* it passes on what another server sends, or NULL */
+    bool relayed;             /* it passes on what another server sends */
 };
 
 static inline rs_send_state *rs_sending_of(rs_transfer_entry *transfer) {
@@ -86,8 +86,9 @@ void rs_sending_tell_phase(rs_agent *agent, rs_send_state *sending, const char *
 void rs_sending_tell_receiver(rs_agent *agent, rs_send_state *sending, const rostrum_receiver *receiver);
 /* A sending of a leg's own; NULL with the reason (ROSTRUM_TEXT_MAX + 1 bytes). */
 rs_send_state *rs_sending_leg(rs_agent *agent, const rs_api_send *send, struct rs_leg *leg, char *text);
-/* The same of an object that is passed on: by legs, if its receivers are in several sites. */
-rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, struct rs_relay *relay, char *text);
+/* The same of an object that is passed on: by legs, if its receivers are in several sites.
+ * `relayed`: by an order of the manager, and sites.h is told of it. */
+rs_send_state *rs_sending_relayed(rs_agent *agent, const rs_api_send *send, bool relayed, char *text);
 /* A sending that goes by legs is over: who asked for it is told, and it is freed. */
 void rs_sending_over(rs_agent *agent, rs_send_state *sending, bool ok, const char *cause);
 

@@ -64,7 +64,7 @@ struct rs_relay {
     uint32_t count;
     bool dials, keeps;
     rs_time since;
-    rs_send_state *sending; /* NULL: not begun, or over */
+    rs_send_state *sending; /* NULL: not begun, or over; orders of one object share it (share) */
     bool begun, over;
     uint64_t grown; /* bytes that may go on */
     const char *state;
@@ -557,7 +557,7 @@ static void report(rs_sites *sites, rs_relay *relay) {
     if (relay->count == 0)
         return; /* it is a receiver like others: what it has it says itself */
     for (uint32_t i = 0; i < relay->count && relay->sending; i++) {
-        const rostrum_receiver *from = &relay->sending->receivers[i];
+        const rostrum_receiver *from = &relay->sending->receivers[place_of(relay->sending, relay->names[i])];
         snprintf(relay->causes[i], sizeof relay->causes[i], "%s", from->cause);
         relay->last[i] = (rs_manager_receiver_report){.server = relay->names[i],
                                                       .state = text[from->state],
@@ -587,15 +587,42 @@ static void relay_ends(rs_sites *sites, rs_relay *relay, bool ok, const char *ca
     report(sites, relay);
 }
 
-static void do_relay_changed(rs_sites *sites, rs_relay *relay) {
+static void do_relay_changed(rs_sites *sites, const rs_send_state *sending) {
     rs_time soon = rs_agent_now(sites->agent) + REPORT_GAP;
-    relay->report_at = soon < relay->report_at ? soon : relay->report_at;
+    for (rs_relay *relay = sites->relays; relay; relay = relay->next)
+        if (relay->sending == sending)
+            relay->report_at = soon < relay->report_at ? soon : relay->report_at;
 }
 
-static void do_relay_over(rs_sites *sites, rs_relay *relay, rs_send_state *sending, bool ok, const char *cause) {
-    relay_ends(sites, relay, ok, cause);
-    sending->relay = NULL;
-    relay->sending = NULL;
+static void do_relay_over(rs_sites *sites, const rs_send_state *sending, bool ok, const char *cause) {
+    for (rs_relay *relay = sites->relays; relay; relay = relay->next)
+        if (relay->sending == sending) {
+            relay_ends(sites, relay, ok, cause);
+            relay->sending = NULL;
+        }
+}
+
+static rs_relay *passing(const rs_sites *sites, const rs_object_id *id) {
+    for (rs_relay *relay = sites->relays; relay; relay = relay->next)
+        if (relay->sending && memcmp(&relay->id, id, sizeof *id) == 0)
+            return relay;
+    return NULL;
+}
+
+/* An earlier order of the object is carried out: its origin was followed by another, or two servers send the same.
+ * What is passed on goes once for both, and each origin hears of it. Those that the earlier one does not name wait
+ * until it is over. */
+static void share(rs_relay *relay, rs_relay *earlier) {
+    for (uint32_t i = 0; i < relay->count; i++)
+        if (place_of(earlier->sending, relay->names[i]) < 0)
+            return;
+    relay->begun = true;
+    relay->state = earlier->state;
+    relay->grown = earlier->grown;
+    relay->sending = earlier->sending;
+    relay->keeps = earlier->keeps = relay->keeps || earlier->keeps;
+    rs_log(RS_LOG_INFO, "sites", "object=%s for=%s goes on with what is passed on for=%s", rs_id_text(&relay->id),
+           rs_quote(relay->origin), rs_quote(earlier->origin));
 }
 
 /* The object is here, or comes from the origin: it is passed on. */
@@ -613,6 +640,11 @@ static void pass_on(rs_sites *sites, rs_relay *relay) {
         relay->begun = relay->over = true;
         return;
     }
+    rs_relay *earlier = passing(sites, &relay->id);
+    if (earlier) {
+        share(relay, earlier);
+        return;
+    }
     const rs_api_send send = {.id = relay->id,
                               .object = object,
                               .stream = -1,
@@ -623,7 +655,7 @@ static void pass_on(rs_sites *sites, rs_relay *relay) {
     relay->begun = true;
     relay->state = "passing";
     relay->grown = parent ? object->size : 0;
-    relay->sending = rs_sending_relayed(agent, &send, relay, text);
+    relay->sending = rs_sending_relayed(agent, &send, true, text);
     if (!relay->sending)
         relay_ends(sites, relay, false, text);
 }
@@ -812,8 +844,11 @@ static bool check_send(rs_sites *sites, rs_send_state *parent, rs_time now) {
 
 static void check_relay(rs_sites *sites, rs_relay *relay, rs_time now) {
     rs_agent *agent = sites->agent;
+    pass_on(sites, relay); /* what it waited for may be over */
     if (!relay->begun && !relay->over && now - relay->since >= ORDER_WAITS)
-        relay_ends(sites, relay, false, "the object did not come to the relay within 30 s");
+        relay_ends(sites, relay, false,
+                   passing(sites, &relay->id) ? "the relay passes it on for another send, for 30 s already"
+                                              : "the object did not come to the relay within 30 s");
     else
         report(sites, relay);
     if (relay->dials && !relay->begun && !rs_control_is_up(agent->control, relay->peer))

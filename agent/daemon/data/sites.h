@@ -19,8 +19,8 @@ typedef struct {
     void (*cancel)(rs_sites *sites, rs_send_state *parent, const char *cause);
     void (*spread_free)(rs_sites *sites, rs_spread *spread);
     void (*sample)(rs_sites *sites, rs_send_state *parent);
-    void (*relay_changed)(rs_sites *sites, rs_relay *relay);
-    void (*relay_over)(rs_sites *sites, rs_relay *relay, rs_send_state *sending, bool ok, const char *cause);
+    void (*relay_changed)(rs_sites *sites, const rs_send_state *sending);
+    void (*relay_over)(rs_sites *sites, const rs_send_state *sending, bool ok, const char *cause);
     void (*incoming)(rs_sites *sites, const rs_object_id *id);
     void (*object_complete)(rs_sites *sites, const rs_object *object);
     void (*gone)(rs_sites *sites, const rs_object *object, const char *cause);
@@ -71,12 +71,11 @@ static inline void rs_sites_sample(rs_sites *sites, rs_send_state *parent) {
 }
 
 /* Of what this server passes on: a receiver's state has changed; all of it is over. */
-static inline void rs_sites_relay_changed(rs_sites *sites, rs_relay *relay) {
-    RS_SITES_CALL(sites, relay_changed)(sites, relay);
+static inline void rs_sites_relay_changed(rs_sites *sites, const rs_send_state *sending) {
+    RS_SITES_CALL(sites, relay_changed)(sites, sending);
 }
-static inline void rs_sites_relay_over(rs_sites *sites, rs_relay *relay, rs_send_state *sending, bool ok,
-                                       const char *cause) {
-    RS_SITES_CALL(sites, relay_over)(sites, relay, sending, ok, cause);
+static inline void rs_sites_relay_over(rs_sites *sites, const rs_send_state *sending, bool ok, const char *cause) {
+    RS_SITES_CALL(sites, relay_over)(sites, sending, ok, cause);
 }
 
 /* An object comes in, from somebody; it is parent, and in the store; it goes away before. */

@@ -124,12 +124,12 @@ static void on_serve(void *context, const rs_manager_serve *order) {
                               .receiver_count = order->receiver_count};
     uint32_t serving = 0;
     for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
-        serving += rs_sending_of(t)->call.client == 0 && !rs_sending_of(t)->leg && !rs_sending_of(t)->relay &&
+        serving += rs_sending_of(t)->call.client == 0 && !rs_sending_of(t)->leg && !rs_sending_of(t)->relayed &&
                    rs_sending_of(t)->in_journal != RS_JOURNAL_RESUMED;
     bool complete = object && object->phase == RS_OBJECT_COMPLETE;
     if (serving >= SERVES_MOST)
         snprintf(text, sizeof text, "%u objects are being sent to servers that fetch them already", serving);
-    bool ok = complete && serving < SERVES_MOST && rs_sending_relayed(agent, &send, NULL, text);
+    bool ok = complete && serving < SERVES_MOST && rs_sending_relayed(agent, &send, false, text);
     rs_log(ok ? RS_LOG_INFO : RS_LOG_WARNING, "fetch", "object=%s sent to those that fetch it: receivers=%u%s%s",
            rs_id_text(&order->id), order->receiver_count, ok ? "" : " not begun: ", ok ? "" : rs_quote(text));
     agent->served_together += ok;
