@@ -25,8 +25,9 @@ UNTOLD = "rostrum-untold"
 BY_RDCM = "rostrum-rdcm"
 ON_LAN = "rostrum-lan"  # without a manager, beside those who have none either
 SECURE = "rostrum-secure"  # `security: required`
+SIGNED = "rostrum-signed"  # the same, agents with --security signed
 LAN_TOOLS = (ON_LAN, "udpcast", "uftp")
-EVERY = (*TOOLS, *SCRATCH, UNTOLD, BY_RDCM, ON_LAN, SECURE)
+EVERY = (*TOOLS, *SCRATCH, UNTOLD, BY_RDCM, ON_LAN, SECURE, SIGNED)
 
 
 @dataclass(frozen=True, order=True)

@@ -1,4 +1,6 @@
-"""`rostrum bench security`: what `security: required` costs: sealed packets, TLS, and SHA-256 instead of xxh3."""
+"""`rostrum bench security`: what `security: required` costs: sealed packets, TLS, SHA-256 instead of xxh3, signatures,
+and a manager's handshakes with its agents.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,9 @@ import click
 from rich.table import Table
 from rostrum.bench import cases
 from rostrum.bench.cases import MB, Case, Entry
+from rostrum.bench.manager import handshakes
+from rostrum.bench.messages.cases import MessageCase
+from rostrum.bench.messages.tools import SECURITY
 from rostrum.bench.session import OUT, alone, in_namespaces, note_others
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
@@ -23,14 +28,16 @@ from rostrum.lab.processes import bench_programs
 from rostrum.lab.results import rounded, save
 from rostrum.topologies.places import build_folder, short
 
-PLAIN, SECURE = "rostrum", cases.SECURE
+PLAIN, SECURE, SIGNED = "rostrum", cases.SECURE, cases.SIGNED
+MESSAGES_PLAIN, MESSAGES_SECURE, MESSAGES_SIGNED = SECURITY
+HEAD = 60  # bytes of a message's packet that are no program's
 PAYLOAD = {9000: 8896, 1500: 1344}  # bytes of a sealed packet's fragment
 DIGEST_BYTES = 64 * MB
 SEALS_S = "0.5"
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Some two minutes: smaller objects, fewer rounds.")
+@click.option("--quick", is_flag=True, help="Some four minutes: smaller objects, fewer rounds.")
 @click.option("--repeat", type=click.IntRange(1, 99), help="Rounds; plain and secure by turns [5; quick: 3].")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               default=build_folder() / "bench-security.json", help="Where the figures go.")  # fmt: skip
@@ -43,16 +50,26 @@ def security(quick: bool, repeat: int | None, json_file: Path, folder: Path) -> 
     limited_ratio              speed of secure over plain where the sender's link is the limit, the worse MTU's
     share_of_arithmetic_MTU    where one machine does all ends and nothing limits: speed of secure over plain, as a
                                share of base / (base + cipher + digest), processor times measured in the same run
+    messages_...               the same of messages of 1 KB to three: of base / (base + cipher)
+    signed_..., messages_signed_...
+                               the same with --security signed at all agents: objects have their digests, messages
+                               are signed, so base / (base + cipher + signatures, in whole batches)
+    handshakes_cpu_s           processor time of a manager in which 1,000 agents come, TLS and greetings;
+                               keys_cpu_s: to give each a key for each other, keys of them in all
     """
     rounds = repeat or (3 if quick else 5)
     try:
         runs = measure(plan(quick, rounds), folder, quick)
+        talk = measure_messages(folder, quick, rounds)
         parts = costs(bench_programs())
+        agents = handshakes.measure(folder / "agents")
     except LabError as error:
         raise click.ClickException(str(error)) from error
-    summary = summarize(runs, parts)
+    summary = summarize(runs, parts) | summarize_messages(talk, parts)
+    summary |= {"handshakes": agents["agents"], "handshakes_cpu_s": agents["handshakes_s"],
+                "keys": agents["keys"], "keys_cpu_s": agents["keys_s"]}  # fmt: skip
     about = manifest(1, {"quick": quick, "repeat": rounds})
-    save(rounded({"summary": summary, "parts": parts, "runs": runs, "manifest": about}), json_file)
+    save(rounded({"summary": summary, "parts": parts, "runs": [*runs, *talk], "manifest": about}), json_file)
     show(runs, summary)
     OUT.print(f"figures in {short(json_file)}; logs: {short(folder / 'logs')}")
 
@@ -61,7 +78,8 @@ def plan(quick: bool, rounds: int) -> list[Entry]:
     size = 128 * MB if quick else 512 * MB
     limited = [cases.limited(mtu, 0.0, (64 if mtu == 9000 else 24) * MB) for mtu in (9000, 1500)]
     free = [cases.base(mtu, offload=True, size=size) for mtu in (9000, 1500)]
-    return [Entry(case, (PLAIN, SECURE), rounds) for case in (*limited, *free)]
+    signed = {free[0]}
+    return [Entry(case, (PLAIN, SECURE, *((SIGNED,) if case in signed else ())), rounds) for case in (*limited, *free)]
 
 
 def measure(entries: list[Entry], folder: Path, quick: bool) -> list[dict[str, Any]]:
@@ -84,6 +102,26 @@ def measure(entries: list[Entry], folder: Path, quick: bool) -> list[dict[str, A
     return runs
 
 
+def measure_messages(folder: Path, quick: bool, rounds: int) -> list[dict[str, Any]]:
+    """The records of all runs with messages. Raises LabError."""
+    place = folder / "messages"
+    place.mkdir(parents=True, exist_ok=True)
+    results = place / "results.json"
+    case = MessageCase(0, 0.0, 100_000 if quick else 300_000)
+    job = {
+        "cases": [asdict(case)], "tools": list(SECURITY), "repeat": rounds, "seed": 1, "folder": str(place.resolve()),
+        "programs": str(bench_programs()), "place": str(build_folder() / "bench-tools"), "missing": {},
+        "results": str(results.resolve()), "manifest": manifest(1, {"quick": quick}),
+    }  # fmt: skip
+    in_namespaces(place, "rostrum.bench.messages.inside", job)
+    runs: list[dict[str, Any]] = json.loads(results.read_text())["runs"]
+    for tool in SECURITY:
+        if not any(run["outcome"] == "ok" for run in runs if run["tool"] == tool):
+            text = "; ".join(run.get("text", run["outcome"]) for run in runs if run["tool"] == tool)
+            raise LabError(f"{tool} never came through: {text}")
+    return runs
+
+
 def costs(programs: Path) -> dict[str, Any]:
     """Processor time of a sealed packet at each end, by MTU, and of a byte's digest. Raises LabError."""
     try:
@@ -100,7 +138,12 @@ def costs(programs: Path) -> dict[str, Any]:
         for _ in range(DIGEST_BYTES >> 20):
             hashlib.sha256(block).digest()
         best = min(best, time.process_time() - began)
-    return {"cipher": said["here"], "seals": rows, "sha256_ns_per_byte": best * 1e9 / DIGEST_BYTES}
+    return {
+        "cipher": said["here"],
+        "seals": rows,
+        "signs": said["signs"],
+        "sha256_ns_per_byte": best * 1e9 / DIGEST_BYTES,
+    }
 
 
 def processor_s(run: dict[str, Any]) -> float:
@@ -123,7 +166,7 @@ def summarize(runs: list[dict[str, Any]], parts: dict[str, Any]) -> dict[str, fl
     for run in runs:
         by_case.setdefault(run["case"]["name"], {}).setdefault(run["tool"], []).append(run)
     for tools in by_case.values():
-        plain, secure = tools[PLAIN], tools[SECURE]
+        plain, secure, signed = tools[PLAIN], tools[SECURE], tools.get(SIGNED)
         case = Case(**{key: value for key, value in plain[0]["case"].items() if key != "name"})
         times = [statistics.median(run["time_s"] for run in one) for one in (plain, secure)]
         ratio = times[0] / times[1]
@@ -138,7 +181,40 @@ def summarize(runs: list[dict[str, Any]], parts: dict[str, Any]) -> dict[str, fl
         # The same by processor times, which others at work on this machine spoil less.
         spent = statistics.median(map(processor_s, secure))
         found[f"share_of_arithmetic_cpu_{case.mtu}"] = (base + extra_s(case, parts)) / spent
+        if signed:
+            found[f"signed_ratio_{case.mtu}"] = times[0] / statistics.median(run["time_s"] for run in signed)
+            found[f"signed_share_of_arithmetic_{case.mtu}"] = found[f"signed_ratio_{case.mtu}"] / arithmetic
     found["limited_ratio"] = min(value for key, value in found.items() if key.startswith("limited_ratio_"))
+    return found
+
+
+def line(rows: list[dict[str, Any]], name: str, size: float) -> float:
+    """What a packet of that size costs, by two that were measured: there is a part for it and one for each byte."""
+    small, large = sorted(rows, key=lambda row: int(row["payload"]))
+    slope = (large[name] - small[name]) / (large["payload"] - small["payload"])
+    return float(small[name] + slope * (size - small["payload"]))
+
+
+def summarize_messages(runs: list[dict[str, Any]], parts: dict[str, Any]) -> dict[str, float]:
+    """Of the runs that came through."""
+    mine = {tool: [run for run in runs if run["tool"] == tool and run["outcome"] == "ok"] for tool in SECURITY}
+    case = mine[MESSAGES_PLAIN][0]["case"]
+    count, receivers, size = case["count"], case["receivers"], case["bytes"] + HEAD
+    rates = {tool: statistics.median(run["messages_per_s"] for run in rows) for tool, rows in mine.items()}
+    base = statistics.median(run["sender_s"] + run["receivers_s"] for run in mine[MESSAGES_PLAIN])
+    seals, signs = list(parts["seals"].values()), [row for row in parts["signs"] if row["batch"] > 1]
+    cipher = count * (line(seals, "seal_ns", size) + receivers * line(seals, "open_ns", size)) / 1e9
+    stamps = count * (line(signs, "sign_ns", size) + receivers * line(signs, "verify_ns", size)) / 1e9
+    found = {"messages_per_s": rates[MESSAGES_PLAIN]}
+    for name, tool, extra in (
+        ("messages", MESSAGES_SECURE, cipher),
+        ("messages_signed", MESSAGES_SIGNED, cipher + stamps),
+    ):
+        found[f"{name}_ratio"] = rates[tool] / rates[MESSAGES_PLAIN]
+        found[f"{name}_arithmetic"] = base / (base + extra)
+        found[f"{name}_share_of_arithmetic"] = found[f"{name}_ratio"] / found[f"{name}_arithmetic"]
+        spent = statistics.median(run["sender_s"] + run["receivers_s"] for run in mine[tool])
+        found[f"{name}_share_of_arithmetic_cpu"] = (base + extra) / spent
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def measure(case: Case, seed: int, folder: Path) -> dict[str, Any]:
     }
     file = place / "job.json"
     file.write_text(json.dumps(job))
-    with _manager(case, file, place) as there:
+    with serving(case, file, place) as there:
         names = [f"h{number}" for number in range(1, case.servers + 1)]
         port = there["rest" if case.door == "rest" else "thrift"]
         file = place / "load.json"
@@ -54,7 +55,8 @@ def measure(case: Case, seed: int, folder: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _manager(case: Case, job: Path, place: Path) -> Iterator[dict[str, Any]]:
+def serving(case: Case, job: Path, place: Path) -> Iterator[dict[str, Any]]:
+    """A manager in a process of its own; where it listens, and its `pid`. Raises LabError."""
     program = "echo" if case.door == "echo" else "serve"
     with (place / "manager.log").open("wb") as log:
         process = subprocess.Popen(
@@ -65,7 +67,8 @@ def _manager(case: Case, job: Path, place: Path) -> Iterator[dict[str, Any]]:
         )
         assert process.stdin and process.stdout
         try:
-            line = process.stdout.readline()
+            said, _, _ = select.select([process.stdout], [], [], START_BOUND_S)
+            line = process.stdout.readline() if said else b""
             if not line:
                 text = (place / "manager.log").read_text()[-1000:]
                 raise LabError(f"{case.name}: the manager did not start: {text}")

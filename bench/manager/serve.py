@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import pickle
@@ -17,6 +18,7 @@ from typing import Any
 
 import uvloop
 from rostrum.controller import logs
+from rostrum.controller.access_options import SecurityOptions
 from rostrum.controller.app import App
 from rostrum.controller.config import Config
 from rostrum.controller.core.model import (
@@ -30,10 +32,13 @@ from rostrum.controller.core.model import (
     UnicastRule,
 )
 from rostrum.controller.core.values import Settings
+from rostrum.controller.northbound.rest.access import AccessOptions
 from rostrum.controller.speed.memory import settle_memory
 from rostrum.topologies import load_text
 from rostrum.topologies.generate import Hybrid, hybrid
 from rostrum.topologies.model import Ocs, Topology
+
+LEASE_NS = 600 * 10**9  # of agents that the load generator plays one after the other: it has no time for keepalives
 
 
 class QuickFabric:
@@ -127,6 +132,8 @@ async def run(job: dict[str, Any]) -> None:
     )
     journal = Path(job["place"]) / "manager.journal" if job["case"]["journal"] else None
     config = Config(topology, folder / "run", settings, ("127.0.0.1",), 0, 0, 0, journal=journal)
+    if "tls" in job:
+        config = secured(config, *map(Path, job["tls"]))
     app = App(config, lambda config, up, down, light: QuickFabric(config.topology, up), _ocs)
     await app.start()
     settle_memory()
@@ -135,6 +142,22 @@ async def run(job: dict[str, Any]) -> None:
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     finally:
         await app.close()
+
+
+def secured(config: Config, certificate: Path, key: Path, ca: Path) -> Config:
+    """The same with `security: required`; devices in memory need none."""
+    files = certificate, key, ca
+    devices = {
+        name: dataclasses.replace(one, tls=False, password="", password_env="NONE")
+        for name, one in config.topology.ocs.items()
+    }
+    return dataclasses.replace(
+        config,
+        topology=dataclasses.replace(config.topology, secure=True, ocs=devices),
+        security=SecurityOptions(thrift_tls=files, openflow_tls=files),
+        access=AccessOptions(tls=files[:2], client_ca=ca),
+        settings=dataclasses.replace(config.settings, lease_ns=LEASE_NS),
+    )
 
 
 def _ocs(ocs: Ocs, up: Callable[[], None], down: Callable[[str], None], changed: object) -> QuickOcs:

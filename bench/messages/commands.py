@@ -12,7 +12,7 @@ import click
 from rostrum.bench.install import install
 from rostrum.bench.messages.cases import MessageCase, parse, planned
 from rostrum.bench.messages.summary import draw, summarize, table
-from rostrum.bench.messages.tools import all_tools
+from rostrum.bench.messages.tools import SECURITY, all_tools
 from rostrum.bench.session import OUT, in_namespaces, note_others
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
@@ -57,7 +57,7 @@ def messages(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--case") from error
     known = all_tools(build_folder() / "bench-tools")
-    chosen = [name for name in tools.split(",") if name] or list(known)
+    chosen = [name for name in tools.split(",") if name] or [name for name in known if not SECURITY.get(name)]
     if unknown := [name for name in chosen if name not in known]:
         text = f"no such tool: {', '.join(unknown)}; there are {', '.join(known)}"
         raise click.BadParameter(text, param_hint="--tools")

@@ -12,8 +12,12 @@ from rostrum.bench.run import Run, ToolFailed
 from rostrum.bench.tools.aeron import OPENED
 from rostrum.bench.tools.aeron import VERSION as AERON
 from rostrum.bench.tools.rates import debian_version
+from rostrum.lab import processes
 from rostrum.lab.namespace import LabError
 from rostrum.lab.processes import agent_program
+
+# What `rostrum bench security` compares: without a protocol's repairs, so that packets are messages.
+SECURITY = {"rostrum-plain": "", "rostrum-plain-secure": "required", "rostrum-plain-signed": "signed"}
 
 
 class MessageTool(Protocol):
@@ -53,16 +57,17 @@ class Ours(Peer):
     `protocol`: the group's, with options if they are not to be as usual (ricochet,r=4,c=2); each has a group of its
     own."""
 
-    def __init__(self, place: Path, name: str, protocol: str) -> None:
+    def __init__(self, place: Path, name: str, protocol: str, security: str = "") -> None:
+        """`security`: of agents, "required" or "signed", in a network that requires it; or none."""
         super().__init__(place)
-        self.name, self.protocol = name, protocol
+        self.name, self.protocol, self.security = name, protocol, security
 
     def version(self) -> str:
         return "this"
 
     def prepare(self, run: Run, case: MessageCase) -> None:
         try:
-            run.fabric.manager(MTU, 0)
+            run.fabric.manager(MTU, 0, bool(self.security))
         except LabError as error:
             raise ToolFailed(str(error)) from error
         agents = []
@@ -72,6 +77,9 @@ class Ours(Peer):
             argv = [str(agent_program()), "--server", host.name, "--interface", "eth0", "--address", host.address]
             argv += ["--manager", run.fabric.manager_address, "--socket", str(_socket(host)), "--store", str(store)]
             argv += ["--nic-rate", str(FREE_BPS), "--seed", str(run.seed + 1)]
+            if self.security:
+                argv += processes.tls("--manager-tls", str(run.fabric.certificates), host.name)
+                argv += ["--security", self.security]
             agents.append(run.start("sender" if host is run.sender else "receivers", host, argv))
         run.ready(agents, r"manager up=1")
 
@@ -159,6 +167,7 @@ class JGroups(Peer):
 
 def all_tools(place: Path) -> dict[str, MessageTool]:
     """By name; `place`: where install.py put Java's things."""
-    ours = [Ours(place, "rostrum", "ricochet,r=16,c=2,stagger=2"), Ours(place, "rostrum-plain", "plain")]
+    ours = [Ours(place, "rostrum", "ricochet,r=16,c=2,stagger=2")]
+    ours += [Ours(place, name, "plain", security) for name, security in SECURITY.items()]
     tools: list[MessageTool] = [*ours, Norm(place), JGroups(place), Aeron(place)]
     return {tool.name: tool for tool in tools}

@@ -1,11 +1,13 @@
 /* seals [SECONDS]: ns of processor time that a packet of 1,500 and of 9,000 bytes takes to seal and to open, with each
- * cipher, out of place as the agent does; and to copy, for comparison. JSON on standard output. */
+ * cipher, out of place as the agent does; and to copy, for comparison. Then what its signature takes, alone and in a
+ * whole batch. JSON on standard output. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "daemon/seal/seal.h"
+#include "daemon/seal/sign.h"
 
 #define PACKETS 126u /* a batch */
 #define ROOM 9100u
@@ -53,6 +55,36 @@ static cost measure(rs_cipher cipher, size_t payload, double seconds) {
     return (cost){c.seal / packets, c.open / packets, c.copy / packets};
 }
 
+/* Each batch is of other packets, so that no signature is known already. */
+static cost measure_signed(unsigned batch, size_t payload, double seconds) {
+    static uint8_t stamps[RS_SIGN_BATCH][RS_SIGN_STAMP];
+    rs_signed packets[RS_SIGN_BATCH];
+    rs_signer *signer = rs_signer_new();
+    rs_verifier *verifier = rs_verifier_new();
+    cost c = {0};
+    if (!signer || !verifier)
+        exit(1);
+    double count = 0;
+    do {
+        for (unsigned i = 0; i < batch; i++)
+            packets[i] = (rs_signed){
+                .head = plain[i], .head_length = 32, .rest = plain[i] + 32, .rest_length = payload, .stamp = stamps[i]};
+        double t0 = now_ns();
+        if (!rs_sign(signer, RS_SIGNS_MESSAGE, packets, batch))
+            exit(1);
+        double t1 = now_ns();
+        for (unsigned i = 0; i < batch; i++)
+            if (!rs_verify(verifier, rs_signer_public(signer), RS_SIGNS_MESSAGE, &packets[i]))
+                exit(1);
+        c.open += now_ns() - t1;
+        c.seal += t1 - t0;
+        count += batch;
+    } while (c.seal + c.open < seconds * 1e9);
+    rs_signer_free(signer);
+    rs_verifier_free(verifier);
+    return (cost){c.seal / count, c.open / count, 0};
+}
+
 int main(int argc, char **argv) {
     const double seconds = argc > 1 ? atof(argv[1]) : 1;
     static const struct {
@@ -69,6 +101,13 @@ int main(int argc, char **argv) {
         printf("%s{\"cipher\": \"%s\", \"mtu\": %u, \"payload\": %zu, \"seal_ns\": %.1f, \"open_ns\": %.1f, "
                "\"copy_ns\": %.1f}",
                i ? ", " : "", rs_cipher_name(cipher), sizes[i / 2].mtu, sizes[i / 2].payload, c.seal, c.open, c.copy);
+    }
+    printf("], \"signs\": [");
+    for (unsigned i = 0; i < 4; i++) {
+        const unsigned batch = i % 2 ? RS_SIGN_BATCH : 1;
+        cost c = measure_signed(batch, sizes[i / 2].payload, seconds / 2);
+        printf("%s{\"batch\": %u, \"payload\": %zu, \"sign_ns\": %.1f, \"verify_ns\": %.1f}", i ? ", " : "", batch,
+               sizes[i / 2].payload, c.seal, c.open);
     }
     printf("]}\n");
     return 0;

@@ -30,12 +30,12 @@ class Ours(Plain):
     )
 
     def __init__(
-        self, io: str, told: bool = True, protocol: str = "auto", options: str = "", secure: bool = False
+        self, io: str, told: bool = True, protocol: str = "auto", options: str = "", security: str = ""
     ) -> None:
-        """`secure`: with `security: required`."""
-        self.io, self.told, self.protocol, self.options, self.secure = io, told, protocol, options, secure
+        """`security`: "required" or "signed", of a topology with `security: required`; or none."""
+        self.io, self.told, self.protocol, self.options, self.security = io, told, protocol, options, security
         marks = (io if io != "auto" else "", protocol if protocol != "auto" else "", "" if told else "untold",
-                 "secure" if secure else "")  # fmt: skip
+                 {"required": "secure"}.get(security, security))  # fmt: skip
         self.name = "-".join(("rostrum", *(mark for mark in marks if mark)))
         self._client: Agent | None = None
 
@@ -49,7 +49,7 @@ class Ours(Plain):
     def prepare(self, run: Run) -> None:
         rate_bps = run.case.rate_bps if self.told else 0
         try:
-            run.fabric.manager(run.case.mtu, rate_bps, self.secure)
+            run.fabric.manager(run.case.mtu, rate_bps, bool(self.security))
         except LabError as error:
             raise ToolFailed(str(error)) from error
         agents = []
@@ -59,9 +59,9 @@ class Ours(Plain):
             argv = [str(agent_program()), "--server", host.name, "--interface", "eth0", "--address", host.address]
             argv += ["--manager", run.fabric.manager_address, "--socket", str(_socket(host)), "--store", str(store)]
             argv += ["--io", self.io, "--nic-rate", str(rate_bps or FREE_BPS), "--seed", str(run.seed)]
-            if self.secure:
+            if self.security:
                 argv += processes.tls("--manager-tls", str(run.fabric.certificates), host.name)
-                argv += ["--security", "required"]
+                argv += ["--security", self.security]
             agents.append(run.start("sender" if host is run.sender else "receivers", host, argv))
         run.ready(agents, r"manager up=1")
         chosen = re.search(r"packet I/O: auto chose ([\w-]+)", agents[0].text())

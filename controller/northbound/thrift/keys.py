@@ -16,6 +16,7 @@ import hmac
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -30,6 +31,7 @@ NUMBERS_END = 1 << 32
 REKEY_S = 3600.0
 HEAD_START_S = 2.0  # in which all have heard of a key, before anybody seals with it
 WISHES_MAX = 16384  # servers whose keys one agent may ask for
+DUE_MAX = 4096  # keys that are made at a time, some 20 ms: those of all servers for all others become old at once
 
 Told = list[tuple[str, list[Any]]]  # to the agents of these servers: keys, as rostrum.thrift has them
 
@@ -49,6 +51,17 @@ class Epoch:
     def used_up(self) -> bool:
         return self.next_number >= NUMBERS_END - NUMBERS
 
+    def transmitter(self, name: int, number: int) -> bytes:
+        """The key of one transmitter."""
+        made = self._extracted.copy()
+        made.update(_info(name, number))
+        return made.digest()
+
+    @cached_property
+    def _extracted(self) -> hmac.HMAC:
+        """HKDF's first step, the same for all transmitters."""
+        return hmac.new(_extract(self.key), digestmod="sha256")
+
 
 def first_epoch(now: float) -> Epoch:
     return Epoch(1 + secrets.randbelow(EPOCHS - 1), secrets.token_bytes(KEY_BYTES), now)
@@ -60,9 +73,15 @@ def next_epoch(before: Epoch, from_s: float) -> Epoch:
 
 def transmitter_key(key: bytes, name: int, number: int) -> bytes:
     """HKDF with SHA-256 (RFC 5869), as rs_seal_transmitter_key of the agent makes it."""
-    info = b"rostrum seal 2" + name.to_bytes(4, "little") + number.to_bytes(4, "little")
-    secret = hmac.digest(bytes(hashlib.sha256().digest_size), key, "sha256")
-    return hmac.digest(secret, info + b"\x01", "sha256")
+    return hmac.digest(_extract(key), _info(name, number), "sha256")
+
+
+def _extract(key: bytes) -> bytes:
+    return hmac.digest(bytes(hashlib.sha256().digest_size), key, "sha256")
+
+
+def _info(name: int, number: int) -> bytes:
+    return b"rostrum seal 2" + name.to_bytes(4, "little") + number.to_bytes(4, "little") + b"\x01"
 
 
 @dataclass
@@ -176,12 +195,16 @@ class Keys:
         return told
 
     def due(self) -> Told:
-        """What is too old, or has no numbers left, is another from now on."""
+        """What is too old, or has no numbers left, is another from now on: some of it at each call."""
         now, told = self._now(), list[tuple[str, list[Any]]]()
         for scope in self._scopes.values():
+            if len(told) >= DUE_MAX:
+                return told
             if now - scope.epoch.from_s >= self._rekey_s or scope.epoch.used_up:
                 told += scope.rekey(now)
         for server, epoch in list(self._own.items()):
+            if len(told) >= DUE_MAX:
+                break
             if now - epoch.from_s >= self._rekey_s or epoch.used_up:
                 self._own[server] = next_epoch(epoch, now)
                 told.append((server, [self._self(server)]))
@@ -209,7 +232,7 @@ class Keys:
         epoch = self._own[other]
         number, shown = epoch.take(1), self._shown(server)
         self._given.setdefault(server, {})[other] = epoch.number
-        key = transmitter_key(epoch.key, shown, number)
+        key = epoch.transmitter(shown, number)
         return idl.SealKey(
             epoch=epoch.number,
             key=key,

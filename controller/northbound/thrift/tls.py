@@ -163,6 +163,7 @@ class TlsConnection(asyncio.Protocol):
         self._peer = "?"
         self._error: Exception | None = None
         self._heard = self._open = self._closing = False
+        self._hearing = False  # what is said meanwhile goes out at once, in one write
 
     # ---- towards the network ----
 
@@ -192,16 +193,20 @@ class TlsConnection(asyncio.Protocol):
         if not self._heard and data[0] != HANDSHAKE_RECORD:
             self._refuse(PLAIN, encode("Agent", "goodbye", {"reason": PLAIN}))
             return
-        self._heard = True
-        self._in.write(data)
-        if self._open or self._shake():
-            self._read()
+        self._heard = self._hearing = True
+        try:
+            self._in.write(data)
+            if self._open or self._shake():
+                self._read()
+        finally:
+            self._hearing = False
+            if not self._closing:
+                self._flush()
 
     def _shake(self) -> bool:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
-            self._flush()
             return False
         except ssl.SSLError as error:
             self._refuse(_why(error), self._out.read())
@@ -215,7 +220,6 @@ class TlsConnection(asyncio.Protocol):
         self.ends_s = _end(shown)
         self._door.open.add(self)
         self._upper.connection_made(cast(asyncio.Transport, self))
-        self._flush()
         return True
 
     def _read(self) -> None:
@@ -232,7 +236,6 @@ class TlsConnection(asyncio.Protocol):
                 self.close()
                 return
             self._upper.data_received(data)
-        self._flush()
 
     def _flush(self) -> None:
         if self._out.pending and self._transport is not None:
@@ -273,7 +276,8 @@ class TlsConnection(asyncio.Protocol):
             except ssl.SSLError:
                 self.abort()
                 return
-        self._flush()
+        if not self._hearing:
+            self._flush()
 
     def get_write_buffer_size(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport else 0

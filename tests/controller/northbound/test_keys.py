@@ -16,6 +16,7 @@ from rostrum.controller.core.groups.values import GroupFacts, GroupOptions, Grou
 from rostrum.controller.northbound.rest.access import AccessError
 from rostrum.controller.northbound.thrift.codec import idl
 from rostrum.controller.northbound.thrift.keys import (
+    DUE_MAX,
     HEAD_START_S,
     NUMBERS,
     NUMBERS_END,
@@ -170,6 +171,27 @@ def test_due__old_keys_and_those_without_numbers_are_others() -> None:
     assert keys.due() == []
     keys._scopes[KeyFor.GROUP, 5].epoch.next_number = NUMBERS_END - NUMBERS
     assert of(keys.due(), "h1", KeyFor.GROUP)
+
+
+def test_due__makes_a_bounded_number_at_a_time() -> None:
+    """All of a large group know each other, and came within a moment: so do their keys' ends."""
+    clock, count = Clock(), 100
+    servers = {f"h{n}": IPv4Address(0x0A000000 + n) for n in range(count)}
+    keys = Keys(clock, servers)
+    for server in servers:
+        keys.hello(server)
+    for server in servers:
+        assert len(keys.wish(server, list(servers))) == count - 1
+    clock.s += REKEY_S
+    turns, seen = 0, dict[tuple[str, str], int]()
+    while told := keys.due():
+        made_now = sum(len(ones) for _, ones in told)
+        assert made_now < DUE_MAX + count
+        for server, ones in told:
+            for one in ones:
+                seen[server, one.server or "itself"] = seen.get((server, one.server or "itself"), 0) + 1
+        turns += 1
+    assert turns == 3 and len(seen) == count * count and set(seen.values()) == {1}
 
 
 def test_epochs__never_are_0_and_keys_are_in_no_text() -> None:
