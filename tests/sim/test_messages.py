@@ -191,6 +191,17 @@ def test_more_than_receivers_can_hold_is_not_sent_ahead_of_what_is_missing() -> 
     assert row["recovery_token_rounds"] < 3
 
 
+def test_after_a_node_stood_still_all_have_everything_and_the_rate_is_back_soon() -> None:
+    """The node asked for the same packets in each round until they came: their doubles held up what it missed; the
+    sender took its losses for overload; and what came behind them did not fit what a receiver keeps."""
+    fast = replace(qsm.GUESSED, receive_ns=7000, send_ns=9000, message_ns=50)
+    row = qsm.run(qsm.Setting(nodes=10, seconds=2.6, freeze_s=0.5, sample_s=0.1, costs=fast))
+    assert row["delivered"] == row["expected"] > 1_000_000
+    assert row["buffer_lost"] > 1000, "the node had something to recover"
+    before, after = row["samples_per_s"][2:12], row["samples_per_s"][24:]
+    assert min(after) > 0.9 * qsm.mean(before)
+
+
 def test_a_group_in_several_regions_reaches_all_of_them() -> None:
     row = qsm.run(setting(nodes=9, regions=3, loss_percent=1.0, seconds=0.2))
     assert row["delivered"] == row["expected"] > 10_000

@@ -40,6 +40,7 @@ static void stop(void *of_node) {
         rs_list_append(&own->handed, own->smalls.next);
     rs_qsm_take_back(own);
     rs_memory_give(allocator, own->forwards);
+    rs_memory_give(allocator, own->forward_marks);
     rs_memory_give(allocator, own->entries);
     rs_memory_give(allocator, own->scratch);
     rs_memory_give(allocator, own);
@@ -254,6 +255,17 @@ static rs_time deadline(const void *of_node) {
     return first;
 }
 
+/* Those that this node knows to take no tokens; of a node in several regions each counts. */
+static uint64_t silent_nodes(const rs_qsm *own) {
+    uint64_t count = 0;
+    for (const rs_list *at = own->active.next; at != &own->active; at = at->next) {
+        const rs_qsm_view *view = RS_HOLDER(rs_qsm_view, active, at);
+        for (uint32_t i = 0; view->current && view->silent && i < view->count; i++)
+            count += view->silent[i] > 0;
+    }
+    return count;
+}
+
 static uint32_t stats(const void *of_node, rs_group_stat *out) {
     const rs_qsm *own = of_node;
     const rs_qsm_stats *s = &own->stats;
@@ -280,6 +292,7 @@ static uint32_t stats(const void *of_node, rs_group_stat *out) {
                                  {"qsm_control", "positions", s->positions_sent, false},
                                  {"qsm_ack_us", NULL, s->ack_us, false},
                                  {"qsm_region_views", NULL, own->view_count, true},
+                                 {"qsm_silent_nodes", NULL, silent_nodes(own), true},
                                  {"qsm_cached_bytes", NULL, own->cache_bytes, true},
                                  {"qsm_kept_bytes", NULL, own->out_bytes, true}};
     _Static_assert(sizeof all / sizeof *all <= RS_GROUP_STATS_MOST, "the caller's room");

@@ -15,6 +15,7 @@
 #define AGAIN_LEAST (4 * MS) /* a packet is not multicast again sooner */
 #define RING_LEAST 16u
 #define FORWARD_BURST 256.0
+#define STOOD (200 * MS) /* Nothing could be sent so long, and four rounds: a node stood still, it was not slow. */
 
 /* --------------------------------------------------------------------------------------------------- own packets */
 
@@ -71,11 +72,11 @@ static bool fits_last(const rs_qsm_out *out, uint32_t length) {
            packet_at(out, out->next - 1)->length + RS_QSM_INNER + length <= out->view->own->node->config.packet_bytes;
 }
 
-/* A receiver that misses a packet keeps what came after it, of all senders: that must have room, and a quarter of it is
- * for what it has not given out yet. */
+/* A receiver that misses packets keeps what came after them, of all senders, and what it missed when that comes: both
+ * must have room, and a quarter of it is for what it has not given out yet. */
 static bool is_too_far_ahead(const rs_qsm_out *out, uint32_t span) {
     uint64_t room = out->view->own->node->config.receive_bytes / 4 * 3 / (out->senders ? out->senders : 1);
-    return out->ahead > 0 && out->ahead + span > room;
+    return out->ahead > 0 && out->ahead + out->owed + out->owed_before + span > room;
 }
 
 static uint32_t span_of(uint32_t length) {
@@ -188,8 +189,22 @@ void rs_qsm_out_acked(rs_qsm_view *view, rs_time now, uint64_t stable, uint64_t 
 
 /* -------------------------------------------------------------------------------------------- reports of the region */
 
+/* What a node misses takes room there once more. Of many senders each is told now and then only. */
+static void count_owed(rs_qsm_out *out, const rs_qsm_ack *ack) {
+    uint64_t kept = out->next - out->kept, each = kept ? out->ahead / kept : 0;
+    if (out->stable >= out->epoch) {
+        out->owed_before = out->owed;
+        out->owed = 0;
+        out->epoch = out->sent - 1;
+    }
+    uint64_t most = out->view->own->node->config.receive_bytes;
+    out->owed += (ack->missing < kept ? ack->missing : kept) * each * rs_qsm_ack_turns(ack->senders);
+    out->owed = out->owed < most ? out->owed : most;
+}
+
 void rs_qsm_out_told(rs_qsm_view *view, rs_time now, const rs_qsm_ack *ack) {
     rs_qsm_out *out = view->out;
+    count_owed(out, ack);
     rs_qsm_report word = {.rate = ack->rate,
                           .share = ack->share,
                           .missing = ack->missing,
@@ -200,7 +215,11 @@ void rs_qsm_out_told(rs_qsm_view *view, rs_time now, const rs_qsm_ack *ack) {
     uint64_t behind = (uint64_t)((double)waited / 1e9 * ack->rate);
     word.behind = behind > word.behind ? behind : word.behind;
     out->senders = ack->senders;
-    rs_qsm_control_told(&out->control, now, &word);
+    rs_time stood = 4 * (word.round > view->interval ? word.round : view->interval);
+    if (out->stable + 1 < out->sent && now - out->sent_at >= (stood > STOOD ? stood : STOOD))
+        out->excused = out->sent - 1;
+    if (out->stable >= out->excused || out->control.law == RS_QSM_RATE_PAPER)
+        rs_qsm_control_told(&out->control, now, &word);
 }
 
 /* The view of a datagram that one of its nodes sent to this sender; NULL: it is of no interest. */
@@ -267,14 +286,30 @@ uint8_t *rs_qsm_small_new(rs_qsm *own, rs_peer to, uint32_t length) {
     return small->bytes;
 }
 
+/* The bit of a packet for a peer. Who misses much asks for the same packets each round, until they come. */
+static uint64_t *mark_of(const rs_qsm *own, const rs_qsm_forward *f, uint64_t *bit) {
+    uint64_t mark = rs_mix(f->sn ^ rs_mix((uint64_t)f->sender << 32 | f->peer) ^ f->region) % RS_QSM_FORWARD_MARKS;
+    *bit = UINT64_C(1) << mark % 64;
+    return &own->forward_marks[mark / 64];
+}
+
 void rs_qsm_forward_to(rs_qsm_view *view, rs_peer sender, uint64_t sn, rs_peer peer) {
     rs_qsm *own = view->own;
+    const rs_allocator *allocator = &own->node->allocator;
     if (own->forward_tail - own->forward_head >= RS_QSM_OUTBOX)
         return;
     if (!own->forwards)
-        own->forwards = rs_memory_take(&own->node->allocator, RS_QSM_OUTBOX * sizeof *own->forwards);
-    if (own->forwards)
-        own->forwards[own->forward_tail++ % RS_QSM_OUTBOX] = (rs_qsm_forward){view, sender, peer, sn};
+        own->forwards = rs_memory_take(allocator, RS_QSM_OUTBOX * sizeof *own->forwards);
+    if (!own->forward_marks)
+        own->forward_marks = rs_memory_take(allocator, RS_QSM_FORWARD_MARKS / 8);
+    if (!own->forwards || !own->forward_marks)
+        return;
+    const rs_qsm_forward forward = {view, view->region, sender, peer, sn};
+    uint64_t bit, *marks = mark_of(own, &forward, &bit);
+    if (*marks & bit)
+        return;
+    *marks |= bit;
+    own->forwards[own->forward_tail++ % RS_QSM_OUTBOX] = forward;
 }
 
 void rs_qsm_forwards_forget(rs_qsm *own, const rs_qsm_view *view) {
@@ -308,6 +343,8 @@ static bool poll_forward(rs_qsm *own, rs_time now, rs_messages_out *out) {
     own->forward_credits = own->forward_credits + more < FORWARD_BURST ? own->forward_credits + more : FORWARD_BURST;
     while (own->forward_head != own->forward_tail && own->forward_credits >= 1) {
         const rs_qsm_forward *f = &own->forwards[own->forward_head++ % RS_QSM_OUTBOX];
+        uint64_t bit, *marks = mark_of(own, f, &bit);
+        *marks &= ~bit;
         if (!f->view)
             continue;
         if (f->sender == own->node->config.self) {
@@ -399,7 +436,7 @@ static bool poll_new(rs_qsm_out *o, rs_time now, rs_messages_out *out) {
     if (o->turn == 0) {
         shrink(o, packet);
         rs_gm_seal(packet->bytes, packet->length);
-        packet->sent_at = now;
+        packet->sent_at = o->sent_at = now;
         rs_qsm_control_sent(&o->control, now);
         o->view->own->stats.data_sent++;
     }

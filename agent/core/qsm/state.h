@@ -18,9 +18,11 @@
 #define RS_QSM_UNSENT 256u        /* packets of a region that wait for credits */
 #define RS_QSM_PARTS 64u          /* tokens that a round is split into at most */
 #define RS_QSM_ENTRIES 64u        /* senders in one token */
+#define RS_QSM_ACKS_EACH 4u       /* ACKs after a round; more senders take turns: tokens say what is stable, too */
 #define RS_QSM_REPLICAS 5u        /* R, Sec. 2.2 */
 #define RS_QSM_OUTBOX 4096u       /* small datagrams, and packets to be forwarded, that wait to be sent */
 #define RS_QSM_FORWARD_RATE 20000 /* packets a second that a node forwards: fixed (end of Sec. 2.3.3) */
+#define RS_QSM_FORWARD_MARKS (16 * RS_QSM_OUTBOX) /* bits: of 16 packets one is taken for another that waits */
 #define RS_QSM_BUCKETS 1024u
 #define RS_QSM_RETRY (3 * INT64_C(1000000)) /* a token is passed again then, each time twice as long after it, */
 #define RS_QSM_TRIES 7u                     /* so many times in all: a node with much to do is waited for */
@@ -90,6 +92,9 @@ typedef struct {
     uint64_t kept, sent, next; /* Numbers: the oldest kept, the first that is not sent, the first that is not made. */
     uint64_t stable, cached;
     uint64_t ahead;        /* Bytes at a receiver of what is not stable: so much waits there for what is missing. */
+    uint64_t owed;         /* Bytes that a node misses of those sent since `epoch` was not stable, as it says, */
+    uint64_t owed_before;  /* ... and of those before, */
+    uint64_t epoch;        /* ... until this packet is stable: then the next ones count. */
     uint32_t senders;      /* So many of them send to the region, as it says. */
     uint64_t told, spread; /* If this node leads: as of a stream. */
     rs_qsm_ranges naked;   /* What all of a partition missed, and is multicast again, */
@@ -98,6 +103,8 @@ typedef struct {
     uint32_t turn;    /* Without a multicast address: the packet went to so many nodes. */
     rs_time position_at;
     uint32_t positions; /* Told without an answer. */
+    rs_time sent_at;    /* The last new packet was sent then. */
+    uint64_t excused;   /* A node stood still before these were stable: their losses say nothing of the rate. */
     rs_qsm_control control;
     rs_list waiting; /* In rs_qsm.sending while there is something to send. */
     rs_qsm_view *view;
@@ -174,8 +181,10 @@ typedef struct {
     uint8_t bytes[];
 } rs_qsm_small;
 
+/* A packet that a peer is to have. */
 typedef struct {
-    rs_qsm_view *view;
+    rs_qsm_view *view; /* NULL: it has ended */
+    uint32_t region;
     rs_peer sender, peer;
     uint64_t sn;
 } rs_qsm_forward;
@@ -195,6 +204,7 @@ struct rs_qsm {
     rs_list smalls, handed;
     uint32_t small_count;
     rs_qsm_forward *forwards; /* a ring */
+    uint64_t *forward_marks;  /* RS_QSM_FORWARD_MARKS bits, by hash: that one waits already */
     uint32_t forward_head, forward_tail;
     double forward_credits;
     rs_time forward_at;
@@ -213,6 +223,10 @@ struct rs_qsm {
 
 static inline rs_time rs_qsm_earlier(rs_time a, rs_time b) {
     return a < b ? a : b;
+}
+
+static inline uint32_t rs_qsm_ack_turns(uint32_t senders) {
+    return 1 + (senders ? senders - 1 : 0) / RS_QSM_ACKS_EACH;
 }
 
 static inline uint64_t rs_qsm_sn_of(const rs_qsm_view *view, uint32_t partition, uint64_t q) {

@@ -11,7 +11,8 @@
 
 #define MS INT64_C(1000000)
 #define PUSHES 128u                /* packets that one list has forwarded at most */
-#define PULLS 256u                 /* packets of other partitions asked for at a time */
+#define PULLS 256u                 /* packets of other partitions asked for at a time, */
+#define PULLS_EACH 64u             /* ... of one node: of many that are missing each gives some */
 #define ASK_AGAIN 3u               /* rounds after which they are asked for again, */
 #define ASK_AGAIN_AFTER (200 * MS) /* or, of long rounds, so long after it */
 #define STUCK_LEAST (50 * MS)      /* Nothing came so long: whoever has it is asked, stable or not. */
@@ -21,7 +22,6 @@
 #define GAP_MOST (1000 * MS)
 #define TAIL (25 * MS)   /* packets wait not so long before a node, unless its sender is told that it is behind */
 #define ENTRIES_EACH 12u /* senders that a token begins with: their ranges need room */
-#define ACKS_EACH 4u /* ACKs after a round; of more senders they take turns: the next token tells what is stable, too */
 
 /* ------------------------------------------------------------------------------------------ messages to other nodes */
 
@@ -125,10 +125,20 @@ static holding holding_of(rs_qsm_view *view, rs_time now, rs_qsm_entry *e) {
     return mine;
 }
 
+static uint32_t count_of(const rs_qsm_ranges *ranges) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < ranges->count; i++)
+        count += ranges->range[i].count;
+    return count;
+}
+
 /* Between neighbours: what it misses and this node has is pushed; what this one misses and it has is pulled. */
-static void exchange(rs_qsm_view *view, const rs_qsm_entry *e, const holding *mine, rs_peer with) {
+static void exchange(rs_qsm_view *view, const rs_qsm_token *token, const rs_qsm_entry *e, const holding *mine,
+                     rs_peer with) {
     rs_qsm_ranges pull = {.end = e->naks.end};
-    uint32_t pushed = 0;
+    uint32_t pushed = 0, skipped = 0, pulled = 0;
+    /* Of many that are missing the next node pushes the first ones: every other round the ones after are pulled. */
+    uint32_t skip = token->round % 2 && count_of(&mine->naks) > PUSHES ? PUSHES : 0;
     for (uint32_t i = 0; i < e->naks.count; i++)
         for (uint32_t k = 0; k < e->naks.range[i].count && pushed < PUSHES; k++) {
             uint64_t q = e->naks.range[i].first + k;
@@ -140,10 +150,11 @@ static void exchange(rs_qsm_view *view, const rs_qsm_entry *e, const holding *mi
             pushed++;
         }
     for (uint32_t i = 0; i < mine->naks.count; i++)
-        for (uint32_t k = 0; k < mine->naks.range[i].count && k < PUSHES; k++) {
+        for (uint32_t k = 0; k < mine->naks.range[i].count && pulled < PUSHES; k++) {
             uint64_t q = mine->naks.range[i].first + k;
-            if (q >= e->naks.end || rs_qsm_ranges_has(&e->naks, q))
+            if (q >= e->naks.end || rs_qsm_ranges_has(&e->naks, q) || skipped++ < skip)
                 continue;
+            pulled++;
             if (pull.count && pull.range[pull.count - 1].first + pull.range[pull.count - 1].count == q)
                 pull.range[pull.count - 1].count++;
             else if (pull.count < RS_QSM_RANGES) {
@@ -157,10 +168,10 @@ static void exchange(rs_qsm_view *view, const rs_qsm_entry *e, const holding *mi
 
 /* Who of a partition is asked: its nodes take turns, by who asks and how often, so that its leader has no more to give
  * than others. One that takes no tokens gives nothing either. */
-static uint32_t replica_of(const rs_qsm_view *view, uint32_t partition, uint32_t round) {
+static uint32_t replica_of(const rs_qsm_view *view, uint32_t partition, uint32_t turn) {
     uint32_t p = view->partitions, size = (view->count - partition + p - 1) / p;
     for (uint32_t i = 0; i < size; i++) {
-        uint32_t place = partition + p * ((view->self / p + round / ASK_AGAIN + i) % size);
+        uint32_t place = partition + p * ((view->self / p + turn + i) % size);
         if (rs_qsm_is_alive(view, place) && !(view->silent && view->silent[place]))
             return place;
     }
@@ -188,14 +199,16 @@ static void pull_others(rs_qsm_view *view, rs_time now, const rs_qsm_token *toke
         if (sn % p != view->partition && !rs_qsm_stream_has(stream, sn))
             sns[count++] = sn;
     }
-    for (uint32_t first = 0; first < count; first++) {
+    for (uint32_t first = 0, lists = 0; first < count; first++) {
         if (sns[first] == 0)
             continue;
-        uint32_t partition = (uint32_t)(sns[first] % p), place = replica_of(view, partition, token->round);
+        uint32_t partition = (uint32_t)(sns[first] % p), taken = 0;
+        uint32_t place = replica_of(view, partition, token->round / ASK_AGAIN + lists++);
         rs_qsm_ranges ranges = {.end = to / p + 1};
-        for (uint32_t i = first; i < count && ranges.count < RS_QSM_RANGES; i++) {
+        for (uint32_t i = first; i < count && ranges.count < RS_QSM_RANGES && taken < PULLS_EACH; i++) {
             if (sns[i] == 0 || sns[i] % p != partition)
                 continue;
+            taken++;
             uint32_t last = ranges.count - 1;
             if (ranges.count && ranges.range[last].first + ranges.range[last].count == sns[i] / p)
                 ranges.range[last].count++;
@@ -218,7 +231,7 @@ static void visit_entry(rs_qsm_view *view, rs_time now, const rs_qsm_token *toke
     if (e->sender == own->node->config.self && view->out && e->incarnation == own->node->config.incarnation)
         rs_qsm_out_acked(view, now, e->stable, e->cached);
     if (neighbour && !first)
-        exchange(view, e, &mine, from);
+        exchange(view, token, e, &mine, from);
     if (at.phase == 1) { /* round the partition: what all of it miss, only the sender has */
         if (e->all.count && e->sender != own->node->config.self)
             send_list(view, RS_QSM_KIND_NAK, e->sender, e, view->partition, &e->all);
@@ -306,7 +319,7 @@ static void add_entries(rs_qsm_view *view, const rs_qsm_token *token, uint64_t s
 /* A round is over: what all have is known, unless somebody was passed over. */
 static void finish(rs_qsm_view *view, rs_time now, const rs_qsm_token *token) {
     rs_qsm *own = view->own;
-    uint32_t senders = token->count * token->parts, turns = 1 + (senders ? senders - 1 : 0) / ACKS_EACH;
+    uint32_t senders = token->count * token->parts, turns = rs_qsm_ack_turns(senders);
     if (token->round != view->round || view->outstanding == 0)
         return;
     rs_time took = now - view->round_at > view->interval ? now - view->round_at : view->interval;
@@ -557,7 +570,7 @@ static rs_qsm_view *for_node(rs_qsm *own, rs_peer from, const uint8_t *bytes, si
 }
 
 /* A leader that no token was heard of for so long does not make any. */
-static rs_time patience(const rs_qsm_view *view) {
+static rs_time leader_timeout(const rs_qsm_view *view) {
     return WAKE_ROUNDS * view->interval + WAKE_GAPS * view->gap;
 }
 
@@ -569,7 +582,7 @@ static bool is_seen(rs_qsm_view *view, rs_time now, const rs_qsm_token *token) {
     if (!view->seen || token->part >= RS_QSM_PARTS)
         return true;
     rs_qsm_seen *seen = &view->seen[token->part];
-    if (seen->phases && seen->leader != token->leader && now - seen->at < patience(view) &&
+    if (seen->phases && seen->leader != token->leader && now - seen->at < leader_timeout(view) &&
         rs_qsm_place_of(view, seen->leader) < rs_qsm_place_of(view, token->leader))
         return true;
     if (seen->leader == token->leader && seen->phases) {
@@ -678,7 +691,7 @@ bool rs_qsm_receive_position(rs_qsm *own, rs_time now, rs_peer from, const uint8
     } else if (view->out)
         view->out->spread = 0;
     /* Whoever is told takes the leader's place, if that lets no token be seen. */
-    if (rs_qsm_region_leader(view) != view->self && now - view->token_at > patience(view))
+    if (rs_qsm_region_leader(view) != view->self && now - view->token_at > leader_timeout(view))
         view->leads = true;
     rs_qsm_token_wake(view, now);
     return true;
@@ -698,7 +711,7 @@ static bool any_unsettled(const rs_qsm_view *view) {
 }
 
 static void set_wake(rs_qsm_view *view, rs_time now) {
-    view->wake_at = now + patience(view) + view->self % 16 * view->interval;
+    view->wake_at = now + leader_timeout(view) + view->self % 16 * view->interval;
 }
 
 void rs_qsm_token_wake(rs_qsm_view *view, rs_time now) {

@@ -120,7 +120,10 @@ static void completion__comes_when_a_dead_node_is_out_of_the_view(void **state) 
     cluster_cut(c, NODES - 1, true);
     cluster_publish(c, 2, 0, 50);
     cluster_run(c, cluster_now(c) + 500 * MS);
-    uint64_t waited = cluster_complete(c, 2, 0);
+    uint64_t waited = cluster_complete(c, 2, 0), silent = 0;
+    for (uint32_t i = 0; i < NODES - 1; i++)
+        silent += rs_messages_count(cluster_node(c, i), "qsm_silent_nodes", NULL);
+    assert_true(silent > 0);
     for (uint32_t i = 0; i < NODES - 1; i++)
         nodes[i] = i;
     tell_region(c, nodes, NODES - 1, 2);
@@ -131,6 +134,8 @@ static void completion__comes_when_a_dead_node_is_out_of_the_view(void **state) 
     cluster_run(c, cluster_now(c) + 15000 * MS);
     assert_int_equal(waited, 0);
     assert_int_equal(cluster_complete(c, 2, 0), 1);
+    for (uint32_t i = 0; i < NODES - 1; i++)
+        assert_int_equal(rs_messages_count(cluster_node(c, i), "qsm_silent_nodes", NULL), 0);
     cluster_free(c);
 }
 
