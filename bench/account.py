@@ -8,6 +8,7 @@ sockets in the sender's time. `Softirq` tells that part apart.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import signal
@@ -36,15 +37,37 @@ class Groups:
         mount.mkdir(parents=True, exist_ok=True)
         must("mount", "-t", "cgroup2", "none", str(mount))
         for old in mount.glob("rostrum-bench-*"):
-            _remove(old)  # of a bench that was killed; one that still runs has processes, and stays
-        self.root = mount / f"rostrum-bench-{os.urandom(4).hex()}"
-        self.root.mkdir()
+            if (lock := _lock(old)) is not None:  # else of a bench that still runs
+                os.close(lock)
+                _remove(old)
+        self._lock: int | None = None
+        while self._lock is None:  # another one may take it for an old one before it is locked
+            self.root = mount / f"rostrum-bench-{os.urandom(4).hex()}"
+            self.root.mkdir()
+            self._lock = _lock(self.root)
 
     def side(self, name: str) -> Side:
         return Side(self.root / name)
 
     def close(self) -> None:
         _remove(self.root)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _lock(folder: Path) -> int | None:
+    """A descriptor that holds it until it is closed, or its process ends; None: another bench has it, or it is gone."""
+    try:
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        return None
+    return held
 
 
 class Side:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import time
+from pathlib import Path
 
+import pytest
+from rostrum.bench import account
 from rostrum.bench.run import ended
 
 
@@ -31,3 +34,17 @@ def test_waiting_has_a_bound() -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_control_groups__of_a_bench_that_runs_stay_and_of_one_that_was_killed_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account, "must", lambda *_: "")  # nothing is mounted: folders do
+    (tmp_path / "rostrum-bench-dead" / "sender").mkdir(parents=True)
+    first = account.Groups(tmp_path)
+    side = first.side("sender")
+    second = account.Groups(tmp_path)
+    assert side.folder.is_dir() and not (tmp_path / "rostrum-bench-dead").exists()
+    first.close()
+    second.close()
+    assert not list(tmp_path.iterdir())
