@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ MARGIN_S = 60.0  # for what was sent last to come
 LOOK_S = 0.1
 LEASE_S = 3.0  # rostrum-manager --lease, as it is usual: views are to come within two
 Record = dict[str, Any]
+Rounds = dict[str, list[Record]]  # of each tool
 COROSYNC = """\
 totem {{
     version: 2
@@ -86,12 +88,20 @@ def _servers(lab: Lab, plan: Plan) -> list[str]:
     return list(lab.topology.servers)[: plan.members]
 
 
-def ours(lab: Lab, plan: Plan, folder: Path) -> list[Entered]:
-    program, group = str(bench_programs() / "order"), f"order{time.monotonic_ns()}"
-    return [
-        _started(lab, one, [program, str(lab.agent_socket(one)), group, "plain", str(plan.members), str(plan.bytes)])
-        for one in _servers(lab, plan)
-    ]
+def _ours(lab: Lab, plan: Plan, order: str) -> list[Entered]:
+    program, group = str(bench_programs() / "order"), f"{order}{time.monotonic_ns()}"
+    words = [group, "plain", order, str(plan.members), str(plan.bytes)]
+    return [_started(lab, one, [program, str(lab.agent_socket(one)), *words]) for one in _servers(lab, plan)]
+
+
+def agreed(lab: Lab, plan: Plan, folder: Path) -> list[Entered]:
+    """As the others deliver: a message is given out where its place in the order is known."""
+    return _ours(lab, plan, "agreed")
+
+
+def total(lab: Lab, plan: Plan, folder: Path) -> list[Entered]:
+    """Order total, which neither of the others has: given out once all members have the message."""
+    return _ours(lab, plan, "total")
 
 
 def jgroups(lab: Lab, plan: Plan, folder: Path) -> list[Entered]:
@@ -141,7 +151,7 @@ def corosync(lab: Lab, plan: Plan, folder: Path) -> list[Entered]:
     return found
 
 
-TOOLS: dict[str, Starter] = {"rostrum": ours, "corosync": corosync, "jgroups": jgroups}
+TOOLS: dict[str, Starter] = {"rostrum": agreed, "total": total, "corosync": corosync, "jgroups": jgroups}
 NEEDS = {"corosync": "corosync", "jgroups": "jgroups_order"}
 
 
@@ -165,10 +175,13 @@ def _read(program: Entered, deadline: float) -> str:
 
 
 def _phase(programs: Sequence[Entered], rate: float, seconds: float) -> Record:
-    """All send at that rate (0: as fast as they may) so long; what each got."""
-    for one in programs:
+    """All send at that rate (0: as fast as they may) so long; what each got. With a rate each sends at moments of its
+    own, as members do that know nothing of each other.
+    """
+    for place, one in enumerate(programs):
         assert one.stdin is not None
-        one.stdin.write(f"{rate} {seconds}\n".encode())
+        offset = place / len(programs) / rate if rate else 0.0
+        one.stdin.write(f"{rate} {seconds} {offset}\n".encode())
         one.stdin.flush()
     deadline = time.monotonic() + seconds + MARGIN_S
     rows: list[Record] = [json.loads(_read(one, deadline)) for one in programs]
@@ -198,15 +211,39 @@ def _running(lab: Lab, start: Starter, plan: Plan, folder: Path) -> Iterator[lis
             one.wait()
 
 
-def measure(lab: Lab, name: str, plan: Plan, folder: Path) -> list[Record]:
-    """Each round a flood, and delays at a rate that all take. Raises Failed."""
-    rounds = []
-    for _ in range(plan.rounds):
-        with _running(lab, TOOLS[name], plan, folder) as programs:
-            _phase(programs, 0, min(1.0, plan.seconds))  # to be warm
-            rounds.append({"flood": _phase(programs, 0, plan.seconds),
-                           "paced": _phase(programs, plan.rate, plan.seconds)})  # fmt: skip
-    return rounds
+def measure(lab: Lab, names: Sequence[str], plan: Plan, folder: Path, skipped: dict[str, str]) -> Rounds:
+    """Rounds of each by turns: delays at a rate that all take, then a flood. All stay up; who has no turn is silent.
+    Who fails is skipped from there on.
+    """
+    found: Rounds = {}
+    with ExitStack() as stack:
+        running: dict[str, list[Entered]] = {}
+
+        def trying(name: str, what: Callable[[], Any]) -> Any:
+            try:
+                return what()
+            except Failed as error:
+                skipped[name] = str(error)
+                running.pop(name, None)
+                return None
+
+        def begin(name: str) -> None:
+            running[name] = stack.enter_context(_running(lab, TOOLS[name], plan, folder))
+            _phase(running[name], 0, min(1.0, plan.seconds))  # to be warm
+
+        def turn(name: str) -> None:
+            one = {
+                "paced": _phase(running[name], plan.rate, plan.seconds),
+                "flood": _phase(running[name], 0, plan.seconds),
+            }
+            found.setdefault(name, []).append(one)
+
+        for name in names:
+            trying(name, partial(begin, name))
+        for _ in range(plan.rounds):
+            for name in [name for name in names if name in running]:
+                trying(name, partial(turn, name))
+    return found
 
 
 def view_times(lab: Lab, plan: Plan) -> list[float]:
@@ -261,12 +298,17 @@ def flood_rules(lab: Lab) -> None:
 
 
 def summarize(found: dict[str, list[Record]]) -> Record:
-    """The best round's rate and the least p99 of each tool; ours over theirs."""
-    tools = {
-        name: {"rate_per_s": max(one["flood"]["rate_per_s"] for one in rounds),
-               "p50_ms": min(one["paced"]["p50_ms"] for one in rounds),
-               "p99_ms": min(one["paced"]["p99_ms"] for one in rounds),
-               "flood_p99_ms": min(one["flood"]["p99_ms"] for one in rounds),
+    """Of each tool the medians of its rounds; ours over theirs."""
+
+    def middle(rounds: list[Record], phase: str, key: str) -> float:
+        return float(statistics.median(one[phase][key] for one in rounds))
+
+    tools: Record = {
+        name: {"rate_per_s": middle(rounds, "flood", "rate_per_s"),
+               "p50_ms": middle(rounds, "paced", "p50_ms"),
+               "p99_ms": middle(rounds, "paced", "p99_ms"),
+               "p99_ms_of_rounds": sorted(one["paced"]["p99_ms"] for one in rounds),
+               "flood_p99_ms": middle(rounds, "flood", "p99_ms"),
                "one_order": all(one[phase]["one_order"] for one in rounds for phase in ("flood", "paced"))}
         for name, rounds in found.items() if rounds
     }  # fmt: skip
@@ -279,7 +321,7 @@ def summarize(found: dict[str, list[Record]]) -> Record:
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Two rounds of 3 s.")
+@click.option("--quick", is_flag=True, help="Five rounds of 2 s, not seven of 10 s.")
 @click.option("--tools", default=",".join(TOOLS), show_default=True, help="Only these, separated by commas.")
 @click.option("--members", default=8, show_default=True, type=click.IntRange(2, 32), help="All of them send.")
 @click.option("--bytes", "size", default=1024, show_default=True, help="Of a message.")
@@ -288,9 +330,11 @@ def summarize(found: dict[str, list[Record]]) -> Record:
 def order(quick: bool, tools: str, members: int, size: int, rate: float, output: Path | None) -> None:
     """Messages in one order for all: how many a second, and how late, beside corosync and JGroups.
 
-    Members in namespaces, a program and an agent (corosync: its daemon) on each; all send and all get everything. The
-    rate is that of a flood, in the slowest member's program; delays are from a sender's program to each, when all send
-    --rate messages a second. Tools that are not there are installed.
+    Members in namespaces, a program and an agent (corosync: its daemon) on each; all send and all get everything.
+    "rostrum" is order agreed, which is what corosync and SEQUENCER do; "total" holds messages back until all have them.
+    The tools have rounds by turns, and figures are the medians of their rounds. The rate is that of a flood, in the
+    slowest member's program; delays are from a sender's program to each, at worst, when each sends --rate messages a
+    second, at moments of its own. Tools that are not there are installed.
 
     \b
       rostrum bench order --quick --json order.json
@@ -298,11 +342,11 @@ def order(quick: bool, tools: str, members: int, size: int, rate: float, output:
     chosen = [name for name in tools.split(",") if name]
     if unknown := [name for name in chosen if name not in TOOLS]:
         raise click.BadParameter(f"there is no {', '.join(unknown)}: {', '.join(TOOLS)}", param_hint="--tools")
-    plan = Plan(members, size, 3.0 if quick else 10.0, 2 if quick else 5, rate)
+    plan = Plan(members, size, 2.0 if quick else 10.0, 5 if quick else 7, rate)
     needs = [NEEDS[name] for name in chosen if name in NEEDS]
     missing = install(needs, bench_programs().parents[1], build_folder() / "bench-tools", OUT.print)
     skipped = {name: missing[need] for name in chosen if (need := NEEDS.get(name)) in missing}
-    found: dict[str, list[Record]] = {}
+    found: Rounds = {}
     views: list[float] = []
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -311,13 +355,8 @@ def order(quick: bool, tools: str, members: int, size: int, rate: float, output:
             file.write_text(hybrid(Hybrid(racks=racks, servers=members // racks, rate="10G", mtu=1500)))
             with Lab.start(file, name="order", or_another=True) as lab:
                 flood_rules(lab)
-                for name in chosen:
-                    if name in skipped:
-                        continue
-                    try:
-                        found[name] = measure(lab, name, plan, Path(folder))
-                    except Failed as error:
-                        skipped[name] = str(error)
+                ready = [name for name in chosen if name not in skipped]
+                found = measure(lab, ready, plan, Path(folder), skipped)
                 if "rostrum" in chosen:
                     try:
                         views = view_times(lab, plan)

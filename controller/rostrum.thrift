@@ -387,7 +387,7 @@ struct ServeOrder {
 struct GroupOptions {
   /** The name of the engine: "plain" (unreliable), "ricochet". */
   1: required string protocol,
-  /** Delivery: "none" or "fifo" (per sender); with guarantees "sender" or "total", and behind it what is not usual: ",guarantee=reliable", then
+  /** Delivery: "none" or "fifo" (per sender); with guarantees "sender", "agreed" or "total", and behind it what is not usual: ",guarantee=reliable", then
    *  ",slow=drop" or ",slow=disconnect", then with "total" ",keep=64M" or ",keep=10m" and ",keep-on=disk". */
   2: required string order,
   /** "name=value,name=value": the engine's own. In facts all that the engine has; in a use what is not named is as the group has it, or as usual. */

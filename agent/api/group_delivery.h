@@ -1,6 +1,6 @@
 /* How a group delivers, as text: its order, and behind it what is not usual: "total", "sender,guarantee=reliable",
- * "total,slow=drop,keep=64M". The order is `none` or `fifo` (best effort: docs/groups.md), `sender` or `total`
- * (docs/guarantees.md). Settings come in the order of the fields below, so that the same is the same text. */
+ * "total,slow=drop,keep=64M". The order is `none` or `fifo` (best effort: docs/groups.md), `sender`, `agreed` or
+ * `total` (docs/guarantees.md). Settings come in the order of the fields below, so that the same is the same text. */
 #ifndef RS_API_GROUP_DELIVERY_H
 #define RS_API_GROUP_DELIVERY_H
 
@@ -14,8 +14,9 @@
 typedef enum { RS_SLOW_WAIT, RS_SLOW_DROP, RS_SLOW_DISCONNECT } rs_group_slow;
 
 typedef struct {
-    bool guaranteed; /* `sender` or `total` */
-    bool total;
+    bool guaranteed;  /* `sender`, `agreed` or `total` */
+    bool total;       /* one order for all, ... */
+    bool agreed;      /* ... in which a message is not held back until all have it */
     bool tells_views; /* virtual synchrony: programs get views, too; else the guarantee is `reliable` */
     bool fifo;
     rs_group_slow slow;
@@ -52,7 +53,7 @@ static inline bool rs_group_delivery_keep(const char **text, rs_group_delivery *
         out->keep_ns = value * of[unit - units] * UINT64_C(1000000000);
     *text = at + 1;
     out->keep_on_disk = rs_group_delivery_take(text, ",keep-on=disk");
-    return out->total;
+    return out->total && !out->agreed;
 }
 
 static inline bool rs_group_delivery_keeps(const rs_group_delivery *delivery) {
@@ -64,7 +65,8 @@ static inline bool rs_group_delivery_parse(const char *text, rs_group_delivery *
     *out = (rs_group_delivery){.tells_views = true};
     if (strnlen(text, RS_GROUP_DELIVERY_TEXT) >= RS_GROUP_DELIVERY_TEXT)
         return false;
-    out->total = rs_group_delivery_take(&text, "total");
+    out->agreed = rs_group_delivery_take(&text, "agreed");
+    out->total = out->agreed || rs_group_delivery_take(&text, "total");
     out->guaranteed = out->total || rs_group_delivery_take(&text, "sender");
     if (!out->guaranteed) {
         out->fifo = rs_group_delivery_take(&text, "fifo");

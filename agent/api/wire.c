@@ -96,7 +96,7 @@ static bool check_join(const rs_api_request *request, rs_error *error) {
     rs_group_delivery delivery;
     if ((protocol[0] || order[0]) && !rs_group_delivery_parse(order, &delivery))
         return rs_error_set(error, ROSTRUM_ERR_INVALID,
-                            "a group's order is none, fifo, sender or total (docs/groups.md)");
+                            "a group's order is none, fifo, sender, agreed or total (docs/groups.md)");
     uint32_t from = request->flags & (RS_API_JOIN_FROM | RS_API_JOIN_SINCE);
     if (from && (!(request->flags & RS_API_JOIN_SUBSCRIBE) || from == (RS_API_JOIN_FROM | RS_API_JOIN_SINCE)))
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "who subscribes says from which message or from which time on");

@@ -46,10 +46,15 @@ public final class JGroupsOrder {
     private JGroupsOrder() {
     }
 
-    private static synchronized void take(final byte[] bytes, final int offset, final int length) {
+    private static synchronized void take(final byte[] bytes, final int offset, final int length)
+        throws InterruptedException {
         final ByteBuffer in = ByteBuffer.wrap(bytes, offset, length).order(ByteOrder.LITTLE_ENDIAN);
         final int last = in.getInt();
-        if (in.getInt() != phase) {
+        final int of = in.getInt();
+        while (of > phase) { // its sender was told of the phase before this member
+            JGroupsOrder.class.wait();
+        }
+        if (of < phase) {
             return;
         }
         if (last != 0) {
@@ -77,7 +82,11 @@ public final class JGroupsOrder {
         channel.setReceiver(new Receiver() {
             @Override
             public void receive(final Message message) {
-                take(message.getArray(), message.getOffset(), message.getLength());
+                try {
+                    take(message.getArray(), message.getOffset(), message.getLength());
+                } catch (InterruptedException error) {
+                    Thread.currentThread().interrupt();
+                }
             }
         });
         channel.connect("order");
@@ -93,14 +102,16 @@ public final class JGroupsOrder {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             final double rate = Double.parseDouble(line.split(" ")[0]);
             final double seconds = Double.parseDouble(line.split(" ")[1]);
+            final double offset = Double.parseDouble(line.split(" ")[2]);
             synchronized (JGroupsOrder.class) {
                 over = new CountDownLatch(1);
                 messages = firstNs = lastNs = 0;
                 ended = late = 0;
                 hash = 0xcbf29ce484222325L;
                 phase++;
+                JGroupsOrder.class.notifyAll();
             }
-            final long begin = System.nanoTime();
+            final long begin = System.nanoTime() + (long) (offset * 1e9);
             final long end = begin + (long) (seconds * 1e9);
             boolean last = false;
             for (long i = 0; !last; i++) {

@@ -1,6 +1,6 @@
 /* order: one member of a group with total order, with librostrum (ordered.h).
  *
- *   order SOCKET GROUP PROTOCOL MEMBERS BYTES
+ *   order SOCKET GROUP PROTOCOL ORDER MEMBERS BYTES
  *
  * Says "ready" when all members are in its view. One thread publishes, the other takes. */
 #include <err.h>
@@ -17,7 +17,7 @@ typedef struct {
     rostrum_group *group;
     uint32_t bytes, phase;
     uint64_t number;
-    double rate, seconds;
+    double rate, seconds, offset;
 } sending;
 
 static void *publish(void *context) {
@@ -25,7 +25,7 @@ static void *publish(void *context) {
     rostrum_error error;
     uint8_t *bytes = calloc(1, s->bytes);
     stamp mark = {.phase = s->phase, .number = s->number};
-    int64_t begin = now_ns(), end = begin + (int64_t)(s->seconds * 1e9);
+    int64_t begin = now_ns() + (int64_t)(s->offset * 1e9), end = begin + (int64_t)(s->seconds * 1e9);
     if (!bytes)
         errx(1, "no memory for %u bytes", s->bytes);
     for (uint64_t i = 0;; i++) {
@@ -52,10 +52,10 @@ int main(int count, char **arguments) {
     rostrum_group *group;
     rostrum_error error;
     rostrum_message message;
-    if (count != 6)
-        errx(2, "order SOCKET GROUP PROTOCOL MEMBERS BYTES");
-    t.members = (uint32_t)strtoul(arguments[4], NULL, 10);
-    const rostrum_group_options options = {.protocol = arguments[3], .order = "total"};
+    if (count != 7)
+        errx(2, "order SOCKET GROUP PROTOCOL ORDER MEMBERS BYTES");
+    t.members = (uint32_t)strtoul(arguments[5], NULL, 10);
+    const rostrum_group_options options = {.protocol = arguments[3], .order = arguments[4]};
     if (rostrum_connect(arguments[1], app, NULL, &agent, &error) ||
         rostrum_subscribe(agent, arguments[2], &options, &group, &error))
         errx(1, "%s", error.text);
@@ -68,8 +68,8 @@ int main(int count, char **arguments) {
     puts("ready");
     fflush(stdout);
     sending s = {
-        .group = group, .bytes = (uint32_t)strtoul(arguments[5], NULL, 10), .number = (uint64_t)getpid() << 40};
-    while (tally_begin(&t, &s.rate, &s.seconds)) {
+        .group = group, .bytes = (uint32_t)strtoul(arguments[6], NULL, 10), .number = (uint64_t)getpid() << 40};
+    while (tally_begin(&t, &s.rate, &s.seconds, &s.offset)) {
         pthread_t thread;
         s.phase = t.phase;
         if (pthread_create(&thread, NULL, publish, &s))

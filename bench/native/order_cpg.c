@@ -42,7 +42,7 @@ int main(int count, char **arguments) {
     cpg_handle_t handle;
     struct cpg_name name;
     int fd;
-    double rate, seconds;
+    double rate, seconds, offset;
     if (count != 4)
         errx(2, "order_cpg GROUP MEMBERS BYTES");
     counted.members = (uint32_t)strtoul(arguments[2], NULL, 10);
@@ -70,8 +70,8 @@ int main(int count, char **arguments) {
     puts("ready");
     fflush(stdout);
     stamp mark = {.number = (uint64_t)getpid() << 40};
-    while (tally_begin(&counted, &rate, &seconds)) {
-        int64_t begin = now_ns(), end = begin + (int64_t)(seconds * 1e9);
+    while (tally_begin(&counted, &rate, &seconds, &offset)) {
+        int64_t begin = now_ns() + (int64_t)(offset * 1e9), end = begin + (int64_t)(seconds * 1e9);
         bool sends = true;
         over = false;
         mark.phase = counted.phase;

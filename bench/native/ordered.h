@@ -1,6 +1,7 @@
 /* What programs of `rostrum bench order` have in common: each member of a group sends in phases, gets all messages in
- * one order, its own too, and says what it got. A phase begins with a line "RATE SECONDS" on standard input (messages a
- * second of this member; 0: as many as go) and is over when all members' last messages have come. */
+ * one order, its own too, and says what it got. A phase begins with a line "RATE SECONDS OFFSET" on standard input
+ * (messages a second of this member, 0: as many as go; its first one goes OFFSET seconds later) and is over when all
+ * members' last messages have come. */
 #ifndef BENCH_ORDERED_H
 #define BENCH_ORDERED_H
 
@@ -70,9 +71,9 @@ static inline void tally_tell(tally *t) {
 }
 
 /* The next phase; false: there is none. */
-static inline bool tally_begin(tally *t, double *rate, double *seconds) {
-    char line[64];
-    if (!fgets(line, sizeof line, stdin) || sscanf(line, "%lf %lf", rate, seconds) != 2)
+static inline bool tally_begin(tally *t, double *rate, double *seconds, double *offset) {
+    char line[96];
+    if (!fgets(line, sizeof line, stdin) || sscanf(line, "%lf %lf %lf", rate, seconds, offset) != 3)
         return false;
     t->phase++;
     t->ended = t->late_count = 0;

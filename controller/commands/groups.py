@@ -67,20 +67,20 @@ def list_groups(api: Api, as_json: bool, server: str | None) -> None:
 @click.option("--protocol", default="plain", show_default=True, help="plain, ricochet, ...: rostrum groups protocols.")
 @click.option(
     "--order",
-    type=click.Choice(["none", "fifo", "sender", "total"]),
+    type=click.Choice(["none", "fifo", "sender", "agreed", "total"]),
     default="none",
     show_default=True,
-    help="fifo: each sender's, with gaps; sender, total: with guarantees (docs/guarantees.md).",
+    help="fifo: each sender's, with gaps; sender, agreed, total: with guarantees (docs/guarantees.md).",
 )
 @click.option(
     "--guarantee",
     type=click.Choice(["best-effort", "reliable", "virtual-synchrony"]),
-    help="With --order sender or total: virtual-synchrony (usual), or reliable: the same without views.",
+    help="With --order sender, agreed or total: virtual-synchrony (usual), or reliable: the same without views.",
 )
 @click.option(
     "--slow",
     type=click.Choice(["wait", "drop", "disconnect"]),
-    help="With --order sender or total, of a program that does not read: all wait (usual), it loses messages, "
+    help="With --order sender, agreed or total, of a program that does not read: all wait (usual), it loses messages, "
     "or is put out.",
 )
 @click.option(

@@ -18,7 +18,7 @@ OUT = Console(highlight=False, soft_wrap=True)
 COUNTED = ("published", "deliveries", "views", "crashes", "pauses", "partitions", "absences", "lost", "flushes",
            "relayed", "asked", "checks", "disagreements", "stuck")  # fmt: skip
 SLICE = 50  # runs of one process at a time
-ORDERS = {"seed": 0, "sender": 1, "total": 2}
+ORDERS = {"seed": 0, "sender": 1, "total": 2, "agreed": 3}
 
 
 def run(seed: int, protocol: str | None, order: str) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def run(seed: int, protocol: str | None, order: str) -> dict[str, Any]:
     out = ffi.new("sim_guarantees_result *")
     if not lib.sim_guarantees_run(params, out):
         raise SimError(f"seed {seed}: out of memory")
-    found = {key: int(getattr(out, key)) for key in (*COUNTED, "members", "total", "view_ns_worst")}
+    found = {key: int(getattr(out, key)) for key in (*COUNTED, "members", "total", "agreed", "view_ns_worst")}
     return {"seed": seed, **found, "text": ffi.string(out.text).decode()}
 
 
@@ -40,7 +40,8 @@ def runs(first: int, count: int, protocol: str | None, order: str) -> list[dict[
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     summary: dict[str, Any] = {key: sum(row[key] for row in rows) for key in COUNTED}
     failed = [row for row in rows if row["disagreements"] or row["stuck"]]
-    return {"runs": len(rows), "total_order_runs": sum(row["total"] for row in rows), **summary,
+    return {"runs": len(rows), "total_order_runs": sum(row["total"] for row in rows),
+            "agreed_runs": sum(row["agreed"] for row in rows), **summary,
             "failed_seeds": [row["seed"] for row in failed[:20]]}  # fmt: skip
 
 
@@ -56,7 +57,8 @@ def command(count: int, seed: int, protocol: str | None, order: str, json_file: 
     """Crashes, pauses, partitions, losses: do survivors agree on order and views?
 
     Each run is a group of 2 to 8 members above an engine, by its seed; --seed N --runs 1 repeats one. What crashed or
-    cut-off members were given is compared, too. It ends with 1 if any two disagree, or a member is stuck at the end.
+    cut-off members were given is compared, too, but for order agreed. It ends with 1 if any two disagree, or a member
+    is stuck at the end.
     """
     try:
         with ProcessPoolExecutor(os.cpu_count()) as pool:

@@ -12,12 +12,12 @@ typedef struct {
     uint64_t seed;
     const char *protocol; /* NULL: the seed says which */
     uint32_t members;     /* 0: the seed says how many */
-    uint32_t order;       /* 0: the seed says which; 1: of each sender; 2: total */
+    uint32_t order;       /* 0: the seed says which; 1: of each sender; 2: total; 3: agreed */
     bool calm;            /* nothing fails */
 } sim_guarantees_params;
 
 typedef struct {
-    uint32_t members, total;
+    uint32_t members, total, agreed; /* `total`: one order for all, agreed ones too */
     uint64_t published, deliveries, views, crashes, pauses, partitions, lost, absences;
     uint64_t flushes, relayed, asked;
     uint64_t checks; /* sequences that were compared */

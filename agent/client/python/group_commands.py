@@ -28,8 +28,8 @@ def _group_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--protocol", help="plain: what is lost is lost; ricochet: members mend each other's losses. Of a "
                                         "new group; one that is there must have it. Default: as the group is."),
         click.option("--order", default="none", show_default=True,
-                     help="With --protocol: fifo keeps each sender's order; sender and total have guarantees, and may "
-                          "go on: total,slow=drop (rostrum groups create --help)."),
+                     help="With --protocol: fifo keeps each sender's order; sender, agreed and total have guarantees, "
+                          "and may go on: total,slow=drop (rostrum groups create --help)."),
         click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
                      help="With --protocol: of the protocol, may be repeated (rostrum groups protocols lists them)."),
     )):  # fmt: skip

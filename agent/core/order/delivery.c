@@ -14,6 +14,10 @@
 #define NAK_FIXED 24u
 #define NAK_RANGE 12u
 #define CHECK_AT 4u
+/* In agreed delivery nobody waits for acknowledgements but windows and buffers: one goes for so many messages or bytes,
+ * or after a third of `again`. */
+#define LAZY_MESSAGES 64u
+#define LAZY_BYTES (256u << 10)
 
 /* ------------------------------------------------------------------------------------------------------- blocks */
 
@@ -108,13 +112,34 @@ static void event_drop(rs_order *o, rs_order_waiting *event) {
     memset(event, 0, sizeof *event);
 }
 
+/* The application is so far behind that others have to wait. */
+static bool is_behind(const rs_order *o) {
+    return o->queue_messages >= o->config.window_messages || o->queue_bytes >= o->config.window_bytes;
+}
+
+static rs_time lazy(const rs_order *o) {
+    return o->config.again / 3;
+}
+
+/* Agreed delivery: what has its place and is here. */
+static void give_log(rs_order *o) {
+    while (o->config.agreed && !o->frozen && o->given < o->whole && !is_behind(o)) {
+        rs_order_sender *s = &o->senders[o->log[o->given & (o->log_room - 1)]];
+        if (!push_message(o, s, s->given + 1, o->base + o->given + 1))
+            return;
+        o->given++;
+    }
+}
+
 bool rs_order_poll_event(rs_order *o, rs_time now, rs_order_event *out) {
     (void)now;
-    event_drop(o, &o->given);
+    event_drop(o, &o->polled);
+    if (o->queue_head == o->queue_tail)
+        give_log(o);
     if (o->queue_head == o->queue_tail)
         return false;
-    o->given = o->queue[o->queue_head++ & (o->queue_room - 1)];
-    const rs_order_waiting *e = &o->given;
+    o->polled = o->queue[o->queue_head++ & (o->queue_room - 1)];
+    const rs_order_waiting *e = &o->polled;
     *out = (rs_order_event){.kind = e->kind,
                             .sender = e->sender,
                             .number = e->number,
@@ -137,11 +162,6 @@ bool rs_order_poll_event(rs_order *o, rs_time now, rs_order_event *out) {
         o->stats.delivered++;
     }
     return true;
-}
-
-/* The application is so far behind that others have to wait. */
-static bool is_behind(const rs_order *o) {
-    return o->queue_messages >= o->config.window_messages || o->queue_bytes >= o->config.window_bytes;
 }
 
 /* ------------------------------------------------------------------------------------------------- slots and log */
@@ -226,8 +246,11 @@ void rs_order_advance(rs_order *o, rs_time now) {
             break;
         s->in_whole++;
         o->whole++;
+        const rs_order_block *block = rs_order_slot(s, s->in_whole);
+        o->unacked_bytes += block ? block->length : 0;
     }
     (void)now;
+    give_log(o);
     if (coordinates(o) && is_normal(o) && !is_behind(o)) {
         rs_order_sender *self = &o->senders[0];
         self->ack_known = o->known;
@@ -249,11 +272,13 @@ void rs_order_commit_to(rs_order *o, uint64_t to) {
         if (which == o->self)
             o->own_bytes -= block->length;
         s->bytes -= block->length;
+        o->untold_bytes += block->length;
         o->stats.kept_bytes -= block->length;
         s->slots[seq & (s->room - 1)] = NULL;
         rs_order_block_drop(o, block);
         s->committed = seq;
         o->committed++;
+        o->given = o->given > o->committed ? o->given : o->committed;
     }
 }
 
@@ -383,11 +408,31 @@ static void send_ack(rs_order *o, rs_time now) {
     o->ack_committed = o->committed;
     o->ack_now = false;
     o->ack_at = now;
+    o->unacked_bytes = 0;
     uint8_t *at = rs_le_put(block->bytes + RS_ORDER_HEADER, o->ack_known, 8);
     at = rs_le_put(at, o->ack_whole, 8);
     rs_le_put(at, o->ack_committed, 8);
     rs_order_seal(block);
     rs_order_send(o, o->senders[0].is.peer, block);
+}
+
+/* The coordinator has to tell of the log, or of what all have. */
+static bool owes_order(const rs_order *o, rs_time now) {
+    if (o->told_known < o->known)
+        return true;
+    if (o->told_committed >= o->committed)
+        return false;
+    return !o->config.agreed || o->committed - o->told_committed >= LAZY_MESSAGES || o->untold_bytes >= LAZY_BYTES ||
+           now - o->told_at >= lazy(o);
+}
+
+/* A member has to tell what it has. */
+static bool owes_ack(const rs_order *o, rs_time now) {
+    bool more = o->ack_known < o->known || (o->ack_whole < o->whole && !is_behind(o));
+    if (o->ack_now || (o->ack_committed < o->committed && now - o->ack_at >= o->config.again / 4))
+        return true;
+    return more && (!o->config.agreed || o->known - o->ack_known >= LAZY_MESSAGES || o->unacked_bytes >= LAZY_BYTES ||
+                    now - o->ack_at >= lazy(o));
 }
 
 bool rs_order_poll_out(rs_order *o, rs_time now, rs_order_out *out) {
@@ -396,13 +441,13 @@ bool rs_order_poll_out(rs_order *o, rs_time now, rs_order_out *out) {
     if (is_normal(o) && o->sender_count > 1) {
         if (o->self == 0) {
             rs_order_advance(o, now);
-            if (o->told_known < o->known || o->told_committed < o->committed) {
+            if (owes_order(o, now)) {
                 o->told_known = send_order(o, RS_NO_PEER, o->told_known, RS_ORDER_RUNS_MOST);
                 o->told_committed = o->committed;
+                o->untold_bytes = 0;
                 o->told_at = now;
             }
-        } else if (o->ack_now || o->ack_known < o->known || (o->ack_whole < o->whole && !is_behind(o)) ||
-                   (o->ack_committed < o->committed && now - o->ack_at >= o->config.again / 4)) {
+        } else if (owes_ack(o, now)) {
             send_ack(o, now);
         }
     } else if (is_normal(o)) {
@@ -466,7 +511,7 @@ static bool receive_order(rs_order *o, rs_time now, rs_peer from, const uint8_t 
     o->heard_at = now;
     if (o->frozen)
         return true;
-    uint64_t had = o->known;
+    uint64_t had = o->known, had_committed = o->committed;
     if (first > o->known) {
         o->ack_now |= now - o->ack_at >= o->config.again / 4;
         return true;
@@ -496,7 +541,9 @@ static bool receive_order(rs_order *o, rs_time now, rs_peer from, const uint8_t 
     }
     rs_order_advance(o, now);
     rs_order_commit_to(o, committed);
-    o->ack_now |= o->known == had; /* nothing new: it lacks an answer */
+    o->ack_now |= o->known == had && o->committed == had_committed; /* nothing new: it lacks an answer */
+    rs_time due = now + lazy(o);
+    o->tick_at = due < o->tick_at ? due : o->tick_at;
     return true;
 }
 
@@ -800,7 +847,8 @@ void rs_order_view_free(rs_order *o) {
     o->senders = NULL;
     o->sender_count = 0;
     o->log = NULL;
-    o->log_room = o->known = o->whole = o->committed = o->own = o->own_bytes = 0;
+    o->log_room = o->known = o->whole = o->committed = o->given = o->own = o->own_bytes = 0;
+    o->unacked_bytes = o->untold_bytes = 0;
     o->told_known = o->told_committed = o->ack_known = o->ack_whole = o->ack_committed = 0;
     o->ack_now = false;
     o->epoch = 0;
@@ -810,7 +858,7 @@ void rs_order_free(rs_order *o) {
     if (!o)
         return;
     const rs_allocator allocator = o->allocator;
-    event_drop(o, &o->given);
+    event_drop(o, &o->polled);
     while (o->queue_head != o->queue_tail)
         event_drop(o, &o->queue[o->queue_head++ & (o->queue_room - 1)]);
     rs_order_block_drop(o, o->sent);

@@ -28,6 +28,8 @@ typedef struct {
     rs_peer self;
     uint32_t instance;        /* another one each time this peer begins anew, never 0 */
     bool total;               /* one order for all; else each sender's own */
+    bool agreed;              /* with `total`: a message is given out once its place in the order is known here, as by
+                               * Totem's agreed delivery; else once all of the view have it (safe delivery) */
     uint32_t message_bytes;   /* largest message [1 MiB] */
     uint32_t window_messages; /* own ones that not all have yet, and such as wait for rs_order_poll_event [4096];
                                * the same at all members, as is the next */

@@ -106,15 +106,16 @@ struct rs_order {
     uint32_t sender_count, self; /* place among the senders */
     uint16_t *log;               /* whose message is next: a ring */
     uint64_t log_room, known, whole, committed;
-    uint64_t own; /* messages published in this view */
+    uint64_t given; /* with `agreed`: so many of the log are in the queue for the application, or beyond it */
+    uint64_t own;   /* messages published in this view */
     uint64_t own_bytes;
     rs_time own_at; /* the oldest of them that is not in the log was sent (again) last */
     uint32_t turn;
     /* the coordinator: what was told of the log */
-    uint64_t told_known, told_committed;
+    uint64_t told_known, told_committed, untold_bytes; /* `untold_bytes`: committed since, with `agreed` */
     rs_time told_at;
     /* a member: what it told the coordinator */
-    uint64_t ack_known, ack_whole, ack_committed;
+    uint64_t ack_known, ack_whole, ack_committed, unacked_bytes; /* `unacked_bytes`: whole since, with `agreed` */
     bool ack_now;
     rs_time ack_at;
     /* view changes */
@@ -127,7 +128,7 @@ struct rs_order {
     rs_order_waiting *queue;
     uint64_t queue_head, queue_tail, queue_room;
     uint64_t queue_messages, queue_bytes;
-    rs_order_waiting given; /* what the last poll gave out */
+    rs_order_waiting polled; /* what the last poll gave out */
     rs_order_leaving *out;
     uint64_t out_head, out_tail, out_room;
     rs_order_block *sent; /* what the last poll gave out */

@@ -24,6 +24,7 @@ static bool make(rs_groups *g, rs_local_group *group) {
                                     .self = g->agent->options.address,
                                     .instance = instance ? instance : 1,
                                     .total = group->delivery.total,
+                                    .agreed = group->delivery.agreed,
                                     .number = history ? rs_history_last(history) : 0,
                                     .message_bytes = g->message_bytes};
     const rs_allocator allocator = {.alloc = take_memory, .release = give_memory};

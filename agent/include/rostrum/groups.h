@@ -28,9 +28,9 @@ typedef struct rostrum_group rostrum_group;
 typedef struct {
     const char *protocol; /* "plain": what is lost is lost; "ricochet": receivers mend each other's losses */
     const char *order;    /* NULL or "none": as messages come; "fifo": of each sender as it published them; with
-                           * guarantees (docs/guarantees.md): "sender", or "total": one order for all. May go on with
-                           * ",guarantee=reliable", then ",slow=drop" or ",slow=disconnect", then, with "total",
-                           * ",keep=64M" or ",keep=10m" and ",keep-on=disk" */
+                           * guarantees (docs/guarantees.md): "sender", "agreed": one order for all, or "total": that
+                           * once all have the message. May go on with ",guarantee=reliable", then ",slow=drop" or
+                           * ",slow=disconnect", then, with "total", ",keep=64M" or ",keep=10m" and ",keep-on=disk" */
     const char *options;  /* of the protocol, such as "r=4,c=2"; what is not named, or NULL: as the group has it, or as
                            * usual (docs/groups.md lists them) */
     int completion;       /* not 0: ROSTRUM_COMPLETE tells how many of this program's messages all members have; INVALID

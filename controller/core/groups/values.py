@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-ORDERS = ("none", "fifo", "sender", "total")
+ORDERS = ("none", "fifo", "sender", "agreed", "total")
 GUARANTEES = ("best-effort", "reliable", "virtual-synchrony")
 SLOW = ("wait", "drop", "disconnect")
 KEEP = re.compile(r"[1-9]\d{0,6}[KMGsmhd]", re.ASCII)  # a size, or a time: agent/api/group_delivery.h
@@ -96,7 +96,7 @@ class Delivery:
 
     @property
     def guaranteed(self) -> bool:
-        return self.order in ("sender", "total")
+        return self.order in ("sender", "agreed", "total")
 
     def text(self) -> str:
         """As GroupOptions.order has it: the same delivery is the same text. Raises WrongOptions."""
@@ -109,11 +109,11 @@ class Delivery:
         if slow not in SLOW:
             raise WrongOptions(f"slow is one of {', '.join(SLOW)}, not {slow[:40]!r}")
         if self.guaranteed != (guarantee != "best-effort"):
-            fit = "sender or total" if guarantee != "best-effort" else "none or fifo"
+            fit = "sender, agreed or total" if guarantee != "best-effort" else "none or fifo"
             raise WrongOptions(f"{guarantee} goes with order {fit}, not {self.order}")
         if self.slow and not self.guaranteed:
             raise WrongOptions(
-                f"slow={self.slow} goes with order sender or total; others give out what is taken in time"
+                f"slow={self.slow} goes with order sender, agreed or total; others give out what is taken in time"
             )
         self._check_keep()
         parts = [self.order]

@@ -32,11 +32,12 @@ class NewGroup(BaseModel):
 
     name: GroupName = Field(examples=["ticks.eu"])
     protocol: str = Field("plain", max_length=64, description="plain (unreliable) or ricochet: GET /v1/engines")
-    order: Literal["none", "fifo", "sender", "total"] = Field(
-        "none", description="As messages come; in order of each sender; with guarantees: of each sender, one for all"
+    order: Literal["none", "fifo", "sender", "agreed", "total"] = Field(
+        "none",
+        description="As messages come; of each sender; guaranteed: of each sender, one for all, and once all have it",
     )
     guarantee: Literal["best-effort", "reliable", "virtual-synchrony"] | None = Field(
-        None, description="Of order sender and total: virtual-synchrony [usual] or reliable: the same without views"
+        None, description="Of an order with guarantees: virtual-synchrony [usual] or reliable: the same without views"
     )
     slow: Literal["wait", "drop", "disconnect"] | None = Field(
         None, description="A program that does not take its messages: all wait [usual], it loses some, or is put out"
