@@ -310,21 +310,49 @@ static uint64_t own_settled(const rs_rdcm *r) {
     return r->tree_top > later ? r->tree_top - later : 0;
 }
 
-uint64_t rs_rdcm_least_settled(const rs_rdcm *r) {
-    uint64_t least = RS_RDCM_NO_LIMIT;
+static rs_time heard_last(const rs_rdcm *r) {
     rs_time newest = INT64_MIN;
     for (uint32_t i = 0; i < r->child_count; i++)
         newest = r->children[i].heard_at > newest ? r->children[i].heard_at : newest;
+    return newest;
+}
+
+static bool counts(const rs_rdcm *r, const rs_rdcm_child *child, rs_time newest) {
+    return newest - child->heard_at < RS_RDCM_SILENT_LEAST && !rs_rdcm_is_silent(r, child);
+}
+
+uint64_t rs_rdcm_least_settled(const rs_rdcm *r) {
+    uint64_t least = RS_RDCM_NO_LIMIT;
+    rs_time newest = heard_last(r);
     for (uint32_t i = 0; i < r->child_count; i++)
-        if (r->children[i].settled < least && newest - r->children[i].heard_at < RS_RDCM_SILENT_LEAST &&
-            !rs_rdcm_is_silent(r, &r->children[i]))
+        if (r->children[i].settled < least && counts(r, &r->children[i], newest))
             least = r->children[i].settled;
     return least;
 }
 
+static bool half_say(const rs_rdcm *r, rs_time newest, uint64_t sn) {
+    uint32_t all = 0, many = 0;
+    for (uint32_t i = 0; i < r->child_count; i++) {
+        bool one = counts(r, &r->children[i], newest);
+        all += one;
+        many += one && r->children[i].settled >= sn;
+    }
+    return 2 * many >= all;
+}
+
+/* Up to where half of its children say that what they miss is lost: of many ACKs one is always lost itself. */
+static uint64_t half_settled(const rs_rdcm *r) {
+    uint64_t low = rs_rdcm_least_settled(r), step = low == RS_RDCM_NO_LIMIT ? 0 : r->capacity;
+    rs_time newest = heard_last(r);
+    for (; step; step /= 2)
+        if (half_say(r, newest, low + step))
+            low += step;
+    return low;
+}
+
 /* In a proxy ring: none of those below has what is below it, unless it says so. */
 static uint64_t settled(const rs_rdcm *r, rs_ring_kind kind) {
-    uint64_t own = own_settled(r), below = rs_rdcm_least_settled(r);
+    uint64_t own = own_settled(r), below = kind == RS_RING_PROXY ? half_settled(r) : own;
     if (kind == RS_RING_LEAF)
         return own;
     bool alone = speaks_for_itself(r) || below == RS_RDCM_NO_LIMIT; /* all those below are silent */
@@ -561,9 +589,6 @@ bool rs_rdcm_poll_ack(rs_node *node, rs_time now, rs_receiving *x, rs_packet_out
  * to weigh it, then after twice as long each time, so often in all. */
 #define SUSPECT_AGAIN (500 * RS_MS) /* rostrum lab run rdcm-failure */
 #define SUSPECT_TIMES 8
-
-#define AHEAD_LEAST 16 /* packets that a successor is ahead of what came here by the tree (docs/rdcm.md) */
-#define ACKS_LEAST 3 /* in a row: one may have waited in a socket, before packets that wait in another (docs/rdcm.md) */
 
 rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w) {
     const rs_rdcm_config *c = rs_rdcm_options(node);
@@ -893,6 +918,12 @@ static bool spoke_since(const rs_node *node, const rs_rdcm *r, const rs_rdcm_wat
     return !w->by_tree && w->heard_at >= at + rs_watch_timeout(node, w) / 2;
 }
 
+/* Of an object's last packet: nothing comes after it that would show its loss (RFC 8985, 7.2). */
+static rs_time tail_due(const rs_node *node, const rs_rdcm_watch *w, rs_time passed, rs_time due) {
+    rs_time late = rs_rtt_late(&w->rtt, rs_watch_timeout(node, w)) + ANSWER_TIME;
+    return passed + late < due ? passed + late : due;
+}
+
 bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uint64_t *sn) {
     if (now < w->check_at)
         return false;
@@ -916,6 +947,8 @@ bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uin
     if (w->out && !overtaken && !spoke_since(node, r, w, passed))
         return false; /* until the answer comes, or `again` */
     rs_time due = passed == INT64_MIN || passed == RS_NEVER || overtaken ? now : passed + rs_watch_timeout(node, w);
+    if (!overtaken && due > now && *sn + 1 == r->transfer->fragments && !r->transfer->sending)
+        due = tail_due(node, w, passed, due);
     if (!overtaken && w->by_tree && !r->transfer->sending && due < w->probed_at + rs_watch_timeout(node, w) / PROBES)
         due = w->probed_at + rs_watch_timeout(node, w) / PROBES;
     if (now < due) {
@@ -964,37 +997,4 @@ bool rs_rdcm_poll_repair(rs_node *node, rs_time now, rs_receiving *x, rs_packet_
         }
     }
     return false;
-}
-
-/* ----------------------------------------------------------------------------- a receiver that the tree leaves out
- *
- * Sec. 3.4, Link Failure. Ours: a receiver to whom nothing comes by the tree knows that before its predecessor can
- * infer it from repairs, which are few where hosts are busy. The ACKs of its successors show that packets come to them
- * by the tree, while to itself none does: then its own ACKs say so, and the predecessor, who has the packets by the
- * tree, reports it.
- *
- * A single failed link cuts off one of a leaf ring, or all of it. In the first case its successor there has a tree; in
- * the second only that of the proxy, in the ring above. */
-
-void rs_rdcm_starved_look(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind) {
-    const rs_rdcm_watch *w = &r->rings[kind].successor, *leaf = &r->rings[RS_RING_LEAF].successor;
-    rs_rdcm_starving *s = &r->starving[kind];
-    rs_time bound = rs_rdcm_options(node)->link_bound;
-    /* An old word does not count: of one that is cut off too, nothing comes that would take it back. */
-    bool leaf_has =
-        kind == RS_RING_PROXY && leaf->state != RS_WATCH_OFF && leaf->by_tree && now - leaf->heard_at < bound;
-    if (leaf_has || s->version != r->version || r->tree_at > s->since)
-        *s = (rs_rdcm_starving){.since = now, .version = r->version};
-    if (leaf_has || !w->by_tree || w->acked.top < r->tree_top + AHEAD_LEAST)
-        return;
-    s->acks++;
-    if (s->told || s->acks < ACKS_LEAST || now - s->since < bound)
-        return;
-    s->told = true;
-    rs_rdcm_say_all(node, r, kind);
-}
-
-bool rs_rdcm_starves(const rs_rdcm *r, rs_ring_kind kind) {
-    const rs_rdcm_starving *s = &r->starving[kind];
-    return s->told && s->version == r->version && r->tree_at <= s->since;
 }

@@ -41,8 +41,4 @@ rs_status rs_rdcm_sender_view(rs_node *node, rs_time now, rs_sending *x, const r
 rs_status rs_rdcm_receiver_view(rs_node *node, rs_time now, rs_receiving *x, const rs_view *view);
 void rs_rdcm_old_rings_look(rs_node *node, rs_time now, rs_rdcm *r);
 
-/* who is left out by the tree */
-void rs_rdcm_starved_look(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind); /* its successor has spoken */
-bool rs_rdcm_starves(const rs_rdcm *r, rs_ring_kind kind);
-
 #endif

@@ -32,4 +32,8 @@ void rs_rdcm_request_moved(rs_node *node, rs_time now, rs_receiving *x);
 void rs_rdcm_request_refused(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn); /* its bytes were wrong */
 bool rs_rdcm_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more);
 
+/* who is left out by the tree */
+void rs_rdcm_starved_look(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind); /* its successor has spoken */
+bool rs_rdcm_starves(const rs_rdcm *r, rs_ring_kind kind);
+
 #endif
