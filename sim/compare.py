@@ -21,7 +21,7 @@ from rostrum.topologies.places import build_folder
 
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 LOSSES = (0.2, 0.4, 0.6, 0.8, 1.0)  # percent, the paper's
-COLOURS = {"rdcm": "C0", "rmtp": "C2", "lbrm": "C1", "srm": "C3"}
+COLOURS = {"rdcm": "C0", "rmtp": "C2", "lbrm": "C1", "tmtp": "C4", "srm": "C3"}
 
 
 @dataclass(frozen=True)

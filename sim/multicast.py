@@ -30,7 +30,7 @@ from rostrum.sim.network import (
 )
 from rostrum.topologies.families import Graph
 
-PROTOCOLS = ("rdcm", "lbrm", "rmtp", "srm")
+PROTOCOLS = ("rdcm", "lbrm", "rmtp", "tmtp", "srm")
 GROUP, FIRST_REGION = 7, 1000  # group numbers
 SITE_MOST = 64  # receivers of one logging server: of 16, 32, 64, 128, what LBRM does best with at 1,000
 LONGEST_NS, STEP_NS = 60 * 10**9, 10**5
@@ -219,20 +219,27 @@ class Session:
 
     def _use_srm(self) -> None:
         for number, name in enumerate([self.group.sender, *self.group.receivers]):
-            self.network.use_baseline(self.fabric.nodes[name], self._params(number))
+            params = replace(self._params(number), members=1 + len(self.group.receivers))
+            self.network.use_baseline(self.fabric.nodes[name], params)
 
-    def _use_rmtp(self) -> None:
+    def _use_tmtp(self) -> None:
+        """RMTP's regions are its domains, in which everybody hears of losses (Sec. 6)."""
+        self._use_rmtp(shared=True)
+
+    def _use_rmtp(self, shared: bool = False) -> None:
         """Repairs go along the tree, to one or to a whole region (Sec. 6)."""
         children: dict[str, list[Child]] = {}
+        domains: dict[str, int] = {}
         for number, region in enumerate(self.group.regions, FIRST_REGION):
             tree = hierarchies.cut(self.group.tree, region.mender, region.members)
-            links = len(self.fabric.lay(number, region.mender, region.members, tree))
+            links = len(self.fabric.lay(number, region.mender, region.members, tree, shared))
             for name in region.members:
+                domains[name] = number
                 nodes = hierarchies.way(self.group.tree, region.mender, name)
                 self.network.route(self.fabric.nodes[region.mender], self.fabric.nodes[name], self.fabric.way(nodes))
                 child = Child(self.fabric.nodes[name], len(nodes) - 1, number, links)
                 children.setdefault(region.mender, []).append(child)
-        self._use_hierarchy(children)
+        self._use_hierarchy(children, domains)
 
     def _use_lbrm(self) -> None:
         children: dict[str, list[Child]] = {}
@@ -240,12 +247,14 @@ class Session:
         for number, (site, tree, hops) in enumerate(sites, FIRST_REGION):
             links = len(self.fabric.lay(number, site.mender, site.members, tree.children))
             children[site.mender] = [Child(self.fabric.nodes[name], hops[name], number, links) for name in site.members]
-        self._use_hierarchy(children)
+        self._use_hierarchy(children, {})
 
-    def _use_hierarchy(self, children: dict[str, list[Child]]) -> None:
+    def _use_hierarchy(self, children: dict[str, list[Child]], domains: dict[str, int]) -> None:
         parents = {child.node: self.fabric.nodes[name] for name, below in children.items() for child in below}
         for number, name in enumerate([self.group.sender, *self.group.receivers]):
             node = self.fabric.nodes[name]
             below = tuple(children.get(name, ()))
-            params = replace(self._params(number), parent=parents.get(node), children=below)
+            params = replace(
+                self._params(number), parent=parents.get(node), children=below, domain=domains.get(name, 0)
+            )
             self.network.use_baseline(node, params)

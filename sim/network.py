@@ -130,17 +130,24 @@ class Child(NamedTuple):
 
 @dataclass(frozen=True)
 class BaselineParams:
-    """One host of SRM, RMTP or LBRM (baselines/baselines.h; 0 = default there)."""
+    """One host of SRM, RMTP, LBRM or TMTP (baselines/baselines.h; 0 = default there)."""
 
     protocol: str
     group: int
     seed: int = 1
     fragment_size: int = 1024
     rate_bps: int = 10**9
+    c1: float = 0
+    c2: float = 0
+    d1: float = 0
+    d2: float = 0
+    fixed_timers: bool = False
+    members: int = 0
     distance_ns: int = 0
     session_ns: int = 0
     parent: int | None = None
     children: tuple[Child, ...] = ()
+    domain: int = 0
     status_ns: int = 0
     collect_ns: int = 0
 
@@ -198,10 +205,9 @@ class Network:
         self.check(self.lib.sim_use_node(self.handle, host, self.struct("sim_host_params", params or HostParams())))
 
     def use_baseline(self, host: int, params: BaselineParams) -> None:
-        """SRM, RMTP or LBRM at a server that has no engine."""
+        """SRM, RMTP, LBRM or TMTP at a server that has no engine."""
         values = {one.name: getattr(params, one.name) for one in fields(params)}
-        names = {"srm": self.lib.BASELINE_SRM, "rmtp": self.lib.BASELINE_RMTP, "lbrm": self.lib.BASELINE_LBRM}
-        values["protocol"] = names[params.protocol]
+        values["protocol"] = getattr(self.lib, f"BASELINE_{params.protocol.upper()}")
         values["parent"] = self.lib.SIM_ERROR if params.parent is None else params.parent
         children = self.ffi.new("baseline_child[]", list(params.children))
         values |= {"children": children, "child_count": len(params.children)}

@@ -2,6 +2,7 @@
 #include "core/base/wire.h"
 #include "core/rate/pacer.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -196,6 +197,7 @@ static bool baseline_poll_tx(sim_engine *engine, rs_time now, rs_packet_out *out
     if (m->kind == MESSAGE_REPAIR)
         *(whither->group ? &b->stats.repairs_multicast : &b->stats.repairs_unicast) += 1;
     b->stats.requests_sent += m->kind == MESSAGE_REQUEST || m->kind == MESSAGE_STATUS;
+    b->stats.reports_sent += m->kind == MESSAGE_STATUS;
     b->out_head = (b->out_head + 1) % b->out_capacity;
     b->out_count--;
     return true;
@@ -248,7 +250,7 @@ static baseline_child *copied(sim *s, const baseline_child *children, uint32_t c
 static void fill_defaults(baseline_params *p) {
     if (p->c1 + p->c2 + p->d1 + p->d2 == 0) {
         p->c1 = p->c2 = 2;
-        p->d1 = p->d2 = 1;
+        p->d1 = p->d2 = p->members > 10 ? log10(p->members) : 1;
     }
     p->fragment_size = p->fragment_size ? p->fragment_size : 1024;
     p->backoff_limit = p->backoff_limit ? p->backoff_limit : 5;
@@ -260,8 +262,8 @@ static void fill_defaults(baseline_params *p) {
 }
 
 bool baseline_use(sim *s, uint32_t node, const baseline_params *params) {
-    static const protocol *const protocols[] = {NULL, &SRM, &RMTP, &LBRM};
-    if (params->protocol < BASELINE_SRM || params->protocol > BASELINE_LBRM || params->child_count > BASELINE_CHILDREN)
+    static const protocol *const protocols[] = {NULL, &SRM, &RMTP, &LBRM, &TMTP};
+    if (params->protocol < BASELINE_SRM || params->protocol > BASELINE_TMTP || params->child_count > BASELINE_CHILDREN)
         return sim_fail(s, "there is no such protocol, or a host has more than %d children", BASELINE_CHILDREN);
     baseline *b = engine_take(s, sizeof *b);
     b->base = (sim_engine){.ops = &BASELINE, .sim = s};

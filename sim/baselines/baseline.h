@@ -1,4 +1,5 @@
-/* What SRM, RMTP and LBRM have in common: one object that is sent and received in packets, messages, timers, an outbox.
+/* What SRM, RMTP, LBRM and TMTP have in common: one object that is sent and received in packets, messages, timers, an
+ * outbox.
  * Private to sim/baselines. */
 #ifndef SIM_BASELINE_H
 #define SIM_BASELINE_H
@@ -57,10 +58,10 @@ struct baseline {
     struct outgoing *whither;
     uint32_t out_head, out_count, out_capacity;
     void *state;            /* of the protocol */
-    struct repairer *mends; /* of RMTP and LBRM */
+    struct repairer *mends; /* of RMTP, LBRM and TMTP */
 };
 
-extern const protocol SRM, RMTP, LBRM;
+extern const protocol SRM, RMTP, LBRM, TMTP;
 
 /* baseline.c */
 double baseline_uniform(baseline *b, double low, double width);

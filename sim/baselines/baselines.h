@@ -1,6 +1,6 @@
 /* Reliable multicast protocols that RDCM is compared with (its paper, Sec. 4.1 and 6), as engines for simulated hosts:
- * SRM, RMTP, LBRM. One object, one sender, no congestion control; nothing of the product uses them. This file is also
- * read by Python (cffi): plain declarations only. */
+ * SRM, RMTP, LBRM, TMTP. One object, one sender, no congestion control; nothing of the product uses them. This file is
+ * also read by Python (cffi): plain declarations only. */
 #ifndef ROSTRUM_SIM_BASELINES_H
 #define ROSTRUM_SIM_BASELINES_H
 
@@ -17,7 +17,11 @@ typedef enum {
     BASELINE_RMTP,
     /* Holbrook et al., "Log-based receiver-reliable multicast" (1995): receivers find gaps, by heartbeats too, and ask
      * the logging server of their site; that asks the primary one, which is at the sender. */
-    BASELINE_LBRM
+    BASELINE_LBRM,
+    /* Yavatkar et al., "A reliable dissemination protocol for interactive collaborative applications" (1995): members
+     * of a domain say to it what they miss, one for all; its manager mends by multicast there, its own manager the
+     * manager's losses, up a tree to the sender. Regular acknowledgements show the rest. */
+    BASELINE_TMTP
 } baseline_protocol;
 
 /* Who reports to a host, or asks it: at most BASELINE_CHILDREN of them. */
@@ -36,19 +40,23 @@ typedef struct {
     uint32_t fragment_size; /* [1024] */
     int64_t rate_bps;       /* of new data, on the wire; sender */
 
-    /* SRM: timers uniform in [c1, c1 + c2] x distance of the source, and [d1, d1 + d2] x distance of who asks */
-    double c1, c2, d1, d2;  /* [2, 2, 1, 1] */
+    /* SRM: timers uniform in [c1, c1 + c2] x distance of the source, and [d1, d1 + d2] x distance of who asks; they
+     * adapt from there on */
+    double c1, c2, d1, d2;  /* [2, 2, and log10 of the members, 1 at least, twice] */
+    bool fixed_timers;      /* they do not */
+    uint32_t members;       /* of the group */
     uint32_t backoff_limit; /* doublings of a request's wait [5] */
     int64_t session_ns;     /* between a member's session messages [1 s] */
-    int64_t distance_ns;    /* of the source, until packets tell [100 us] */
+    int64_t distance_ns;    /* of another, until its packets tell [100 us] */
 
-    /* RMTP, LBRM: who mends whom, and what it costs */
+    /* RMTP, LBRM, TMTP: who mends whom, and what it costs */
     uint32_t parent; /* SIM_ERROR: none */
     const baseline_child *children;
     uint32_t child_count;
-    int64_t status_ns;    /* RMTP: between reports [250 us] */
+    uint32_t domain;      /* TMTP: the group of the domain whose member it is */
+    int64_t status_ns;    /* RMTP, TMTP: between reports [250 us] */
     int64_t collect_ns;   /* requests for a packet are waited for so long, to mend all in the cheaper way [30 us] */
-    int64_t gap_ns;       /* LBRM: after a gap is seen, until it is asked for [10 us] */
+    int64_t gap_ns;       /* LBRM, TMTP: what is due within it is asked for together [10 us] */
     int64_t heartbeat_ns; /* LBRM: after the last packet, doubling [100 us], to heartbeat_most_ns [1 s] */
     int64_t heartbeat_most_ns;
 } baseline_params;
@@ -58,6 +66,7 @@ typedef struct {
     uint64_t packets_sent;                         /* of new data */
     uint64_t repairs_multicast, repairs_unicast;   /* sent */
     uint64_t requests_sent, requests_received;     /* packets that ask, or report */
+    uint64_t reports_sent;                         /* of these, that report */
     uint64_t received, repaired, duplicates, lost; /* distinct packets; of these by repair; already there; gaps */
 } baseline_stats;
 

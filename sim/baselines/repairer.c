@@ -12,8 +12,9 @@ typedef struct {
 } mended;
 
 struct repairer {
-    double *rtt;       /* to each child, smoothed, ns */
-    rs_time *repaired; /* [child][sn]: when it was last mended; 0 = never */
+    double *rtt;                         /* to each child, smoothed, ns */
+    rs_time *repaired;                   /* [child][sn]: when it was last mended; 0 = never */
+    uint32_t highest[BASELINE_CHILDREN]; /* of each child's last report */
     mended packets[];
 };
 
@@ -79,7 +80,8 @@ static void mend_group(baseline *b, rs_time now, const mended *p, uint32_t from,
     uint32_t hops = 0;
     for (uint32_t i = from; i < end; i++)
         hops += asked(p, i) ? children[i].hops : 0;
-    bool to_all = children[from].links && children[from].links < hops;
+    bool fewer = children[from].links < hops || b->params.protocol == BASELINE_TMTP;
+    bool to_all = children[from].links && hops && fewer;
     for (uint32_t i = from; i < end; i++) {
         if (!to_all && !asked(p, i))
             continue;
@@ -101,4 +103,32 @@ void repairer_mend(baseline *b, rs_time now, rs_timer *timer) {
     }
     memset(p->asked, 0, sizeof p->asked);
     p->any = false;
+}
+
+void repairer_report(baseline *b, rs_time now) {
+    uint32_t base = (uint32_t)rs_seqset_next_absent(&b->here, NULL, 0, b->count);
+    message m = baseline_message(b, now, MESSAGE_STATUS, base);
+    uint32_t words = b->highest > base ? (b->highest - base + 31) / 32 : 0;
+    m.listed = words < LIST_MAX ? words : LIST_MAX;
+    memset(m.list, 0, m.listed * sizeof m.list[0]);
+    for (uint32_t i = 0; i < 32 * m.listed; i++)
+        m.list[i / 32] |= (uint32_t)rs_seqset_has(&b->here, base + i) << (i % 32);
+    baseline_to_peer(b, &m, b->params.parent);
+}
+
+/* What a child misses below the highest it has; and above, if nothing at all came to it since its last report. */
+void repairer_reported(baseline *b, rs_time now, const message *m) {
+    struct repairer *r = b->mends;
+    uint32_t child = repairer_child(b, now, m);
+    if (child == BASELINE_CHILDREN)
+        return;
+    uint32_t end = m->highest == r->highest[child] ? b->end : m->highest;
+    end = end < m->sn + 32 * LIST_MAX ? end : m->sn + 32 * LIST_MAX;
+    r->highest[child] = m->highest;
+    for (uint32_t sn = m->sn; sn < end; sn++) {
+        uint32_t at = sn - m->sn;
+        bool there = at / 32 < m->listed && (m->list[at / 32] >> (at % 32) & 1);
+        if (!there)
+            repairer_ask(b, now, child, sn, m->sent_at);
+    }
 }

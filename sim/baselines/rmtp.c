@@ -2,15 +2,12 @@
  * regular times; it mends what they show to be missing. */
 #include "baselines/repairer.h"
 
-#include <string.h>
-
 #define TIMER_STATUS 0
 #define LAST_REPORTS 3 /* after all is here: a lost one would make the parent mend in vain */
 
 typedef struct {
     rs_timer status;
     uint32_t last;
-    uint32_t highest[BASELINE_CHILDREN]; /* of each child's last report */
 } rmtp;
 
 static void rmtp_begin(baseline *b, rs_time now) {
@@ -29,37 +26,9 @@ static void rmtp_missing(baseline *b, rs_time now, uint32_t sn) {
     (void)sn;
 }
 
-static void report(baseline *b, rs_time now) {
-    uint32_t base = (uint32_t)rs_seqset_next_absent(&b->here, NULL, 0, b->count);
-    message m = baseline_message(b, now, MESSAGE_STATUS, base);
-    uint32_t words = b->highest > base ? (b->highest - base + 31) / 32 : 0;
-    m.listed = words < LIST_MAX ? words : LIST_MAX;
-    memset(m.list, 0, m.listed * sizeof m.list[0]);
-    for (uint32_t i = 0; i < 32 * m.listed; i++)
-        m.list[i / 32] |= (uint32_t)rs_seqset_has(&b->here, base + i) << (i % 32);
-    baseline_to_peer(b, &m, b->params.parent);
-}
-
-/* What a child misses below the highest it has; and above, if nothing at all came to it since its last report. */
-static void reported(baseline *b, rs_time now, const message *m) {
-    rmtp *s = b->state;
-    uint32_t child = repairer_child(b, now, m);
-    if (child == BASELINE_CHILDREN)
-        return;
-    uint32_t end = m->highest == s->highest[child] ? b->end : m->highest;
-    end = end < m->sn + 32 * LIST_MAX ? end : m->sn + 32 * LIST_MAX;
-    s->highest[child] = m->highest;
-    for (uint32_t sn = m->sn; sn < end; sn++) {
-        uint32_t at = sn - m->sn;
-        bool there = at / 32 < m->listed && (m->list[at / 32] >> (at % 32) & 1);
-        if (!there)
-            repairer_ask(b, now, child, sn, m->sent_at);
-    }
-}
-
 static void rmtp_heard(baseline *b, rs_time now, const message *m) {
     if (m->kind == MESSAGE_STATUS)
-        reported(b, now, m);
+        repairer_reported(b, now, m);
 }
 
 static void rmtp_timer(baseline *b, rs_time now, rs_timer *timer) {
@@ -68,7 +37,7 @@ static void rmtp_timer(baseline *b, rs_time now, rs_timer *timer) {
         repairer_mend(b, now, timer);
         return;
     }
-    report(b, now);
+    repairer_report(b, now);
     if (!baseline_complete(b) || ++s->last < LAST_REPORTS)
         rs_timer_set(&b->timers, timer, now + b->params.status_ns);
 }

@@ -1,20 +1,46 @@
-/* SRM: requests and repairs go to the whole group, by whoever's random timer fires first. */
+/* SRM: requests and repairs go to the whole group, by whoever's random timer fires first. Distances are those of each
+ * pair, as session messages tell them (every message does here: all hosts have one clock); timers adapt (Sec. VII). */
 #include "baselines/baseline.h"
 
+#include <string.h>
+
 #define HOLD 3 /* distances of the source for which requests are not answered after a repair (Sec. III-B) */
+/* Sec. VII-A: duplicates and delays that are aimed at, and how timers move. */
+#define DUPLICATES_MOST 1.0
+#define DUPLICATES_FEW 0.9
+#define DUPLICATES_NONE 0.25
+#define DELAY_MOST 1.0 /* distances */
+#define WEIGHT 0.25    /* of the newest round in averages */
+#define START_LEAST 0.5
+#define START_MORE 0.1
+#define START_LITTLE 0.05
+#define WIDTH_LEAST 1.0
+#define WIDTH_MORE 0.5
+#define WIDTH_LESS 0.1
 
 typedef enum { TIMER_REQUEST, TIMER_REPAIR, TIMER_SESSION } timer_kind;
 
+/* Timers are uniform in [start, start + width] distances. */
 typedef struct {
-    rs_timer request, repair;
-    rs_time ignore_until; /* requests of others belong to the round that was backed off for */
+    double start, width, start_most;
+    double duplicates, delay; /* of past rounds, smoothed; delay in distances */
+} srm_law;
+
+typedef struct {
+    rs_timer request, repair; /* the latter also ends a round in which this member might have repaired */
+    rs_time ignore_until;     /* requests of others belong to the round that was backed off for */
     rs_time hold_until;
-    uint32_t sn, backoff;
+    rs_time missed_at, asked_at; /* since when it is missing; since when it is to be repaired, 0: it is not */
+    float request_delay;         /* until the first request, in distances; negative: there was none */
+    uint32_t sn, backoff, requests, repairs;
 } srm_packet;
 
 typedef struct {
     rs_timer session;
-    double distance; /* of the others, smoothed, ns: all messages tell, for repairs make queues */
+    uint32_t source;
+    float *distances; /* by host, smoothed, ns; 0 = not heard yet */
+    uint32_t known;   /* length of `distances` */
+    srm_law request, repair;
     srm_packet packets[];
 } srm;
 
@@ -22,22 +48,82 @@ static srm *state_of(baseline *b) {
     return b->state;
 }
 
+static srm_law law(double start, double width, double start_most) {
+    return (srm_law){.start = start, .width = width, .start_most = start_most};
+}
+
+static double bounded(double value, double least, double most) {
+    return value < least ? least : value > most ? most : value;
+}
+
 static void srm_begin(baseline *b, rs_time now) {
     srm *s = b->state = engine_take(b->base.sim, sizeof *s + b->count * sizeof s->packets[0]);
-    s->distance = (double)b->params.distance_ns;
+    s->source = b->base.node; /* until it is heard */
+    s->request = law(b->params.c1, b->params.c2, 2);
+    s->repair = law(b->params.d1, b->params.d2, b->params.d1);
     s->session = (rs_timer){.kind = TIMER_SESSION};
     rs_timer_set(&b->timers, &s->session, now + (rs_time)(baseline_uniform(b, 0.5, 1) * (double)b->params.session_ns));
     for (uint32_t sn = 0; sn < b->count; sn++) {
         srm_packet *p = &s->packets[sn];
         p->sn = sn;
+        p->request_delay = -1;
         p->request = (rs_timer){.kind = TIMER_REQUEST, .owner = p};
         p->repair = (rs_timer){.kind = TIMER_REPAIR, .owner = p};
     }
 }
 
+static double distance(baseline *b, uint32_t host) {
+    const srm *s = state_of(b);
+    bool heard = host < s->known && s->distances[host] > 0;
+    return heard ? (double)s->distances[host] : (double)b->params.distance_ns;
+}
+
+static void measure(baseline *b, rs_time now, const message *m) {
+    srm *s = state_of(b);
+    if (m->origin >= s->known) {
+        uint32_t known = m->origin + m->origin / 4 + 64;
+        float *more = engine_take(b->base.sim, known * sizeof *more);
+        if (s->known)
+            memcpy(more, s->distances, s->known * sizeof *more);
+        engine_give(b->base.sim, s->distances);
+        s->distances = more;
+        s->known = known;
+    }
+    float *d = &s->distances[m->origin], took = (float)(now - m->sent_at);
+    *d = *d > 0 ? *d + (took - *d) / 8 : took > 1 ? took : 1;
+}
+
+/* Sec. VII-A: many duplicates widen the timers, few narrow them where they also take long. */
+static void adapt(const baseline *b, srm_law *l) {
+    double width_most = b->params.members > 1 ? b->params.members : 1;
+    if (l->duplicates >= DUPLICATES_MOST) {
+        l->start += START_MORE;
+        l->width += WIDTH_MORE;
+    } else if (l->duplicates < DUPLICATES_FEW) {
+        l->width -= l->delay > DELAY_MOST ? WIDTH_LESS : 0;
+        l->start -= l->duplicates < DUPLICATES_NONE ? START_LITTLE : 0;
+    } else {
+        l->start += START_LITTLE;
+    }
+    l->start = bounded(l->start, START_LEAST, l->start_most > START_LEAST ? l->start_most : START_LEAST);
+    l->width = bounded(l->width, WIDTH_LEAST, width_most > WIDTH_LEAST ? width_most : WIDTH_LEAST);
+}
+
+/* It is near: it should be first again. */
+static void was_first(const baseline *b, srm_law *l) {
+    if (!b->params.fixed_timers && l->start > START_LEAST + START_LITTLE)
+        l->start -= START_LITTLE;
+}
+
+static void round_ended(srm_law *l, double duplicates, double delay) {
+    l->duplicates += WEIGHT * (duplicates - l->duplicates);
+    l->delay += WEIGHT * (delay - l->delay);
+}
+
 /* The next request after U[c1, c1 + c2] x distance x 2^backoff. */
 static void wait_to_ask(baseline *b, rs_time now, srm_packet *p) {
-    double wait = baseline_uniform(b, b->params.c1, b->params.c2) * state_of(b)->distance;
+    srm *s = state_of(b);
+    double wait = baseline_uniform(b, s->request.start, s->request.width) * distance(b, s->source);
     rs_time due = now + (rs_time)(wait * (double)(UINT64_C(1) << p->backoff));
     p->ignore_until = p->backoff ? now + (due - now) / 2 : now;
     rs_timer_set(&b->timers, &p->request, due);
@@ -49,35 +135,60 @@ static void back_off(baseline *b, rs_time now, srm_packet *p) {
 }
 
 static void srm_missing(baseline *b, rs_time now, uint32_t sn) {
-    wait_to_ask(b, now, &state_of(b)->packets[sn]);
+    srm *s = state_of(b);
+    s->packets[sn].missed_at = now;
+    if (!b->params.fixed_timers)
+        adapt(b, &s->request);
+    wait_to_ask(b, now, &s->packets[sn]);
 }
 
 static void srm_got(baseline *b, rs_time now, uint32_t sn) {
     (void)now;
-    rs_timer_set(&b->timers, &state_of(b)->packets[sn].request, RS_NEVER);
+    srm *s = state_of(b);
+    srm_packet *p = &s->packets[sn];
+    rs_timer_set(&b->timers, &p->request, RS_NEVER);
+    if (p->requests)
+        round_ended(&s->request, p->requests - 1, (double)p->request_delay);
+}
+
+/* Its own request, or another's. */
+static void asked_for(baseline *b, rs_time now, srm_packet *p) {
+    if (p->requests++ == 0)
+        p->request_delay = (float)((double)(now - p->missed_at) / distance(b, state_of(b)->source));
 }
 
 static void requested(baseline *b, rs_time now, const message *m) {
-    srm_packet *p = &state_of(b)->packets[m->sn];
+    srm *s = state_of(b);
+    srm_packet *p = &s->packets[m->sn];
     baseline_exists(b, now, m->sn + 1);
     if (!rs_seqset_has(&b->here, m->sn)) {
+        asked_for(b, now, p);
         if (now >= p->ignore_until)
             back_off(b, now, p);
-    } else if (!p->repair.at && now >= p->hold_until) {
-        double wait = baseline_uniform(b, b->params.d1, b->params.d2) * (double)(now - m->sent_at);
+    } else if (!p->asked_at && now >= p->hold_until) {
+        if (!b->params.fixed_timers)
+            adapt(b, &s->repair);
+        p->asked_at = now;
+        p->repairs = 0;
+        double wait = baseline_uniform(b, s->repair.start, s->repair.width) * distance(b, m->origin);
         rs_timer_set(&b->timers, &p->repair, now + (rs_time)wait);
     }
 }
 
 /* A repair, of whoever, makes others' repairs superfluous for a while. */
 static void hold(baseline *b, rs_time now, srm_packet *p) {
-    rs_timer_set(&b->timers, &p->repair, RS_NEVER);
-    p->hold_until = now + (rs_time)(HOLD * state_of(b)->distance);
+    srm *s = state_of(b);
+    p->hold_until = now + (rs_time)(HOLD * distance(b, s->source));
+    if (p->asked_at && p->repairs++ == 0)
+        s->repair.delay += WEIGHT * ((double)(now - p->asked_at) / distance(b, s->source) - s->repair.delay);
+    rs_timer_set(&b->timers, &p->repair, p->asked_at ? p->hold_until : RS_NEVER);
 }
 
 static void srm_heard(baseline *b, rs_time now, const message *m) {
     srm *s = state_of(b);
-    s->distance += ((double)(now - m->sent_at) - s->distance) / 8;
+    measure(b, now, m);
+    if (m->kind == MESSAGE_DATA)
+        s->source = m->origin;
     if (m->kind == MESSAGE_REPAIR)
         hold(b, now, &s->packets[m->sn]);
     else if (m->kind == MESSAGE_REQUEST)
@@ -89,16 +200,31 @@ static void say(baseline *b, rs_time now, message_kind kind, uint32_t sn) {
     baseline_to_group(b, &m, b->params.group);
 }
 
+/* It is due, or its round has ended. */
+static void repair_timer(baseline *b, rs_time now, srm_packet *p) {
+    srm *s = state_of(b);
+    if (p->repairs) {
+        s->repair.duplicates += WEIGHT * (p->repairs - 1 - s->repair.duplicates);
+        p->asked_at = 0;
+        return;
+    }
+    say(b, now, MESSAGE_REPAIR, p->sn);
+    was_first(b, &s->repair);
+    hold(b, now, p);
+}
+
 static void srm_timer(baseline *b, rs_time now, rs_timer *timer) {
+    srm *s = state_of(b);
     srm_packet *p = timer->owner;
     switch ((timer_kind)timer->kind) {
     case TIMER_REQUEST:
         say(b, now, MESSAGE_REQUEST, p->sn);
+        asked_for(b, now, p);
+        was_first(b, &s->request);
         back_off(b, now, p);
         break;
     case TIMER_REPAIR:
-        say(b, now, MESSAGE_REPAIR, p->sn);
-        hold(b, now, p);
+        repair_timer(b, now, p);
         break;
     case TIMER_SESSION:
         say(b, now, MESSAGE_SESSION, 0);
@@ -113,6 +239,8 @@ static void srm_sent_all(baseline *b, rs_time now) {
 }
 
 static void srm_free(baseline *b) {
+    if (b->state)
+        engine_give(b->base.sim, state_of(b)->distances);
     engine_give(b->base.sim, b->state);
 }
 
