@@ -17,6 +17,7 @@ FILE = TREE / "results" / "claims.yaml"
 PAPERS = ("republic", "rdcm", "ricochet", "qsm", "wan")
 INSTRUMENTS = {"lab": "lab", "sim": "simulator", "bench": "lab"}  # by the command's first argument
 RESULT_MOST = 64 << 20  # bytes
+SHORT_RUN = "a short run (--quick)"
 
 
 class ClaimsError(Exception):
@@ -117,7 +118,9 @@ class Claims:
             value = evaluate(claim.value, result)
         except JudgeError as error:
             return Judged(claim, Verdict.NOT_JUDGED, reason=str(error), commit=commit, command=command)
-        return Judged(claim, judge(value, claim.found, claim.shape), value, run.note if run else "", commit, command)
+        notes = [run.note if run else "", SHORT_RUN if result.get("short_run") else ""]
+        note = "; ".join(filter(None, notes))
+        return Judged(claim, judge(value, claim.found, claim.shape), value, note, commit, command)
 
 
 def load(file: Path = FILE) -> Claims:

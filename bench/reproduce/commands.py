@@ -26,7 +26,11 @@ STDOUT = "-"
 @click.option("--all", "all_", is_flag=True, help="Every run: hours. What this commit has already is not run again.")
 @click.option("--quick", is_flag=True, help="Short runs, of fewer points: seconds to two minutes each.")
 @click.option("--again", is_flag=True, help="Run also what this commit has already.")
-@click.option("--store", is_flag=True, help="Into results/, from a tree without changes; not with --quick.")
+@click.option(
+    "--store",
+    is_flag=True,
+    help="Into results/, from a tree without changes; of short runs only what has no whole one.",
+)
 @click.option("--json", "json_file", is_flag=False, flag_value=STDOUT, metavar="[FILE]",
               help="Claims and verdicts as JSON; no FILE: here.")  # fmt: skip
 @click.pass_context
@@ -50,8 +54,8 @@ def reproduce(
         return
     if not (list_ or only or all_):
         raise click.UsageError("say what: --list, --only PATTERN, or --all")
-    if store and (quick or list_):
-        raise click.UsageError("--store takes whole runs: leave out --quick and --list")
+    if store and list_:
+        raise click.UsageError("--store takes runs: leave out --list")
     try:
         claims = load()
         chosen = claims.matching(only)
@@ -109,8 +113,8 @@ def _tried(claims: Claims, chosen: list[Claim], quick: bool, again: bool, store:
     if store:  # at the end: from the first file that is stored on, the tree has changes
         runner.check_clean()
         for run in runs:
-            if outcomes[run.name].result is not None:
-                for file in runner.store(run, outcomes[run.name], claims):
+            if outcomes[run.name].result is not None and not (quick and runner.has_whole(run)):
+                for file in runner.store(run, outcomes[run.name], claims, quick):
                     ERR.print(f"[dim]stored: {short(file)}[/dim]")
     return [_judged(claims, one, outcomes) for one in chosen]
 

@@ -118,15 +118,22 @@ def _check(here: str) -> None:
         raise ClaimsError("files differ from the commit, so nobody could repeat it: commit first, or leave out --store")
 
 
-def store(run: Run, outcome: Outcome, claims: Claims) -> list[Path]:
-    """Into results/, with the verdicts that it led to, and its picture. Raises ClaimsError for a result of a tree with
-    changes."""
+def has_whole(run: Run) -> bool:
+    """Whether results/ has a whole run of it, which a short one may not replace."""
+    result = stored(run).result
+    return result is not None and not result.get("short_run")
+
+
+def store(run: Run, outcome: Outcome, claims: Claims, quick: bool = False) -> list[Path]:
+    """Into results/, with the verdicts that it led to, and its picture; a short run is marked as one. Raises
+    ClaimsError for a result of a tree with changes."""
     if outcome.result is None:
         raise ClaimsError(f"{run.name} has no result to store: {outcome.reason}")
     _check(str((outcome.result.get("manifest") or {}).get("commit", "unknown")))
     mine = [claims.judged(one, outcome.result) for one in claims.claims if one.run == run.name]
     target = STORED / f"{run.name}.json"
-    save({**outcome.result, "verdicts": {one.claim.id: one.verdict.value for one in mine}}, target)
+    mark = {"short_run": True} if quick else {}
+    save({**outcome.result, **mark, "verdicts": {one.claim.id: one.verdict.value for one in mine}}, target)
     picture = outcome.file.with_suffix(".png")
     written = [target]
     if picture.is_file() and target.with_suffix(".png").is_file():  # those that documents show

@@ -256,6 +256,19 @@ def test_store__several_runs_are_stored_though_the_first_changes_the_tree(
     )
 
 
+def test_store__a_short_run_is_marked_and_replaces_no_whole_one(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "commit", lambda: "abc")
+    real, file = table.load(), folders / "results" / "rdcm-failure.json"
+    wanted = Claims({"rdcm-failure": real.runs["rdcm-failure"]}, real.claims)
+    monkeypatch.setattr("rostrum.bench.reproduce.commands.load", lambda: wanted)
+    fake(folders, monkeypatch, WRITES)
+    for options, short in ((["--quick"], True), (["--again"], None), (["--quick", "--again"], None)):
+        CliRunner().invoke(reproduce, ["--store", "--only", "rdcm-failure", *options])
+        assert json.loads(file.read_text()).get("short_run") is short, options
+    claim = table.Claim(**GOOD)
+    assert "short run" in Claims({}, (claim,)).judged(claim, {"short_run": True}).reason
+
+
 def test_a_spoilt_result__is_told(folders: Path) -> None:
     (folders / "results" / "r.json").write_text("{")
     with pytest.raises(ClaimsError, match=r"r\.json"):

@@ -119,6 +119,13 @@ def test_commands__are_found() -> None:
     assert len(COMMANDS) > 40
 
 
+def test_readme__shows_three_figures_and_the_command_of_each() -> None:
+    shown = re.findall(r"^!\[[^]]+\]\((results/[\w-]+\.png)\)$", text("README.md"), re.MULTILINE)
+    made = re.findall(r"^(?:make|rostrum) .*# (results/[\w-]+\.png): ", text("README.md"), re.MULTILINE)
+    assert len(shown) == 3 and shown == made
+    assert all((ROOT / name).is_file() for name in shown)
+
+
 def test_commands__and_their_options_exist() -> None:
     wrong = []
     for page, fields in COMMANDS:
