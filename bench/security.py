@@ -113,7 +113,8 @@ def measure_messages(folder: Path, quick: bool, rounds: int) -> list[dict[str, A
         "programs": str(bench_programs()), "place": str(build_folder() / "bench-tools"), "missing": {},
         "results": str(results.resolve()), "manifest": manifest(1, {"quick": quick}),
     }  # fmt: skip
-    in_namespaces(place, "rostrum.bench.messages.inside", job)
+    with alone(place):
+        in_namespaces(place, "rostrum.bench.messages.inside", job)
     runs: list[dict[str, Any]] = json.loads(results.read_text())["runs"]
     for tool in SECURITY:
         if not any(run["outcome"] == "ok" for run in runs if run["tool"] == tool):
