@@ -112,7 +112,9 @@ def tls(option: str, folder: str, name: str) -> list[str]:
 def certificates(topology: Topology, run: Path) -> str:
     """A folder of a CA of the lab's own, and what it signed for all that speak TLS there; `operator` may use REST."""
     folder, managers = run / "certificates", [f"--address={one}" for one in topology.manager.addresses]
-    said = [["init", str(folder)], ["issue", "manager", "manager", *managers], ["issue", "agent", *topology.servers]]
+    said = [["init", str(folder)], ["issue", "manager", "manager", *managers]]
+    tenants = {name: [f"--tenant={name}", *one.servers] for name, one in topology.tenants.items()}
+    said += [["issue", "agent", *servers] for servers in tenants.values() or [[*topology.servers]]]
     said += [["issue", "operator", "operator"], ["issue", "reader", "reader"]]
     if bridges := [name for name, one in topology.switches.items() if one.southbound == "openflow"]:
         said.append(["issue", "switch", OPEN_VSWITCH, *(f"--also={name}" for name in bridges)])

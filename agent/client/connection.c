@@ -12,27 +12,14 @@
 #include <unistd.h>
 
 #include "api/socket.h"
+#include "api/uuid.h"
 
 #define DEFAULT_SOCKET "/run/rostrum/agent.sock"
 #define SEND_BOUND_MS 10000 /* for the agent to take a request off the socket */
 #define MESSAGES_PER_DISPATCH 64
 
 bool rostrum_uuid_parse(const char *text, uint8_t out[16]) {
-    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
-    for (int i = 0, nibble = 0; i < 36; i++) {
-        if (i == 8 || i == 13 || i == 18 || i == 23) {
-            if (text[i] != '-')
-                return false;
-            continue;
-        }
-        const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
-        if (!digit)
-            return false;
-        uint8_t value = (uint8_t)((digit - digits) % 16);
-        out[nibble / 2] = (uint8_t)(nibble % 2 ? out[nibble / 2] | value : value << 4);
-        nibble++;
-    }
-    return text[36] == 0;
+    return rs_uuid_parse(text, out);
 }
 
 rostrum_code rostrum_fail(rostrum_error *error, rostrum_code code, const char *text) {

@@ -564,7 +564,7 @@ static void raise_descriptor_limit(void) {
 static bool start_core(rs_agent *agent, uint64_t seed) {
     const rs_options *o = &agent->options;
     uint32_t mtu = o->mtu ? o->mtu : rs_nic_mtu(o->interface);
-    agent->fragment_size = rs_fragment_size(mtu - rs_secure_bytes(agent));
+    agent->fragment_size = rs_fragment_size(mtu, rs_secure_bytes(agent));
     /* What hosts take, as on the testbed of Sec. 5.2. An ACK costs a host more than a packet: a quarter of the window
      * decides how many there are. */
     const rs_rdcm_config rdcm = {.ack_timeout_least = 4 * RS_MILLISECOND,

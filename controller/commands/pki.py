@@ -104,7 +104,9 @@ def init(folder: Path, days: int, name: str) -> None:
 @click.option("--also", multiple=True, metavar="NAME", help="A further name that it may speak as: another bridge of "
               "the same Open vSwitch; may be repeated.")  # fmt: skip
 @click.option(
-    "--tenant", help="Of an operator or reader: the tenant of the topology file whose things alone are theirs."
+    "--tenant",
+    help="The tenant of the topology file whose things alone an operator or reader may see, or whose servers "
+    "alone speak with the agent.",
 )
 @click.option("--days", default=90, show_default=True, help="How long it holds.")
 @click.option("--replace", is_flag=True, help="A new key and certificate instead of those that are there.")
@@ -129,8 +131,8 @@ def issue(
     ca, valid = _with_ca(folder), _valid_days(days)
     if len(names) > 1 and (addresses or also):
         raise click.UsageError("--address and --also are of one NAME")
-    if tenant and role not in ("operator", "reader"):
-        raise click.UsageError("--tenant is of operators and readers; servers' tenants are in the topology file")
+    if tenant and role not in ("agent", "operator", "reader"):
+        raise click.UsageError("--tenant is of agents, operators and readers")
     more = [f"URI:rostrum:tenant:{_checked(tenant)}"] if tenant else []
     for name in map(_checked, names):
         _issue(ca, role, name, addresses, [name, *map(_checked, also)], valid, replace, more)
@@ -161,7 +163,9 @@ def _issue(
         asked, made, secret, said = (Path(scratch, what) for what in ("csr", "pem", "key", "extensions"))
         said.write_text(f"subjectAltName={alternatives}\nextendedKeyUsage={USAGE[role]}\nbasicConstraints=CA:FALSE\n"
                         "keyUsage=critical,digitalSignature\n")  # fmt: skip
-        _openssl("req", "-new", *CURVE, "-subj", f"/CN={name}", "-keyout", secret, "-out", asked)
+        # With users etcd refuses clients whose certificates have a common name, as managers are.
+        subject = f"/O=rostrum manager {name}" if role == "manager" else f"/CN={name}"
+        _openssl("req", "-new", *CURVE, "-subj", subject, "-keyout", secret, "-out", asked)
         serial = str(int.from_bytes(os.urandom(16), "big") >> 1)
         _openssl("x509", "-req", "-in", asked, "-CA", ca / "ca.pem", "-CAkey", ca / "ca.key", "-set_serial", serial,
                  "-days", valid, "-extfile", said, "-out", made)  # fmt: skip

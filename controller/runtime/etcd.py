@@ -26,6 +26,8 @@ REMEDIES = {  # what etcd says -> what to do
     "database space exceeded": "compact, defragment and disarm the alarm with etcdctl, or raise --quota-backend-bytes",
     "request is too large": "raise etcd's --max-request-bytes",
     "permission denied": "let this certificate or user write under /rostrum",
+    "CommonName of client": "beside users etcd takes certificates without a common name alone: rostrum pki issue "
+    "manager --replace makes one",
 }
 LOGIN = "auth/authenticate"
 EXPIRED = ("invalid auth token", "auth: revision in header is old")  # what it says of a token that is good no more
@@ -171,7 +173,7 @@ class Etcd:
                 headers = {"Authorization": self._token} if self._token else {}
                 url, bound_s = f"{endpoint}/v3/{what}", call_s or CALL_S
                 answer = await self._client.post(url, json=body, timeout=bound_s, headers=headers)
-                value = answer.json()
+                value: Any = answer.text.strip() if _is_text(answer) else answer.json()
             except (httpx.HTTPError, OSError, ValueError) as error:  # OSError: a certificate that is refused late
                 wrong.append(f"{endpoint}: {str(error) or type(error).__name__}")
                 self._put_last(endpoint)
@@ -197,6 +199,11 @@ class Etcd:
         if endpoint in self._endpoints:
             self._endpoints.remove(endpoint)
             self._endpoints.append(endpoint)
+
+
+def _is_text(answer: httpx.Response) -> bool:
+    """It refuses in words before its API has seen the request."""
+    return answer.is_client_error and answer.headers.get("Content-Type", "").startswith("text/plain")
 
 
 def _remedy(text: str) -> str:

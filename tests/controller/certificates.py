@@ -28,13 +28,18 @@ class Authority:
         dns: Sequence[str] = ("localhost",),
         hours: tuple[float, float] = (-1, 1),
         uris: Sequence[str] = (),
+        common: bool = True,
     ) -> tuple[Path, Path]:
-        """Certificate and key of `name` (common name), for `dns`, `uris` and 127.0.0.1, valid from now on `hours`."""
+        """Certificate and key of `name` (its common name, or, unless `common`, organization), for `dns`, `uris` and
+        127.0.0.1, valid from now on `hours`.
+        """
         key = self.key if authority else ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.UTC)
         made = (
             x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .subject_name(
+                x509.Name([x509.NameAttribute(NameOID.COMMON_NAME if common else NameOID.ORGANIZATION_NAME, name)])
+            )
             .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.name)]))
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())

@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from rostrum.lab.intruder import xxh64
+
 DATA, CONTROL = 7070, 7071
 GROUPS_KNOWN = 8  # numbers of message groups: the manager counts from 1
 NOTHING = 0xFFFFFFFF
@@ -140,41 +142,6 @@ def packet_id(sender: int, life: int, group: int, sn: int) -> bytes:
 
 def views(version: int) -> bytes:
     return struct.pack("<BIHBHBH", 0, version, 0, 0, 0, 0, 0)
-
-
-def xxh64(data: bytes, seed: int = 0) -> int:
-    """As its specification has it."""
-    p1, p2, p3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
-    p4, p5, mask = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5, (1 << 64) - 1
-
-    def left(value: int, bits: int) -> int:
-        return (value << bits | value >> 64 - bits) & mask
-
-    def step(lane: int, word: int) -> int:
-        return left((lane + word * p2) & mask, 31) * p1 & mask
-
-    at, size = 0, len(data)
-    h = (seed + p5) & mask
-    if size >= 32:
-        lanes = [(seed + p1 + p2) & mask, (seed + p2) & mask, seed, (seed - p1) & mask]
-        while at + 32 <= size:
-            lanes = [step(*pair) for pair in zip(lanes, struct.unpack_from("<4Q", data, at), strict=True)]
-            at += 32
-        h = sum(left(*pair) for pair in zip(lanes, (1, 7, 12, 18), strict=True)) & mask
-        for lane in lanes:
-            h = ((h ^ step(0, lane)) * p1 + p4) & mask
-    h = (h + size) & mask
-    while at + 8 <= size:
-        h = (left(h ^ step(0, struct.unpack_from("<Q", data, at)[0]), 27) * p1 + p4) & mask
-        at += 8
-    if at + 4 <= size:
-        h = (left(h ^ struct.unpack_from("<I", data, at)[0] * p1 & mask, 23) * p2 + p3) & mask
-        at += 4
-    for byte in data[at:]:
-        h = left(h ^ byte * p5 & mask, 11) * p1 & mask
-    h = (h ^ h >> 33) * p2 & mask
-    h = (h ^ h >> 29) * p3 & mask
-    return h ^ h >> 32
 
 
 def check(seeded_by: bytes, data: bytes) -> bytes:

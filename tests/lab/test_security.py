@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from rostrum.client import Agent, RostrumError
 from rostrum.controller.commands.pki import pki
 from rostrum.controller.northbound.thrift.keys import transmitter_key
+from rostrum.lab.intruder import sealed
 from rostrum.lab.lab import Lab
 from rostrum.lab.processes import agent_program
 
@@ -204,15 +205,6 @@ def packets_key(key: bytes) -> tuple[AESGCM, bytes]:
     return AESGCM(made[:32]), made[32:]
 
 
-def sealed_by(key: bytes, epoch: int, transmitter: int, group: IPv4Address, port: int, clear: bytes, text: bytes,
-              counter: int = 1) -> bytes:  # fmt: skip
-    cipher, base = packets_key(key)
-    head = b"\xe1" + counter.to_bytes(5, "little") + epoch.to_bytes(2, "little") + transmitter.to_bytes(4, "little")
-    nonce = bytes(a ^ b for a, b in zip(base, counter.to_bytes(12, "big"), strict=True))
-    place = int(group).to_bytes(4, "little") + port.to_bytes(2, "little")
-    return clear + head + cipher.encrypt(nonce, text, place + clear + head)
-
-
 def reads(datagram: bytes, keys: list[dict[str, Any]], group: IPv4Address, port: int, clear: int) -> bool:
     """Whether any of these keys opens it, whoever sealed it."""
     head, text = datagram[clear : clear + 12], datagram[clear + 12 :]
@@ -273,7 +265,7 @@ class Insider:
         files = [str(folder / name) for name in ("h8.pem", "h8.key", "ca.pem")]
         program = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.lab.insider", "h8", *files, group]
         self.program = lab.popen("h8", program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._reader = threading.Thread(target=self._read)
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
@@ -350,7 +342,7 @@ def test_a_certified_agent_reads_and_forges_nothing_of_a_transfer_that_is_not_fo
             clear = packet[:16] + sn + packet[24:32]
             own = bytes.fromhex(key["key"])
             for made in (own, transmitter_key(own, 0, 0)):
-                lies += [(group, port, sealed_by(made, 1, 0, group, port, clear, b"lies" * 300, counter))
+                lies += [(group, port, sealed(made, 1, 0, str(group), port, clear, b"lies" * 300, counter))
                          for counter in range(1, 20)]  # fmt: skip
         insider.throw("h1", [*lies, (group, port, packet)])  # and one that was heard, once more
         until(lambda: refused(lab, "h3") > before, "h3 to have refused what was forged")
@@ -400,7 +392,7 @@ def test_a_member_that_left_reads_and_writes_nothing_with_the_old_key(lab: Lab, 
         def is_refused() -> bool:
             before = count(lab, "h3", "packets_refused_total", 'cause="epoch"')
             n, shown = next(counters), packet[:4]
-            lie = sealed_by(own, old["epoch"], old["transmitter"], group, port, shown, b"x" * 80, n)
+            lie = sealed(own, old["epoch"], old["transmitter"], str(group), port, shown, b"x" * 80, n)
             insider.throw("h1", [(group, port, lie)])
             return count(lab, "h3", "packets_refused_total", 'cause="epoch"') > before
 

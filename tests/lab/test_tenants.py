@@ -102,3 +102,24 @@ def test_a_group_is_its_tenants_alone(lab: Lab) -> None:
         group = lab.rest.get("/v1/groups/blue.news")["address"]
         assert reached(lab, "h3", group, foreign="h2", own="h1") == ["of-our-own"]
         assert reached(lab, "h3", group, foreign="h4", own="h1") == ["of-our-own"]  # its neighbour in the rack
+
+
+def test_agents_of_another_tenant_are_not_spoken_with() -> None:
+    """Where security is required certificates say whose a server is: nothing goes between tenants, by whatever way."""
+    data = data_of(300_000, 2)
+    with Lab.start("hybrid-4x2", name="t-tenants-tls", changes=CHANGES, seed=1, secure=True) as lab:
+        at = f"h1@{lab.topology.servers['h1'].address}"
+        with Agent(lab.agent_socket("h1")) as one:
+            one.add("ours", data)
+        with (
+            Agent(lab.agent_socket("h3")) as three,
+            three.fetch("ours", [at], wait=60) as copy,
+        ):
+            assert copy.mmap()[:] == data
+        with (
+            Agent(lab.agent_socket("h2")) as two,
+            pytest.raises(RostrumError, match="certificate is that of another server"),
+        ):
+            two.fetch("ours", [at], wait=60)
+        assert "of another tenant (blue)" in (lab.run / "h2" / "agent.log").read_text()
+        check(lab, send(lab, "h2", ["h4", "h8"], data), ["h4", "h8"], data)

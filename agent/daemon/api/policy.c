@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/uuid.h"
 #include "api/wire.h"
 
 #define SECTIONS_MAX 4096u
@@ -91,29 +92,6 @@ static char *trim(char *text) {
     return text;
 }
 
-static bool parse_uuid(const char *text, uint8_t out[16]) {
-    static const char pattern[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
-    if (strlen(text) != sizeof pattern - 1)
-        return false;
-    unsigned at = 0;
-    for (size_t i = 0; i < sizeof pattern - 1; i++) {
-        if (pattern[i] == '-') {
-            if (text[i] != '-')
-                return false;
-            continue;
-        }
-        int digit = text[i] >= '0' && text[i] <= '9'   ? text[i] - '0'
-                    : text[i] >= 'a' && text[i] <= 'f' ? text[i] - 'a' + 10
-                    : text[i] >= 'A' && text[i] <= 'F' ? text[i] - 'A' + 10
-                                                       : -1;
-        if (digit < 0)
-            return false;
-        out[at / 2] = (uint8_t)(at % 2 ? out[at / 2] | digit : digit << 4);
-        at++;
-    }
-    return true;
-}
-
 /* ------------------------------------------------------------------------------------------------------- sections */
 
 static bool find_number(parser *p, section_kind kind, const char *name, uint32_t *out) {
@@ -163,7 +141,8 @@ static application *add_application(parser *p, const char *name) {
     rs_policy *policy = p->policy;
     uint8_t unused[16];
     if (!rs_api_is_name(name, strlen(name)) || strlen(name) > ROSTRUM_NAME_MAX || strpbrk(name, ",*") ||
-        parse_uuid(name, unused) || find_application(policy, name) || policy->application_count == APPLICATIONS_MAX) {
+        rs_uuid_parse(name, unused) || find_application(policy, name) ||
+        policy->application_count == APPLICATIONS_MAX) {
         (void)wrong(p, "an application's name is text without \",\" and \"*\", no UUID, and given once");
         return NULL;
     }
@@ -219,7 +198,7 @@ static bool take_application(parser *p, subject *one, const char *text) {
     const application *named = find_application(p->policy, text);
     if (named && named->said)
         memcpy(one->app, named->id, sizeof one->app);
-    return (named && named->said) || parse_uuid(text, one->app) ||
+    return (named && named->said) || rs_uuid_parse(text, one->app) ||
            wrong(p, "\"%.64s\" is no UUID, and no section [application %.64s] before this line gives it one", text,
                  text);
 }
@@ -281,7 +260,7 @@ static bool take_line(parser *p, char *line) {
     const char *key = trim(line);
     char *value = trim(equals + 1);
     if (p->application) {
-        if (strcmp(key, "id") != 0 || p->application->said || !parse_uuid(value, p->application->id))
+        if (strcmp(key, "id") != 0 || p->application->said || !rs_uuid_parse(value, p->application->id))
             return wrong(p, "an application has one line, \"id = UUID\"");
         p->application->said = true;
         return true;

@@ -36,10 +36,11 @@ int64_t rs_nic_rate(const char *interface) {
     return speed == 0 || speed == (uint32_t)SPEED_UNKNOWN || speed == UINT16_MAX ? 0 : (int64_t)speed * 1000000;
 }
 
-uint32_t rs_fragment_size(uint32_t mtu) {
-    uint32_t headers = 20 + 8 + RS_REPAIR_HEADER; /* the longer one: repairs carry as much */
+uint32_t rs_fragment_size(uint32_t mtu, uint32_t sealed) {
+    uint32_t headers = 20 + 8 + RS_REPAIR_HEADER + sealed; /* the longer header: repairs carry as much */
     uint32_t room = mtu > headers ? mtu - headers : 0;
     if (room > RS_FRAGMENT_MAX)
         room = RS_FRAGMENT_MAX;
-    return room / 64 * 64;
+    const uint32_t unit = sealed ? 16 : 64; /* of 1500 bytes rounding to 64 would take what a seal takes once more */
+    return room / unit * unit;
 }

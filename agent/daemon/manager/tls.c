@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #define AGENT "rostrum:agent:"
+#define TENANT "rostrum:tenant:"
 
 enum { FILES = 3, WRITE_MAX = 1 << 14 };
 
@@ -344,9 +345,8 @@ rs_tls *rs_tls_new_peer(rs_tls_identity *identity, int fd, bool accepts) {
     return tls;
 }
 
-/* Whether one of the certificate's URIs is that of `server`'s agent; the first one's name goes to `out`, if given. */
-static bool look_for_agent(const rs_tls *tls, const char *server, char *out) {
-    X509 *certificate = SSL_get0_peer_certificate(tls->ssl);
+/* Whether one of the certificate's URIs is `kind` and `wanted`; what is behind the first one's `kind` goes to `out`. */
+static bool look_for(const X509 *certificate, const char *kind, const char *wanted, char *out) {
     GENERAL_NAMES *names = certificate ? X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL) : NULL;
     bool found = false, first = true;
     for (int i = 0; names && i < sk_GENERAL_NAME_num(names); i++) {
@@ -354,10 +354,10 @@ static bool look_for_agent(const rs_tls *tls, const char *server, char *out) {
         if (name->type != GEN_URI)
             continue;
         const char *uri = (const char *)ASN1_STRING_get0_data(name->d.uniformResourceIdentifier);
-        size_t length = (size_t)ASN1_STRING_length(name->d.uniformResourceIdentifier), head = strlen(AGENT);
-        if (length <= head || memcmp(uri, AGENT, head) != 0)
+        size_t length = (size_t)ASN1_STRING_length(name->d.uniformResourceIdentifier), head = strlen(kind);
+        if (length <= head || memcmp(uri, kind, head) != 0)
             continue;
-        found |= server && length - head == strlen(server) && memcmp(uri + head, server, length - head) == 0;
+        found |= wanted && length - head == strlen(wanted) && memcmp(uri + head, wanted, length - head) == 0;
         if (first && out)
             snprintf(out, RS_TLS_TEXT, "%.*s", (int)(length - head), uri + head);
         first = false;
@@ -366,13 +366,29 @@ static bool look_for_agent(const rs_tls *tls, const char *server, char *out) {
     return found;
 }
 
+/* The tenant of the other's certificate, "" where there are none; true if it is that of ours. */
+static bool look_for_tenant(const rs_tls *tls, char out[RS_TLS_TEXT]) {
+    char own[RS_TLS_TEXT] = "";
+    out[0] = '\0';
+    (void)look_for(SSL_get_certificate(tls->ssl), TENANT, NULL, own);
+    (void)look_for(SSL_get0_peer_certificate(tls->ssl), TENANT, NULL, out);
+    return strcmp(own, out) == 0;
+}
+
 bool rs_tls_is_agent(const rs_tls *tls, const char *server) {
-    return tls->shaken && SSL_get_verify_result(tls->ssl) == X509_V_OK && look_for_agent(tls, server, NULL);
+    char tenant[RS_TLS_TEXT];
+    return tls->shaken && SSL_get_verify_result(tls->ssl) == X509_V_OK &&
+           look_for(SSL_get0_peer_certificate(tls->ssl), AGENT, server, NULL) && look_for_tenant(tls, tenant);
 }
 
 const char *rs_tls_agent(const rs_tls *tls, char out[RS_TLS_TEXT]) {
+    char tenant[RS_TLS_TEXT];
     snprintf(out, RS_TLS_TEXT, "no agent");
-    (void)look_for_agent(tls, NULL, out);
+    (void)look_for(SSL_get0_peer_certificate(tls->ssl), AGENT, NULL, out);
+    if (!look_for_tenant(tls, tenant)) {
+        size_t used = strlen(out);
+        snprintf(out + used, RS_TLS_TEXT - used, ", of another tenant (%.64s)", tenant);
+    }
     return out;
 }
 

@@ -32,9 +32,10 @@ rs_tls *rs_tls_new(rs_tls_identity *identity, int fd, uint32_t address);
 /* The same to another agent, which opened the connection if `accepts`. Without a handshake of its own: the first reads
  * and writes do it. Who it is, rs_tls_is_agent says. */
 rs_tls *rs_tls_new_peer(rs_tls_identity *identity, int fd, bool accepts);
-/* Once something was read: its certificate is one of the agent of that server (URI:rostrum:agent:NAME). */
+/* Once something was read: its certificate is one of the agent of that server (URI:rostrum:agent:NAME), and of the same
+ * tenant as ours (URI:rostrum:tenant:NAME), or both are of none. */
 bool rs_tls_is_agent(const rs_tls *tls, const char *server);
-/* Of whose agent it is, for people. */
+/* Of whose agent it is, and if it is of another tenant, for people. */
 const char *rs_tls_agent(const rs_tls *tls, char out[RS_TLS_TEXT]);
 void rs_tls_free(rs_tls *tls); /* says goodbye if it can be said without waiting */
 

@@ -476,7 +476,7 @@ static bool read_some(holder *h, uint32_t *budget) {
         bool other = got < 0 && errno == EKEYREJECTED;
         lose(h, other,
              got == 0 ? "it closed the connection"
-             : other  ? "its certificate is that of another server"
+             : other  ? "its certificate is that of another server, or tenant"
                       : strerror(errno));
         ask_all(f);
     }

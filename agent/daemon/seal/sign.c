@@ -48,11 +48,21 @@ typedef struct {
     size_t length;
 } part;
 
-static bool digest(EVP_MD_CTX *sha, uint8_t kind, const uint8_t salt[SALT], const part *parts, unsigned count,
-                   uint8_t out[NODE]) {
+/* SHA-256 is looked up once: that takes longer than the digest of a node. */
+static EVP_MD_CTX *new_digest(void) {
+    EVP_MD_CTX *sha = EVP_MD_CTX_new();
+    EVP_MD *found = sha ? EVP_MD_fetch(NULL, "SHA256", NULL) : NULL;
+    const bool ready = found && EVP_DigestInit_ex(sha, found, NULL) == 1;
+    EVP_MD_free(found); /* which the context holds */
+    if (ready)
+        return sha;
+    EVP_MD_CTX_free(sha);
+    return NULL;
+}
+
+static bool digest(EVP_MD_CTX *sha, const part *parts, unsigned count, uint8_t out[NODE]) {
     uint8_t whole[EVP_MAX_MD_SIZE];
-    bool done = EVP_DigestInit_ex(sha, EVP_sha256(), NULL) == 1 && EVP_DigestUpdate(sha, &kind, 1) == 1 &&
-                EVP_DigestUpdate(sha, salt, SALT) == 1;
+    bool done = EVP_DigestInit_ex(sha, NULL, NULL) == 1;
     for (unsigned i = 0; i < count && done; i++)
         done = parts[i].length == 0 || EVP_DigestUpdate(sha, parts[i].bytes, parts[i].length) == 1;
     if (!done || EVP_DigestFinal_ex(sha, whole, NULL) != 1)
@@ -62,15 +72,22 @@ static bool digest(EVP_MD_CTX *sha, uint8_t kind, const uint8_t salt[SALT], cons
 }
 
 static bool leaf_of(EVP_MD_CTX *sha, const uint8_t salt[SALT], const rs_signed *packet, uint8_t out[NODE]) {
+    uint8_t front[1 + SALT + RS_SIGN_CONTEXT] = {0};
+    memcpy(front + 1, salt, SALT);
+    memcpy(front + 1 + SALT, packet->context, RS_SIGN_CONTEXT);
     const part parts[] = {
-        {packet->context, RS_SIGN_CONTEXT}, {packet->head, packet->head_length}, {packet->rest, packet->rest_length}};
-    return digest(sha, 0, salt, parts, 3, out);
+        {front, sizeof front}, {packet->head, packet->head_length}, {packet->rest, packet->rest_length}};
+    return digest(sha, parts, 3, out);
 }
 
 static bool node_of(EVP_MD_CTX *sha, const uint8_t salt[SALT], const uint8_t *left, const uint8_t *right,
                     uint8_t out[NODE]) {
-    const part parts[] = {{left, NODE}, {right, NODE}};
-    return digest(sha, 1, salt, parts, 2, out);
+    uint8_t text[1 + SALT + 2 * NODE] = {1};
+    memcpy(text + 1, salt, SALT);
+    memcpy(text + 1 + SALT, left, NODE);
+    memcpy(text + 1 + SALT + NODE, right, NODE);
+    const part whole = {text, sizeof text};
+    return digest(sha, &whole, 1, out);
 }
 
 static void signed_text(rs_sign_what what, uint8_t depth, const uint8_t salt[SALT], const uint8_t root[NODE],
@@ -91,7 +108,7 @@ rs_signer *rs_signer_new(void) {
         return NULL;
     size_t length = sizeof s->public;
     s->key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
-    s->sha = EVP_MD_CTX_new();
+    s->sha = new_digest();
     s->signs = EVP_MD_CTX_new();
     if (s->key && s->sha && s->signs && EVP_PKEY_get_raw_public_key(s->key, s->public, &length) == 1 &&
         length == sizeof s->public)
@@ -163,7 +180,7 @@ rs_verifier *rs_verifier_new(void) {
     rs_verifier *v = calloc(1, sizeof *v);
     if (!v)
         return NULL;
-    v->sha = EVP_MD_CTX_new();
+    v->sha = new_digest();
     v->verifies = EVP_MD_CTX_new();
     if (v->sha && v->verifies)
         return v;

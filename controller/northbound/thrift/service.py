@@ -253,7 +253,7 @@ class ThriftService:
         wrong = unknown_servers([server], topology, "server")
         if wrong:
             raise BadMessage(wrong[0])
-        thrift_tls.admit(server, connection.certified)
+        thrift_tls.admit(server, connection.certified, topology.tenant_of(server) if topology.secure else None)
         connection.seals = info.seals is True
         if connection.seals != (self.keys is not None):
             raise BadMessage(NOT_SEALING if self.keys else f"the agent of {server} {SEALS_ALONE}")

@@ -132,12 +132,23 @@ def read(files: Files, strict: bool = False) -> ssl.SSLContext:
     return made
 
 
-def admit(server: str, certified: Identity | None) -> None:
-    """Raises BadMessage unless the certificate is that server's agent's. `certified` None: it came without TLS."""
+def admit(server: str, certified: Identity | None, tenant: str | None = None) -> None:
+    """Raises BadMessage unless the certificate is that server's agent's, and of its tenant ("": none; None: whatever
+    it is). `certified` None: it came without TLS.
+    """
     if certified is not None and not certified.is_for("agent", server):
         raise BadMessage(
             f"the agent calls itself {server}, and its certificate is for {certified}; give rostrumd --manager-tls the "
             f"certificate of {server} (subjectAltName=DNS:{server},URI:rostrum:agent:{server})"
+        )
+    if certified is None or tenant is None:
+        return
+    named = certified.roles.get("tenant", frozenset())
+    if named != ({tenant} if tenant else set()):
+        ours, theirs = (f"tenant {one}" if one else "no tenant" for one in (tenant, min(named, default="")))
+        raise BadMessage(
+            f"the certificate of {server} is of {theirs}, and by the topology file it is of {ours}: rostrum pki issue "
+            f"agent {server} --replace{' --tenant ' + tenant if tenant else ''}"
         )
 
 

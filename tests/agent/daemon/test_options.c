@@ -213,11 +213,14 @@ static void units__bytes_rates_and_times(void **state) {
 
 static void units__fragments_fit_the_mtu(void **state) {
     (void)state;
-    assert_int_equal(rs_fragment_size(9000), 8896);
-    assert_int_equal(rs_fragment_size(1500), 1408);
-    assert_int_equal(rs_fragment_size(76), 0);
-    assert_int_equal(rs_fragment_size(10), 0);
-    assert_true(rs_fragment_size(65536) <= RS_FRAGMENT_MAX);
+    assert_int_equal(rs_fragment_size(9000, 0), 8896);
+    assert_int_equal(rs_fragment_size(1500, 0), 1408);
+    assert_int_equal(rs_fragment_size(9000, 28), 8896); /* sealed */
+    assert_int_equal(rs_fragment_size(1500, 28), 1392);
+    assert_int_equal(rs_fragment_size(76, 0), 0);
+    assert_int_equal(rs_fragment_size(76, 28), 0);
+    assert_int_equal(rs_fragment_size(10, 0), 0);
+    assert_true(rs_fragment_size(65536, 0) <= RS_FRAGMENT_MAX);
     assert_true(rs_nic_mtu("lo") >= 1500);
     assert_int_equal(rs_nic_mtu("nosuch0"), 0);
     assert_int_equal(rs_nic_rate("nosuch0"), 0);

@@ -19,7 +19,7 @@ import uvloop
 from click.testing import CliRunner
 from rostrum.controller.access_options import SecurityOptions
 from rostrum.controller.app import main
-from rostrum.controller.certificates import Identity
+from rostrum.controller.certificates import Identity, identity
 from rostrum.controller.northbound.rest.access import AccessError
 from rostrum.controller.northbound.thrift import tls as thrift_tls
 from rostrum.controller.northbound.thrift.codec import FRAME_MAX, BadMessage, decode, encode
@@ -33,6 +33,27 @@ CHECK = "certificate"  # of the doctor
 @pytest.fixture
 def ours(tmp_path: Path) -> Authority:
     return Authority(tmp_path, "ours")
+
+
+def shown(*uris: str) -> Identity:
+    return identity({"subjectAltName": tuple(("URI", f"rostrum:{uri}") for uri in uris)})
+
+
+@pytest.mark.parametrize(
+    ("own", "tenant", "text"),
+    [
+        (shown("agent:h1", "tenant:blue"), "blue", ""),
+        (shown("agent:h1"), "", ""),
+        (shown("agent:h1", "tenant:blue"), None, ""),  # nothing is required
+        (shown("agent:h1", "tenant:blue"), "red", "of tenant blue, .* of tenant red: .*--tenant red"),
+        (shown("agent:h1"), "red", "of no tenant, .*--tenant red"),
+        (shown("agent:h1", "tenant:blue"), "", "of tenant blue, .* of no tenant"),
+        (shown("agent:h1", "tenant:blue", "tenant:red"), "red", "of tenant blue"),
+    ],
+)
+def test_admit__agents_are_of_their_servers_tenant(own: Identity, tenant: str | None, text: str) -> None:
+    with pytest.raises(BadMessage, match=text) if text else contextlib.nullcontext():
+        thrift_tls.admit("h1", own, tenant)
 
 
 @contextlib.asynccontextmanager

@@ -5,8 +5,11 @@ gone and back, and changes that come late.
 from __future__ import annotations
 
 import asyncio
+import base64
+import dataclasses
 import random
 import shutil
+import ssl
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -14,10 +17,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from rostrum.controller.access_options import SecurityOptions
 from rostrum.controller.core.persistence.persistence import Change
-from rostrum.controller.runtime.etcd import Etcd, Tls, Turn
+from rostrum.controller.northbound.rest.access import AccessOptions
+from rostrum.controller.runtime.etcd import Etcd, Tls, Turn, User
 from rostrum.controller.runtime.shared_store import SharedStore
-from rostrum.controller.runtime.store import StoreError
+from rostrum.controller.runtime.store import StoreError, StoreRefused
 from rostrum.topologies import loader
 
 from tests.controller.certificates import Authority
@@ -228,4 +233,90 @@ async def test_requests__go_on_while_a_member_is_killed(tmp_path: Path, tls: boo
             listed = (await http.get("/v1/paths?limit=100")).json()["paths"]
             assert sorted(one["id"] for one in listed) == sorted(made)  # one manager all the time: ids tell
     finally:
+        cluster.close()
+
+
+def text(said: str) -> str:
+    """As etcd's JSON has bytes."""
+    return base64.b64encode(said.encode()).decode()
+
+
+async def with_roles(etcd: Etcd, password: str) -> None:
+    """Nobody may do anything any more but `root`, and `manager` under /rostrum/ (docs/care.md)."""
+    for user, role in (("root", "root"), ("manager", "rostrum")):
+        await etcd._ask("auth/user/add", {"name": user, "password": password})
+        await etcd._ask("auth/role/add", {"name": role})
+        await etcd._ask("auth/user/grant", {"user": user, "role": role})
+    own = {"permType": "READWRITE", "key": text("/rostrum/"), "range_end": text("/rostrum0")}
+    await etcd._ask("auth/role/grant", {"name": "rostrum", "perm": own})
+    await etcd._ask("auth/enable", {})
+
+
+async def test_secured__the_standby_goes_on_with_a_role_of_its_own(tmp_path: Path) -> None:
+    """`security: required`: etcd by TLS 1.3 alone, certificates at both ends, a user whose role is /rostrum/."""
+    authority, password = Authority(tmp_path, "ca"), "a password of the test's"
+    cluster = Cluster(tmp_path, authority)
+    (tmp_path / "two.yaml").write_text(TWO_CORES)
+    topology = dataclasses.replace(loader.load(str(tmp_path / "two.yaml")), secure=True)
+    (user := tmp_path / "etcd-user").write_text(f"manager:{password}\n")
+    user.chmod(0o600)
+    files = (*authority.sign("own", uris=["rostrum:manager"], common=False), authority.certificate)
+    named = Tls(authority.certificate, *authority.sign("named"))
+    tls = Tls(authority.certificate, *files[:2])
+    closed = {
+        "security": SecurityOptions(thrift_tls=files, openflow_tls=files, p4runtime_tls=files),
+        "access": AccessOptions(tls=files[:2], client_ca=authority.certificate),
+    }
+    operator = ssl.create_default_context(cafile=authority.certificate)
+    operator.load_cert_chain(*authority.sign("alice", dns=(), uris=["rostrum:operator:alice"]))
+    ports = free_port(), free_port()
+    others: list[Etcd] = []
+
+    def another(user: User | None, tls: Tls = tls) -> Etcd:
+        others.append(Etcd(cluster.urls, tls, strict=True, user=user))
+        return others[-1]
+
+    try:
+        for name in NAMES:
+            cluster.start(name)
+        await cluster.leader()
+        await with_roles(another(None), password)
+        both = (topology, cluster.urls), ((authority.certificate, *files[:2]), 10, user)
+        async with httpx.AsyncClient(trust_env=False, timeout=15.0, verify=operator) as http:
+
+            async def becomes(port: int, wanted: int) -> httpx.Response:
+                async with asyncio.timeout(BOUND_S):
+                    while True:
+                        try:
+                            answer = await http.get(f"https://127.0.0.1:{port}/v1/paths?limit=100")
+                        except httpx.HTTPError:
+                            answer = None
+                        if answer is not None and answer.status_code == wanted:
+                            return answer
+                        await asyncio.sleep(0.05)
+
+            async with managing(*both[0], tmp_path / "a", "a", ports[0], *both[1], **closed) as stop:
+                await becomes(ports[0], 200)
+                asked = {"sender": "h1", "receivers": ["h2"], "wait_ms": 600_000}
+                made = await http.post(f"https://127.0.0.1:{ports[0]}/v1/paths", json=asked)
+                assert made.status_code == 201, made.text
+                async with managing(*both[0], tmp_path / "b", "b", ports[1], *both[1], **closed):
+                    told = await becomes(ports[1], 307)
+                    assert told.headers["Location"].startswith(f"https://127.0.0.1:{ports[0]}/")
+                    cluster.kill(NAMES[0])  # whoever logged in there logs in elsewhere
+                    stop.set()
+                    listed = (await becomes(ports[1], 200)).json()["paths"]
+                    assert [one["id"] for one in listed] == [made.json()["id"]]
+        own = another(User("manager", password))
+        assert await own.get("/rostrum/none") is None
+        with pytest.raises(StoreRefused, match="permission denied"):
+            await own.get("/elsewhere")
+        with pytest.raises(StoreRefused, match="without a common name"):
+            await another(User("manager", password), named).get("/rostrum/none")
+        for stranger in (None, User("manager", "another"), User("alice", password)):
+            with pytest.raises(StoreRefused):
+                await another(stranger).get("/rostrum/none")
+    finally:
+        for one in others:
+            await one.close()
         cluster.close()

@@ -248,10 +248,13 @@ async def managing(
     rest: int,
     tls: tuple[Path, Path, Path] | None = None,
     lease_s: int = 2,
+    user: Path | None = None,
+    **more: Any,
 ) -> AsyncIterator[asyncio.Event]:
+    """A manager; `more`: of its Config."""
     settings = Settings(boot_id=1000 + rest)
-    cluster = Cluster((urls,) if isinstance(urls, str) else urls, tls, name, lease_s)
-    config = Config(topology, run, settings, ("127.0.0.1",), free_port(), rest, 0, cluster=cluster)
+    cluster = Cluster((urls,) if isinstance(urls, str) else urls, tls, name, lease_s, user)
+    config = Config(topology, run, settings, ("127.0.0.1",), free_port(), rest, 0, cluster=cluster, **more)
     stop = asyncio.Event()
     task = asyncio.create_task(leadership.run(config, stop))
     try:

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/rdcm/options.h"
+#include "core/rdcm/wire.h"
 #include "rdcm/overlay.h"
 
 #define FRAGMENT 1000
@@ -136,11 +137,56 @@ static void a_receiver_whose_acknowledgements_alone_come__is_not_silent(void **s
     net_free(w.n);
 }
 
+static bool whole(const net *n, rs_peer but) {
+    for (rs_peer i = 1; i <= RECEIVERS; i++)
+        if (i != but && !net_event(n, i, RS_EV_COMPLETE, ANYONE))
+            return false;
+    return true;
+}
+
+/* One in the rings says that it, and all below it, have what was sent, and that the sender may go as far as it likes;
+ * it repairs nothing. Others that rely on it ask the sender in the end: it costs time. */
+static void a_receiver_acknowledges_what_it_lacks__all_others_get_it_elsewhere(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= RECEIVERS; seed++) {
+        rs_rdcm_config c = {0};
+        world w = begin(4000, seed, &c);
+        const rs_peer liar = (rs_peer)seed;
+        rs_ack lie = {
+            .flags = RS_ACK_TO_PREDECESSOR | RS_ACK_TO_PARENT | RS_ACK_BY_TREE, .version = 1, .expected = w.fragments};
+        assert_int_equal(rs_send_nonce(net_node(w.n, 0), w.xfer, &lie.nonce), RS_OK);
+        net_knob(w.n)->loss = 0.02;
+        net_mute(w.n, liar, true); /* its own words are made up here */
+        rs_time at = 6 * MS;
+        for (; at < 4 * SEC && !whole(w.n, liar); at += MS / 2) {
+            uint8_t bytes[RS_ACK_HEADER + 8 * RS_ACK_WORDS];
+            net_at(w.n, at);
+            lie.cum = lie.settled = net_last_sn(w.n) + 1;
+            lie.base = lie.cum / 64 * 64;
+            const rs_packet_in packet = {.channel = RS_CH_PEER_DATAGRAM,
+                                         .peer = liar,
+                                         .group = RS_NO_GROUP,
+                                         .header = bytes,
+                                         .header_length = rs_ack_encode(&lie, bytes)};
+            for (rs_peer i = 0; i <= RECEIVERS; i++)
+                if (i != liar)
+                    rs_receive(net_node(w.n, i), net_knob(w.n)->now, &packet);
+        }
+        printf("seed %d: the others have all after %d ms\n", (int)seed, (int)(at / MS));
+        assert_true(whole(w.n, liar));
+        net_mute(w.n, liar, false);
+        net_at(w.n, 20 * SEC);
+        assert_true(whole(w.n, 0)); /* and so has it */
+        net_free(w.n);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_receiver_is_late__it_is_not_repaired_in_bulk),
         cmocka_unit_test(the_last_packets_are_lost__nobody_waits_at_each_hop),
         cmocka_unit_test(a_receiver_is_away__that_is_told_with_growing_pauses),
+        cmocka_unit_test(a_receiver_acknowledges_what_it_lacks__all_others_get_it_elsewhere),
         cmocka_unit_test(a_receiver_whose_acknowledgements_alone_come__is_not_silent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
