@@ -31,7 +31,7 @@ from rostrum.topologies.places import build_folder, short
 PLAIN, SECURE, SIGNED = "rostrum", cases.SECURE, cases.SIGNED
 MESSAGES_PLAIN, MESSAGES_SECURE, MESSAGES_SIGNED = SECURITY
 HEAD = 60  # bytes of a message's packet that are no program's
-PAYLOAD = {9000: 8896, 1500: 1344}  # bytes of a sealed packet's fragment
+PAYLOAD = {9000: 8896, 1500: 1392}  # bytes of a sealed packet's fragment
 DIGEST_BYTES = 64 * MB
 SEALS_S = "0.5"
 
@@ -76,7 +76,7 @@ def security(quick: bool, repeat: int | None, json_file: Path, folder: Path) -> 
 
 def plan(quick: bool, rounds: int) -> list[Entry]:
     size = 128 * MB if quick else 512 * MB
-    limited = [cases.limited(mtu, 0.0, (64 if mtu == 9000 else 24) * MB) for mtu in (9000, 1500)]
+    limited = [cases.limited(mtu, 0.0, (256 if mtu == 9000 else 96) * MB) for mtu in (9000, 1500)]
     free = [cases.base(mtu, offload=True, size=size) for mtu in (9000, 1500)]
     signed = {free[0]}
     return [Entry(case, (PLAIN, SECURE, *((SIGNED,) if case in signed else ())), rounds) for case in (*limited, *free)]

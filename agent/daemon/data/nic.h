@@ -9,7 +9,7 @@
 uint32_t rs_nic_mtu(const char *interface);
 /* Bits/s as the driver says; 0 if it does not know. */
 int64_t rs_nic_rate(const char *interface);
-/* Payload bytes of a full data packet: the largest multiple of 64 that fits (docs/protocol.md). */
+/* Payload bytes of a full packet: the largest multiple of 64, of 16 where a seal takes `sealed` bytes, that fits. */
 uint32_t rs_fragment_size(uint32_t mtu, uint32_t sealed);
 
 #endif
