@@ -331,6 +331,32 @@ def all_have_the_same_in_the_end(network: Network, clock: Clock) -> None:
         assert first == network.messages[len(network.messages) - len(first) :]
 
 
+def test_malformed_state__the_next_holder_is_asked() -> None:
+    network, givers = Network(1), list[str]()
+
+    def go_on(until: str) -> bool:
+        for _ in range(2000):
+            for one in list(network.sends):
+                if one.receiver == "h3" and not givers:
+                    one.data = b"\x01" * 30
+                givers.extend([one.sender] if one.receiver == "h3" else [])
+                one.end(True)
+            for server in network.members:
+                network.step(server)
+            if network.programs[until].is_ready:
+                return True
+        return False
+
+    network.join("h1", "h2")
+    assert go_on("h1") and go_on("h2")
+    network.join("h3")
+    assert go_on("h3")
+    assert len(set(givers)) == 2
+    program = network.programs["h3"]
+    assert isinstance(program, Log)
+    assert "malformed" in program._why
+
+
 def test_garbage_as_a_state__is_an_error() -> None:
     network = Network(1)
     network.join("h1")

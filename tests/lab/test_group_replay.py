@@ -19,6 +19,7 @@ import pytest
 from rostrum.client import Agent, Group, Message, RostrumError, TimedOut
 from rostrum.lab.lab import Lab
 
+from tests.lab.metrics import scrape
 from tests.lab.objects import connected, until
 
 pytestmark = pytest.mark.lab
@@ -200,9 +201,13 @@ def test_no_more_is_kept_than_is_said__and_what_is_not_is_told(lab: Lab) -> None
         last = published(writer, [f"{k} " + "y" * 1000 for k in range(3000)])
         with agent(lab, "h3") as three, three.join("little", start=1) as reader:
             seen = take(reader, last)
+        told = scrape(lab, "h1")
     assert seen[0].lost and seen[0].why == "no member keeps it any more"
     assert numbers(seen) == list(range(seen[0].lost + 1, last + 1))
     assert 500 < len(seen) <= 1000
+    assert 512 << 10 < told["rostrum_agent_group_kept_bytes", 'group="little"'] <= 2 << 20
+    assert 500 < told["rostrum_agent_group_kept_messages", 'group="little"'] <= 2000
+    assert told["rostrum_agent_groups_kept_bytes", ""] >= told["rostrum_agent_group_kept_bytes", 'group="little"']
 
 
 def test_groups_that_keep_nothing__say_so(lab: Lab) -> None:

@@ -302,7 +302,14 @@ class Replica(ABC):
         return False
 
     def _take_state(self, state: memoryview, name: str) -> bool:
-        number, rest = self._read_table(state)
+        try:
+            number, rest = self._read_table(state)
+        except RostrumError as error:  # its giver is passed over
+            self._why = str(error)
+            self._offers.remove(name)
+            self._unwanted[name] = time.monotonic() + UNWANTED_S
+            self._ask_at = 0.0
+            return False
         self.set_state(rest)
         rest.release()
         state.release()

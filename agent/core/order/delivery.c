@@ -476,13 +476,15 @@ static uint32_t sender_of(const rs_order *o, rs_peer peer) {
     return UINT32_MAX;
 }
 
-static bool receive_data(rs_order *o, rs_time now, const uint8_t *bytes, size_t length) {
+static bool receive_data(rs_order *o, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
     if (length < RS_ORDER_HEAD || length - RS_ORDER_HEAD > o->config.message_bytes)
         return false;
     uint32_t which = (uint32_t)rs_le_get(bytes + RS_ORDER_HEADER, 2);
     uint64_t seq = rs_le_get(bytes + RS_ORDER_HEADER + 4, 8);
     if (which >= o->sender_count || seq == 0)
         return false;
+    if (from == o->senders[0].is.peer) /* its messages come the way that its ORDER comes, which may wait behind them */
+        o->heard_at = now;
     rs_order_sender *s = &o->senders[which];
     if (seq <= s->have || rs_order_slot(s, seq) || which == o->self)
         return true;
@@ -614,7 +616,7 @@ bool rs_order_receive(rs_order *o, rs_time now, rs_peer from, const uint8_t *byt
     else if (epoch != o->epoch || epoch == 0)
         return true; /* of a view that is over, or not here yet: then it is asked for */
     else if (kind == RS_ORDER_KIND_DATA)
-        good = receive_data(o, now, bytes, length);
+        good = receive_data(o, now, from, bytes, length);
     else if (kind == RS_ORDER_KIND_ORDER)
         good = receive_order(o, now, from, bytes, length);
     else if (kind == RS_ORDER_KIND_ACK)

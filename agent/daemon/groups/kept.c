@@ -224,6 +224,17 @@ rs_replay *rs_kept_replay(const rs_local_group *group) {
     return group->kept ? group->kept->replay : NULL;
 }
 
+uint32_t rs_kept_list(const rs_groups *g, rs_kept_facts *out, uint32_t most) {
+    uint32_t count = 0;
+    for (const rs_local_group *group = g->groups; group && count < most; group = group->next) {
+        const rs_kept *k = group->kept;
+        if (k)
+            out[count++] =
+                (rs_kept_facts){group->name, k->bytes, rs_history_first(k->history), rs_history_last(k->history)};
+    }
+    return count;
+}
+
 rs_history *rs_kept_history(const rs_local_group *group) {
     return group->kept ? group->kept->history : NULL;
 }

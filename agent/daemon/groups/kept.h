@@ -16,6 +16,15 @@ void rs_kept_event(rs_groups *groups, rs_local_group *group, const rs_order_even
 void rs_kept_receive(rs_groups *groups, rs_local_group *group, uint32_t from, const uint8_t *bytes, size_t length);
 rs_time rs_kept_deadline(const rs_groups *groups);
 void rs_kept_timeout(rs_groups *groups);
+/* What a group keeps here. */
+typedef struct {
+    const char *group;    /* its name */
+    uint64_t bytes;       /* that its segments take, in memory or on disk */
+    uint64_t first, last; /* numbers of the oldest and the newest message; 0: none is kept yet */
+} rs_kept_facts;
+
+/* Of groups that keep messages, `most` at most; how many. */
+uint32_t rs_kept_list(const rs_groups *groups, rs_kept_facts *out, uint32_t most);
 /* Bytes that all groups' segments take. */
 uint64_t rs_kept_bytes(const rs_groups *groups);
 /* NULL: the group keeps nothing here. */

@@ -10,12 +10,14 @@
 #include "daemon/api/status.h"
 #include "daemon/data/nic.h"
 #include "daemon/data/sending.h"
+#include "daemon/groups/kept.h"
 #include "daemon/groups/sockets.h"
 #include "daemon/streams/receive.h"
 #include "daemon/streams/send.h"
 #include "daemon/units.h"
 
 #define PAGE_BYTES (256u << 10) /* with as many agents of a LAN as are known */
+#define KEPT_MOST 256u          /* groups whose kept messages are told one by one */
 
 typedef struct {
     char *bytes;
@@ -306,10 +308,24 @@ static void group_engines(const rs_agent *agent, page *p) {
     }
 }
 
+/* Messages for replay, in memory and on disk. */
+static void group_kept(const rs_agent *agent, page *p) {
+    rs_kept_facts facts[KEPT_MOST];
+    uint32_t count = rs_kept_list(agent->groups, facts, KEPT_MOST);
+    gauge(p, "groups_kept_bytes", (double)rs_kept_bytes(agent->groups), "What all groups keep for replay.");
+    family(p, "group_kept_bytes", "gauge", "What a group keeps for replay.");
+    for (uint32_t i = 0; i < count; i++)
+        by(p, "group_kept_bytes", "group", facts[i].group, facts[i].bytes);
+    family(p, "group_kept_messages", "gauge", "Messages from the oldest to the newest that a group keeps.");
+    for (uint32_t i = 0; i < count; i++)
+        by(p, "group_kept_messages", "group", facts[i].group, facts[i].last ? facts[i].last - facts[i].first + 1 : 0);
+}
+
 static void groups(const rs_agent *agent, page *p) {
     rs_messages_stats s;
     rs_groups_stats(agent->groups, &s);
     group_engines(agent, p);
+    group_kept(agent, p);
     gauge(p, "groups", (double)s.groups, "Message groups with a view here.");
     gauge(p, "group_packets_missing", (double)s.missing, "Packets of messages missing now.");
     counter(p, "group_messages_published_total", s.published, "Messages published here.");
