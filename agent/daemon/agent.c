@@ -14,6 +14,7 @@
 
 #include "core/base/loss_pattern.h"
 #include "core/rdcm/options.h"
+#include "core/wan/options.h"
 #include "daemon/api/access.h"
 #include "daemon/api/waits.h"
 #include "daemon/data/combine.h"
@@ -571,6 +572,7 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
                                  .ack_every = 64,
                                  .ack_delay = 8 * RS_MILLISECOND,
                                  .stream_bytes = RS_STREAM_BYTES};
+    const rs_wan_config wan = {.memory = o->wan_buffer};
     const rs_config config = {.seed = seed,
                               .fragment_size = agent->fragment_size,
                               .nic_rate_bps = o->nic_rate_bps ? o->nic_rate_bps : rs_nic_rate(o->interface),
@@ -585,6 +587,7 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
                               .direct_receivers = o->direct_receivers,
                               .directory = rs_overlay_directory(agent),
                               .options[RS_PROTOCOL_RDCM] = &rdcm,
+                              .options[RS_PROTOCOL_WAN] = &wan,
                               .answer_bound =
                                   7 * 24 * 3600 * RS_SECOND /* paths.c bounds the wait, with better words */};
     const rs_allocator allocator = {.alloc = core_alloc, .release = core_release};

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "core/wan/options.h"
 #include "daemon/log.h"
 #include "daemon/store/digest.h"
 #include "daemon/units.h"
@@ -203,6 +204,12 @@ static bool take_keep_quota(rs_options *o, const char *text, char *error) {
            wrong(error, "a size is needed, for example 1G");
 }
 
+static bool take_wan_buffer(rs_options *o, const char *text, char *error) {
+    return (rs_parse_bytes(text, &o->wan_buffer) && o->wan_buffer >= RS_WAN_MEMORY_LEAST &&
+            o->wan_buffer <= RS_WAN_MEMORY_MOST) ||
+           wrong(error, "a size of 1M to 1T is needed, for example 512M");
+}
+
 static bool take_disk_quota(rs_options *o, const char *text, char *error) {
     return (rs_parse_bytes(text, &o->disk_quota_bytes) && o->disk_quota_bytes > 0) ||
            wrong(error, "a size is needed, for example 500G");
@@ -389,6 +396,8 @@ static const option options_table[] = {
     {"disk-quota", "SIZE", "most that objects may take of --to-disk [what the disk holds]", take_disk_quota},
     {"keep-quota", "SIZE", "most that messages kept for replay take, of all groups that have keep [256M]",
      take_keep_quota},
+    {"wan-buffer", "SIZE", "most that sends by wan may have sent and not know to be there, all together [512M]",
+     take_wan_buffer},
     {"evict", "TIME|never",
      "when the store is 9/10 full, or something does not fit: received objects that were read longest ago go, so long "
      "after that was told; those that are pinned stay [never]",

@@ -18,6 +18,7 @@ typedef struct {
     uint16_t control_port, data_port;
     uint16_t piece_port;      /* where others fetch pieces of objects */
     int64_t fetch_rate_bps;   /* that they get, all together; 0 = no bound */
+    uint64_t wan_buffer;      /* bytes that sends by wan may have under way, all together; 0 = the default */
     uint32_t manager_address; /* host order; 0 = no manager */
     uint16_t manager_port;
     rs_manager_endpoint standbys[RS_MANAGER_STANDBYS_MAX]; /* further managers, one of which may lead */

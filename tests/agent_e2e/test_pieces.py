@@ -19,7 +19,7 @@ from rostrum.client import Agent as Client
 from rostrum.client import wire
 from rostrum.client.values import Code, RostrumError
 
-from tests.agent_e2e.agents import APP, BUILD, Agent, App, World, content, wait_until
+from tests.agent_e2e.agents import APP, BUILD, Agent, App, World, content, counter, wait_until, with_metrics
 from tests.agent_e2e.fake_manager import Answer
 from tests.agent_e2e.network import Network, network
 
@@ -253,19 +253,6 @@ def test_a_sender_that_was_restarted_sends_what_is_missing_and_nothing_twice(lab
 
 
 GIVEN, FETCHED = "fetch_served_bytes_total", "fetched_bytes_total"
-
-
-def with_metrics(lab: World, name: str) -> tuple[str, str]:
-    return ("--metrics", str(lab.folder / f"{name}.metrics"))
-
-
-def counter(lab: World, name: str, what: str) -> int:
-    """Of an agent started with_metrics."""
-    with socket.socket(socket.AF_UNIX) as one:
-        one.connect(str(lab.folder / f"{name}.metrics"))
-        one.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        page = b"".join(iter(lambda: one.recv(1 << 16), b"")).decode()
-    return next(int(line.split()[-1]) for line in page.splitlines() if what in line.split(" ")[0])
 
 
 @pytest.mark.parametrize("protocol", ["republic", "rdcm"])

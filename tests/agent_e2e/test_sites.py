@@ -13,7 +13,7 @@ import pytest
 from rostrum.client.values import RostrumError
 
 from tests.agent_e2e import agents
-from tests.agent_e2e.agents import World, content, wait_until, world
+from tests.agent_e2e.agents import World, content, counter, wait_until, with_metrics, world
 from tests.agent_e2e.fake_manager import Answer, rostrum_thrift
 from tests.agent_e2e.network import Network, network
 
@@ -249,6 +249,22 @@ def test_a_member_of_a_site_that_falls_silent_holds_nobody_up(lab: World, cut_of
     assert {name: row.state for name, row in rows.items()} == {"h3": "done", "h4": "done", "h5": "failed"}, result
     assert re.search("said nothing for|cannot be reached for", rows["h5"].cause), result
     assert not goes_on_at(lab, "h4")
+
+
+def test_sends_over_wide_areas_keep_to_one_bound_of_memory_that_metrics_show(lab: World) -> None:
+    """One of less than a section, which the object is longer than."""
+    lab.agents["h1"].stop()
+    lab.start("h1", "--wan-buffer", "1M", *with_metrics(lab, "h1")).wait_log("this server is in site=")
+    data = content(SIZE, 9)
+    sender = lab.app("h1")
+    sender.add(9, data)
+    assert counter(lab, "h1", 'wan_buffer_bytes{kind="bound"}') == 1 << 20
+    assert counter(lab, "h1", 'wan_buffer_bytes{kind="most"}') == 0
+    result = sender.send(9, list(EAST))
+    assert result.ok, result
+    assert 0 < counter(lab, "h1", 'wan_buffer_bytes{kind="most"}') <= 1 << 20
+    wait_until(lambda: counter(lab, "h1", "wan_buffer_sends") == 0, "the end of the send")
+    assert counter(lab, "h1", 'wan_buffer_bytes{kind="used"}') == 0
 
 
 def test_a_relay_without_room_is_passed_over_and_told(lab: World) -> None:

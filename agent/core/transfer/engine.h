@@ -111,6 +111,7 @@ struct rs_engine {
     /* At a sender it may come before the path, so before the engine has begun. */
     rs_status (*view)(rs_node *node, rs_time now, rs_transfer *t, const rs_view *view);
     void (*stats)(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out); /* Adds its counters. */
+    void (*buffers)(const rs_node *node, rs_send_buffers *out);                   /* NULL: it bounds none. */
     /* The sender's data channel is over before its time, or the transfer is finished: what only a live one needs is let
      * go. */
     void (*stop)(rs_node *node, rs_transfer *t);

@@ -366,6 +366,14 @@ rs_status rs_xfer_stats_get(const rs_node *node, rs_xfer xfer, rs_xfer_stats *ou
     return RS_OK;
 }
 
+rs_status rs_send_buffers_get(const rs_node *node, rs_protocol protocol, rs_send_buffers *out) {
+    const rs_engine *engine = rs_engine_of(node, (uint8_t)protocol);
+    if (!engine || !engine->buffers)
+        return RS_ERR_UNKNOWN;
+    engine->buffers(node, out);
+    return RS_OK;
+}
+
 static bool is_sane(const rs_view *v) {
     if (v->child_count > VIEW_CHILDREN || (v->child_count && !v->children))
         return false;

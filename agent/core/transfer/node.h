@@ -387,4 +387,16 @@ void rs_stream_piece_refuse(rs_node *node, rs_time now, const rs_packet_in *pack
 
 rs_status rs_xfer_stats_get(const rs_node *node, rs_xfer xfer, rs_xfer_stats *out);
 
+/* The one bound of memory of all sends by an engine, in bytes. */
+typedef struct {
+    uint64_t bound;     /* They may have so many, */
+    uint64_t used;      /* have so many: sent, and perhaps needed again, */
+    uint64_t used_most; /* had so many at most, */
+    uint64_t wanted;    /* and could use so many. */
+    uint32_t sends;     /* That share it now. */
+} rs_send_buffers;
+
+/* RS_ERR_UNKNOWN: the engine is not known here, or has no such bound. */
+rs_status rs_send_buffers_get(const rs_node *node, rs_protocol protocol, rs_send_buffers *out);
+
 #endif

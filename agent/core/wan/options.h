@@ -4,6 +4,10 @@
 
 #include "core/base/types.h"
 
+/* Of rs_wan_config.memory: bounds; others of that order would do. */
+#define RS_WAN_MEMORY_LEAST (UINT64_C(1) << 20)
+#define RS_WAN_MEMORY_MOST (UINT64_C(1) << 40)
+
 typedef enum {
     RS_WAN_OWN = 0,      /* by what comes out and by delay: docs/wan.md, "Rate" */
     RS_WAN_FRIENDLY = 1, /* shares with TCP: the window of CUBIC, as a rate */

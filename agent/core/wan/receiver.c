@@ -108,15 +108,27 @@ static void collected_by(rs_node *node, rs_receiving *x) {
     rs_receiver_arm(node, x);
 }
 
+/* Of one that goes on, as far as it was sent. */
 static uint64_t section_end(const rs_receiving *x, uint64_t section) {
-    uint64_t end = (section + 1) * RS_WAN_SECTION;
-    return end < x->ring.end ? end : x->ring.end;
+    const rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
+    uint64_t end = (section + 1) * RS_WAN_SECTION, sent = section < w->ended ? x->ring.end : w->next;
+    end = end < x->ring.end ? end : x->ring.end;
+    return end < sent ? end : sent;
 }
 
 static uint64_t first_missing(const rs_receiving *x, uint64_t section) {
     uint64_t from = section * RS_WAN_SECTION, end = section_end(x, section);
     from = from > x->ring.first ? from : x->ring.first;
     return from < end ? rs_seqset_next_absent(&x->present, NULL, from, end) : end;
+}
+
+/* The sender has to stop in a section: what is missing so far is what keeps it from going on. */
+static void section_halted(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
+    uint64_t section = w->ended;
+    if (section < w->section_count && w->due[section].due == RS_NEVER &&
+        first_missing(x, section) < section_end(x, section))
+        nack_by(node, x, section, now + w->late);
 }
 
 /* Sections before `section` were sent: what is missing of them is said when late packets have come. */
@@ -195,8 +207,11 @@ static void word(rs_node *node, rs_time now, rs_receiving *x, const rs_data_head
     } else if (!said.repair) {
         came_late(w, now, said.stamp_us);
     }
-    if (h->flags & RS_DATA_REPORT)
+    if (h->flags & RS_DATA_REPORT) {
         status_soon(node, x);
+        if (h->sn + 1 == w->next)
+            section_halted(node, now, x);
+    }
     if (w->report_due == RS_NEVER) {
         w->report_due = now + report_interval(w);
         rs_receiver_arm(node, x);
@@ -405,7 +420,8 @@ rs_rx_verdict rs_wan_receiver_message(rs_node *node, rs_time now, rs_receiving *
 /* By way of the parent. Of a section's NACKs only the first goes there, so what is lost on the way, or at a parent that
  * is gone, costs a round trip. */
 static bool goes_up(const rs_wan_receiver *w, rs_time now, uint64_t section, bool first) {
-    return w->tree && first && section + LAST_SECTIONS < w->section_count && rs_wan_has_parent(w->tree, now);
+    return w->tree && first && section < w->ended && section + LAST_SECTIONS < w->section_count &&
+           rs_wan_has_parent(w->tree, now);
 }
 
 /* Returns how many it lacks itself. */
@@ -479,7 +495,7 @@ static void take_nacks(rs_time now, rs_receiving *x, rs_wan_status *s, bool up) 
     rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
     bool receives = x->state == RS_RX_RECEIVING;
     w->nack_due = RS_NEVER;
-    for (uint64_t i = w->cum / RS_WAN_SECTION; receives && i < w->ended; i++) {
+    for (uint64_t i = w->cum / RS_WAN_SECTION; receives && i <= w->ended && i < w->section_count; i++) {
         if (w->due[i].due <= now && first_missing(x, i) == section_end(x, i))
             w->due[i].due = RS_NEVER;
         if (w->due[i].due <= now)

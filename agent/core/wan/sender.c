@@ -59,15 +59,16 @@ static bool counts(const rs_sending *x, const rs_recipient *r, rs_time now) {
 
 /* --------------------------------------------------------------------------------------------- begin and end */
 
+/* All before `sn` are there. Sections are freed whole; memory fragment by fragment, for a transfer's part of it may be
+ * less than a section. */
 static void release(rs_node *node, rs_sending *x, uint64_t sn) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
-    uint64_t before = w->sections.freed * RS_WAN_SECTION;
+    uint64_t there = sn < next_sn(x) ? sn : next_sn(x);
     rs_wan_sections_release(&w->sections, &node->allocator, sn >= x->end ? w->sections.count : sn / RS_WAN_SECTION);
-    uint64_t after = w->sections.freed * RS_WAN_SECTION, next = next_sn(x);
-    before = before > x->first ? before : x->first;
-    after = after < next ? after : next;
-    if (after > before)
-        rs_wan_pool_give(&w->memory, (after - before) * x->t.fragment_size);
+    if (there <= w->given_to)
+        return;
+    rs_wan_pool_give(&w->memory, (there - w->given_to) * x->t.fragment_size);
+    w->given_to = there;
 }
 
 void rs_wan_sender_stop(rs_node *node, rs_sending *x) {
@@ -111,6 +112,7 @@ const char *rs_wan_begin(rs_node *node, rs_time now, rs_sending *x) {
     x->t.engine = &rs_engine_wan;
     w->sections.coded = rs_wan_config_of(node, x)->coded && !rs_is_unicast(&x->grant);
     w->sections.freed = x->first / RS_WAN_SECTION;
+    w->given_to = x->first;
     rs_wan_pool_join(&shared->pool, &w->memory, UINT64_C(2) * RS_WAN_SECTION * x->t.fragment_size);
     w->opened_at = now;
     w->begin_due = now + ACCEPT_MOST;
@@ -143,6 +145,7 @@ static void begin_where_it_is(rs_sending *x) {
         return;
     x->pos = first - x->first;
     w->sections.freed = first / RS_WAN_SECTION;
+    w->given_to = first;
 }
 
 static void high_rate(rs_node *node, rs_time now, rs_sending *x) {

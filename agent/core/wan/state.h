@@ -38,6 +38,7 @@ typedef struct rs_wan_place rs_wan_place; /* in the tree of NACKs: nack_tree.c *
 
 typedef struct {
     rs_wan_user memory;       /* This transfer's part of the pool. */
+    uint64_t given_to;        /* Fragments before that one use none of it any more. */
     rs_wan_sections sections; /* What is sent and not free yet. */
     rs_wan_peer *peers;       /* By the place of the recipient. */
     rs_wan_place *places;     /* The same; NULL: all say their NACKs to the sender. */

@@ -7,10 +7,7 @@
 #include "core/wan/receiver.h"
 #include "core/wan/sender.h"
 
-/* Bounds: others of that order would do. */
 #define MEMORY (UINT64_C(512) << 20) /* docs/wan.md */
-#define MEMORY_LEAST (UINT64_C(1) << 20)
-#define MEMORY_MOST (UINT64_C(1) << 40)
 
 static bool configure(const void *given, void *options) {
     rs_wan_node *own = options;
@@ -21,7 +18,7 @@ static bool configure(const void *given, void *options) {
     own->pool.bound = c->memory;
     bool fixed = c->congestion == RS_WAN_FIXED;
     return c->congestion <= RS_WAN_FIXED && (fixed ? c->fixed_bps > 0 : c->fixed_bps == 0) && c->proactive != 1 &&
-           c->proactive <= RS_COMBINE_MAX && c->memory >= MEMORY_LEAST && c->memory <= MEMORY_MOST;
+           c->proactive <= RS_COMBINE_MAX && c->memory >= RS_WAN_MEMORY_LEAST && c->memory <= RS_WAN_MEMORY_MOST;
 }
 
 /* A number of at most six digits in front of `*end`; -1: there is none. */
@@ -138,6 +135,15 @@ static void stats(const rs_node *node, const rs_transfer *t, rs_xfer_stats *out)
         rs_wan_sender_stats((const rs_sending *)t, out);
 }
 
+static void buffers(const rs_node *node, rs_send_buffers *out) {
+    const rs_wan_pool *pool = &rs_wan_node_of(node)->pool;
+    *out = (rs_send_buffers){.bound = pool->bound,
+                             .used = pool->used,
+                             .used_most = pool->used_most,
+                             .wanted = pool->wanted,
+                             .sends = pool->count};
+}
+
 static void stop(rs_node *node, rs_transfer *t) {
     if (t->sending && t->own)
         rs_wan_sender_stop(node, (rs_sending *)t);
@@ -174,6 +180,7 @@ const rs_engine rs_engine_wan = {
     .deadline = deadline,
     .notify = notify,
     .stats = stats,
+    .buffers = buffers,
     .stop = stop,
     .free = let_go,
 };

@@ -223,6 +223,19 @@ static void peers(page *p, const rs_totals_of *s, const rs_totals_of *r) {
     by(p, "peer_repairs_total", "kind", "old", r->peer_repairs_old);
 }
 
+/* Bytes of sends by wan that may be needed again, of all of them together. */
+static void send_buffers(const rs_agent *agent, page *p) {
+    rs_send_buffers b;
+    if (rs_send_buffers_get(agent->node, RS_PROTOCOL_WAN, &b) != RS_OK)
+        return;
+    family(p, "wan_buffer_bytes", "gauge", "Sent by wan and perhaps needed again: by all sends together.");
+    by(p, "wan_buffer_bytes", "kind", "used", b.used);
+    by(p, "wan_buffer_bytes", "kind", "most", b.used_most);
+    by(p, "wan_buffer_bytes", "kind", "wanted", b.wanted);
+    by(p, "wan_buffer_bytes", "kind", "bound", b.bound);
+    gauge(p, "wan_buffer_sends", b.sends, "Sends by wan that share that bound.");
+}
+
 static void transfers(const rs_agent *agent, page *p) {
     uint64_t sending = 0, receiving = 0;
     rs_totals_of s = so_far(agent, agent->transfers.sending, agent->totals.sent, &sending);
@@ -253,6 +266,7 @@ static void transfers(const rs_agent *agent, page *p) {
     counter(p, "patches_received_total", r.patches_received, "Fragments received so.");
     counter(p, "losses_mended_total", s.repairs_mended, "Losses of all receivers mended by repair packets sent here.");
     peers(p, &s, &r);
+    send_buffers(agent, p);
 }
 
 static void streams(const rs_agent *agent, page *p) {

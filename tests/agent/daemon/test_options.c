@@ -62,7 +62,7 @@ static void options__everything_set(void **state) {
     rs_options o;
     assert_int_equal(parse(NEEDED
                            "--manager 10.255.0.1:9090 --control-port 81 --data-port 82 --quota 4G --reserve 128M --mtu "
-                           "1500 --nic-rate 2.5G "
+                           "1500 --nic-rate 2.5G --wan-buffer 64M "
                            "--io udp --receive-buffer 8M --attempt-interval 1.4ms --light-confirm 5 --start-on first "
                            "--silence-bound 2s --repairs patches "
                            "--digest sha256 --max-connections 9 --loss gilbert:0.01:5 --seed 42 --log-level warning",
@@ -74,6 +74,7 @@ static void options__everything_set(void **state) {
     assert_int_equal(o.control_port, 81);
     assert_int_equal(o.data_port, 82);
     assert_true(o.quota_bytes == UINT64_C(4) << 30);
+    assert_true(o.wan_buffer == UINT64_C(64) << 20);
     assert_true(o.reserve_bytes == UINT64_C(128) << 20);
     assert_int_equal(o.mtu, 1500);
     assert_true(o.nic_rate_bps == INT64_C(2500000000));
@@ -114,6 +115,8 @@ static void options__wrong_ones_are_explained(void **state) {
         {NEEDED "--control-port -1", "port"},
         {NEEDED "--receive-buffer 2G", "64K to 1G"},
         {NEEDED "--quota 0", "size"},
+        {NEEDED "--wan-buffer 1000K", "1M to 1T"},
+        {NEEDED "--wan-buffer 2T", "1M to 1T"},
         {NEEDED "--quota 4X", "size"},
         {NEEDED "--reserve lots", "size"},
         {NEEDED "--reserve -1", "size"},

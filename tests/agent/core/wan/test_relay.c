@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "core/base/wire.h"
+#include "core/wan/options.h"
 
 #define SIZE (UINT64_C(12) << 20)
 #define FRAGMENT 1400
@@ -220,6 +221,39 @@ static void another_sender_of_the_object__is_refused_while_the_first_is_there(vo
     (void)state;
 }
 
+/* Many sends share the bound, so one may have less of it than a section; it goes on as its fragments arrive. */
+static void a_bound_of_less_than_a_section__holds_nobody_up(void **state) {
+    for (int multicast = 0; multicast < 2; multicast++) {
+        static const rs_wan_config least = {.memory = UINT64_C(1) << 20};
+        rs_config narrow = config;
+        narrow.options[RS_PROTOCOL_WAN] = &least;
+        net *n = net_new(3, &narrow, 7);
+        net_knobs *k = net_knob(n);
+        k->grant = false;
+        k->data_delay = k->control_delay = k->connect_delay = 5 * MS;
+        k->loss = k->peer_loss = 0.01;
+        const rs_peer to[] = {1, 2};
+        const rs_path_grant path = inside();
+        rs_xfer xfer = send_by(n, 0, multicast ? 2 : 1, to, true, multicast ? &path : &wide);
+        net_call(n, 0, rs_send_grown(net_node(n, 0), NET_START, xfer, SIZE));
+        for (rs_time at = 0; at < 60 * SEC && !(net_has(n, 1, 5) && (!multicast || net_has(n, 2, 5)));) {
+            net_at(n, at += 10 * MS);
+            rs_send_buffers b;
+            assert_int_equal(rs_send_buffers_get(net_node(n, 0), RS_PROTOCOL_WAN, &b), RS_OK);
+            assert_true(b.used <= b.bound && b.used_most <= b.bound && b.bound == least.memory);
+        }
+        assert_true(net_has(n, 1, 5) && (!multicast || net_has(n, 2, 5)));
+        net_run(n, 120 * SEC);
+        rs_send_buffers b;
+        assert_int_equal(rs_send_buffers_get(net_node(n, 0), RS_PROTOCOL_WAN, &b), RS_OK);
+        assert_true(b.used_most > 0);
+        assert_int_equal(b.used, 0);
+        assert_int_equal(b.sends, 0);
+        net_free(n);
+    }
+    (void)state;
+}
+
 static void a_path_by_unicast__is_for_one_receiver(void **state) {
     seen s;
     net *n = network(3, &s);
@@ -240,6 +274,7 @@ int main(void) {
         cmocka_unit_test(a_relay_that_dies__is_followed_by_one_that_goes_on_where_it_was),
         cmocka_unit_test(marks_of_switches__slow_the_sender),
         cmocka_unit_test(another_sender_of_the_object__is_refused_while_the_first_is_there),
+        cmocka_unit_test(a_bound_of_less_than_a_section__holds_nobody_up),
         cmocka_unit_test(a_path_by_unicast__is_for_one_receiver),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
