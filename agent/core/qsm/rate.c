@@ -19,9 +19,12 @@
 #define BURST 0.004      /* seconds of credits, */
 #define BURST_LEAST 8.0
 #define BURST_MOST 64.0
-#define SLACK 0.015 /* seconds: what waits longer before a node is too much */
-#define MOST 5e6    /* packets a second */
-#define FAR 0.5     /* alpha stays within [1 - FAR, 1 + 2 FAR] */
+#define SLACK 0.015       /* seconds: what waits longer before a node is too much */
+#define MOST 5e6          /* packets a second */
+#define AHEAD 3.0         /* rounds' packets, at the target rate, that are sent without a report, */
+#define AHEAD_LEAST 256.0 /* ... and so many at least; more would wait before something on the way, tokens behind it */
+#define ROUND_WINDOW (5000 * MS) /* The shortest round counts for so long, or twice. */
+#define FAR 0.5                  /* alpha stays within [1 - FAR, 1 + 2 FAR] */
 
 /* Intervals that are over become samples. */
 static void roll(rs_qsm_meter *meter, rs_time now) {
@@ -58,7 +61,8 @@ uint32_t rs_qsm_meter_rate(rs_qsm_meter *meter, rs_time now) {
     return rate < UINT32_MAX ? (uint32_t)rate : UINT32_MAX;
 }
 
-void rs_qsm_control_init(rs_qsm_control *c, rs_qsm_law law, double lambda, double least, rs_time now) {
+void rs_qsm_control_init(rs_qsm_control *c, rs_qsm_law law, double lambda, double least, rs_time interval,
+                         rs_time round_most, rs_time now) {
     bool paper = law == RS_QSM_RATE_PAPER;
     *c = (rs_qsm_control){.law = law,
                           .lambda = lambda > 0 ? lambda
@@ -73,7 +77,13 @@ void rs_qsm_control_init(rs_qsm_control *c, rs_qsm_law law, double lambda, doubl
                           .credits = 64,
                           .refill_from = now,
                           .refill_at = RS_NEVER,
-                          .tuned_at = now};
+                          .tuned_at = now,
+                          .turns = 1,
+                          .interval = interval,
+                          .round_most = round_most,
+                          .round_least = RS_NEVER,
+                          .round_before = RS_NEVER,
+                          .round_from = now};
     c->target = paper || c->least > BEGIN ? c->least : BEGIN;
     c->sent.interval = paper ? SECOND : 4 * MS;
 }
@@ -116,17 +126,32 @@ static void tune(rs_qsm_control *c, rs_time now) {
     c->limited = false;
 }
 
+/* Tokens wait where packets do: without the end of a round only a few more are sent, then mu_min of them. */
+static bool is_held(const rs_qsm_control *c) {
+    rs_time least = c->round_before < c->round_least ? c->round_before : c->round_least;
+    least = least == RS_NEVER ? c->interval : least < c->round_most ? least : c->round_most;
+    double round = (double)least / (double)SECOND;
+    double most = AHEAD * c->target * round;
+    return c->law == RS_QSM_RATE_OURS && c->unreported >= c->turns * (most > AHEAD_LEAST ? most : AHEAD_LEAST);
+}
+
+static rs_time held_until(const rs_qsm_control *c) {
+    return c->sent_at + (rs_time)((double)SECOND / c->least);
+}
+
 bool rs_qsm_control_may_send(rs_qsm_control *c, rs_time now) {
     refill(c, now);
     tune(c, now);
     if (c->credits >= 1)
-        return true;
+        return !is_held(c) || now >= held_until(c);
     c->limited = true;
     return false;
 }
 
 void rs_qsm_control_sent(rs_qsm_control *c, rs_time now) {
     c->credits -= 1;
+    c->sent_at = now;
+    c->unreported++;
     rs_qsm_meter_add(&c->sent, now, 1);
     if (c->credits < c->low && c->refill_at == RS_NEVER) {
         c->refill_from = now;
@@ -134,9 +159,21 @@ void rs_qsm_control_sent(rs_qsm_control *c, rs_time now) {
     }
 }
 
+void rs_qsm_control_round(rs_qsm_control *c, rs_time now, rs_time round, uint32_t turns) {
+    if (now - c->round_from >= ROUND_WINDOW) {
+        c->round_before = c->round_least;
+        c->round_least = round;
+        c->round_from = now;
+    }
+    c->round_least = round < c->round_least ? round : c->round_least;
+    c->unreported = 0;
+    c->turns = turns;
+}
+
 void rs_qsm_control_told(rs_qsm_control *c, rs_time now, const rs_qsm_report *word) {
     double next = c->target, sent = (double)rs_qsm_meter_rate(&c->sent, now), receives = (double)word->rate;
-    double in_round = receives * (double)word->round / (double)SECOND;
+    rs_time round = word->round > 0 ? word->round : c->interval;
+    double in_round = receives * (double)round / (double)SECOND;
     bool waits = (double)word->behind > BURST_MOST && (double)word->behind > receives * SLACK;
     bool loses = (double)word->missing > BURST_MOST / 4 && (double)word->missing > LOSING * in_round;
     if (c->law == RS_QSM_RATE_PAPER)
@@ -147,7 +184,7 @@ void rs_qsm_control_told(rs_qsm_control *c, rs_time now, const rs_qsm_report *wo
             double part = (double)word->share < receives ? (double)word->share : receives;
             next = CATCH_UP * part < c->target ? CATCH_UP * part : c->target;
             next = next > CUT * c->target || !c->behind ? next : CUT * c->target;
-            c->cut_until = now + 2 * word->round + SETTLE;
+            c->cut_until = now + 2 * round + SETTLE;
         }
         c->behind = true;
         c->limited = false;
@@ -168,5 +205,7 @@ void rs_qsm_control_told(rs_qsm_control *c, rs_time now, const rs_qsm_report *wo
 }
 
 rs_time rs_qsm_control_at(const rs_qsm_control *c) {
-    return c->credits >= 1 ? RS_NEVER : c->refill_at;
+    if (c->credits < 1)
+        return c->refill_at;
+    return is_held(c) ? held_until(c) : RS_NEVER;
 }

@@ -15,7 +15,9 @@
 #define AGAIN_LEAST (4 * MS) /* a packet is not multicast again sooner */
 #define RING_LEAST 16u
 #define FORWARD_BURST 256.0
-#define STOOD (200 * MS) /* Nothing could be sent so long, and four rounds: a node stood still, it was not slow. */
+#define ROUND_MOST (30 * MS) /* What a round takes if nothing waits: processors that have other things to do, too, */
+#define ROUND_NODE (MS / 5)  /* ... and that of each node (results/qsm-costs.json, and a third more) */
+#define STOOD (200 * MS)     /* Nothing became stable so long, and four rounds: a node stood still, it was not slow. */
 
 /* --------------------------------------------------------------------------------------------------- own packets */
 
@@ -30,7 +32,8 @@ rs_qsm_out *rs_qsm_out_of(rs_qsm_view *view, rs_time now) {
     rs_list_init(&out->waiting);
     rs_qsm_control_init(&out->control, view->option[RS_QSM_OPTION_RATE] ? RS_QSM_RATE_PAPER : RS_QSM_RATE_OURS,
                         (double)view->option[RS_QSM_OPTION_LAMBDA] / 1000,
-                        (double)view->option[RS_QSM_OPTION_LEAST] / 1000, now);
+                        (double)view->option[RS_QSM_OPTION_LEAST] / 1000, view->interval,
+                        view->interval + ROUND_MOST + view->count * ROUND_NODE, now);
     view->out = out;
     return out;
 }
@@ -181,6 +184,7 @@ void rs_qsm_out_acked(rs_qsm_view *view, rs_time now, uint64_t stable, uint64_t 
             release(out, sn);
         }
         out->stable = stable;
+        out->stable_at = now;
         out->kept = stable + 1;
     }
     out->positions = 0;
@@ -215,8 +219,10 @@ void rs_qsm_out_told(rs_qsm_view *view, rs_time now, const rs_qsm_ack *ack) {
     uint64_t behind = (uint64_t)((double)waited / 1e9 * ack->rate);
     word.behind = behind > word.behind ? behind : word.behind;
     out->senders = ack->senders;
+    if (word.round > 0)
+        rs_qsm_control_round(&out->control, now, word.round, rs_qsm_ack_turns(ack->senders));
     rs_time stood = 4 * (word.round > view->interval ? word.round : view->interval);
-    if (out->stable + 1 < out->sent && now - out->sent_at >= (stood > STOOD ? stood : STOOD))
+    if (out->stable + 1 < out->sent && now - out->stable_at >= (stood > STOOD ? stood : STOOD))
         out->excused = out->sent - 1;
     if (out->stable >= out->excused || out->control.law == RS_QSM_RATE_PAPER)
         rs_qsm_control_told(&out->control, now, &word);
@@ -436,7 +442,8 @@ static bool poll_new(rs_qsm_out *o, rs_time now, rs_messages_out *out) {
     if (o->turn == 0) {
         shrink(o, packet);
         rs_gm_seal(packet->bytes, packet->length);
-        packet->sent_at = o->sent_at = now;
+        packet->sent_at = now;
+        o->stable_at = o->stable + 1 == o->sent ? now : o->stable_at;
         rs_qsm_control_sent(&o->control, now);
         o->view->own->stats.data_sent++;
     }

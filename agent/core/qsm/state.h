@@ -103,7 +103,7 @@ typedef struct {
     uint32_t turn;    /* Without a multicast address: the packet went to so many nodes. */
     rs_time position_at;
     uint32_t positions; /* Told without an answer. */
-    rs_time sent_at;    /* The last new packet was sent then. */
+    rs_time stable_at;  /* More became stable then, or the first that is not was sent. */
     uint64_t excused;   /* A node stood still before these were stable: their losses say nothing of the rate. */
     rs_qsm_control control;
     rs_list waiting; /* In rs_qsm.sending while there is something to send. */

@@ -343,7 +343,7 @@ static void finish(rs_qsm_view *view, rs_time now, const rs_qsm_token *token) {
                           .rate = e->rate == UINT32_MAX ? 0 : e->rate,
                           .share = senders ? token->rate / senders : token->rate,
                           .missing = e->missing,
-                          .interval_us = (uint32_t)(took / 1000)};
+                          .interval_us = token->incomplete ? 0 : (uint32_t)(took / 1000)};
         if (e->sender == own->node->config.self) {
             if (!view->out || e->incarnation != own->node->config.incarnation)
                 continue;

@@ -80,7 +80,7 @@ typedef struct {
     uint32_t rate;        /* of this sender */
     uint32_t share;       /* mu_rec, Sec. 2.4: packets a second, the sender's fair share */
     uint32_t missing;     /* the most packets that a node found missing of it in this round */
-    uint32_t interval_us; /* between rounds, or as long as this one took */
+    uint32_t interval_us; /* between rounds, or as long as this one took; 0: a node took no part in it */
 } rs_qsm_ack;
 
 void rs_qsm_put_head(uint8_t *out, uint8_t kind, const rs_qsm_head *head);

@@ -2,6 +2,8 @@
  * takes. What every engine of groups must do: engines/test_group_engines.c. */
 #include "cluster.h"
 
+#include "core/qsm/rate.h"
+
 #define NODES 12u
 #define GROUPS 20u
 #define REGION_CHANNEL 4000u /* a plain group of the cluster, whose channel the region has */
@@ -320,6 +322,39 @@ static void token__that_overtakes_packets_makes_no_losses_of_them(void **state) 
 /* ------------------------------------------------------------------------------------------------------------- size */
 
 /* 10,000 groups, a region of 1,000 nodes: a group takes its members (4 bytes each) and under a kilobyte. */
+/* Packets sent in 300 ms, by who has always one. */
+static uint32_t sent_in_a_while(rs_qsm_control *control, rs_time *now, rs_time round) {
+    uint32_t sent = 0;
+    for (rs_time end = *now + 300 * MS, over = *now + round; *now < end; *now += 20 * US) {
+        if (round && *now >= over) {
+            const rs_qsm_report word = {.rate = 1000000, .share = 1000000, .round = round};
+            rs_qsm_control_round(control, *now, round, 1);
+            rs_qsm_control_told(control, *now, &word);
+            over += round;
+        }
+        while (rs_qsm_control_may_send(control, *now)) {
+            rs_qsm_control_sent(control, *now);
+            sent++;
+        }
+    }
+    return sent;
+}
+
+/* All that was not stable went out at once: where it waited tokens waited behind it, for seconds, and nodes were taken
+ * for silent. */
+static void sender__that_hears_of_no_round_has_few_packets_on_the_way(void **state) {
+    rs_qsm_control control;
+    rs_time now = 1;
+    (void)state;
+    rs_qsm_control_init(&control, RS_QSM_RATE_OURS, 0, 0, 5 * MS, 35 * MS, now);
+    assert_true(sent_in_a_while(&control, &now, 5 * MS) > 10000);
+    double target = control.target;
+    uint32_t few = sent_in_a_while(&control, &now, 0);
+    assert_true(few <= 300 + 1 + 3 * target * 0.005); /* three rounds', and mu_min: 1,000 a second */
+    assert_true(few >= 200);                          /* it does not stop */
+    assert_true(sent_in_a_while(&control, &now, 5 * MS) > 10000);
+}
+
 static void state__of_many_groups_and_nodes_is_bounded(void **state) {
     const rs_allocator allocator = {count_alloc, count_release, NULL};
     rs_messages *node = rs_messages_new(&(rs_messages_config){.self = 1, .incarnation = 7}, &allocator);
@@ -375,6 +410,7 @@ int main(void) {
                                        cmocka_unit_test(strangers_and_nonsense__change_nothing),
                                        cmocka_unit_test(list__cut_anywhere_is_none),
                                        cmocka_unit_test(token__that_overtakes_packets_makes_no_losses_of_them),
+                                       cmocka_unit_test(sender__that_hears_of_no_round_has_few_packets_on_the_way),
                                        cmocka_unit_test(state__of_many_groups_and_nodes_is_bounded)};
     return cmocka_run_group_tests_name("qsm", tests, NULL, NULL);
 }
