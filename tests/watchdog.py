@@ -39,6 +39,7 @@ class Watchdog:
         self._timeout_s = float(config.getini("timeout") or 0.0)
         self._end, self._asked = float("inf"), 0  # when the running test is to be failed (again), and how often it was
         self._test = self._why = ""
+        self._inside = False
         self._status = 0
         signal.signal(SIGNAL, self._fail)
         threading.Thread(target=self._look, name="watchdog", daemon=True).start()
@@ -54,6 +55,26 @@ class Watchdog:
             return (yield)
         finally:
             self._end, self._test = float("inf"), ""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self) -> Generator[None, object, object]:
+        return (yield from self._phase())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self) -> Generator[None, object, object]:
+        return (yield from self._phase())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self) -> Generator[None, object, object]:
+        return (yield from self._phase())
+
+    def _phase(self) -> Generator[None, object, object]:
+        """What is raised here is this test's failure; elsewhere it would be pytest's own, and end the run."""
+        self._inside = True
+        try:
+            return (yield)
+        finally:
+            self._inside = False
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         self._status = int(exitstatus)
@@ -98,7 +119,7 @@ class Watchdog:
         signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
 
     def _fail(self, _: int, __: FrameType | None) -> None:
-        if self._test:
+        if self._inside:
             pytest.fail(f"watchdog: {self._why}")
 
     def _dump(self, words: str) -> None:

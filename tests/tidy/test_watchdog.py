@@ -72,7 +72,7 @@ def test_stuck__tests_fixtures_threads_and_memory_are_failures_and_the_rest_has_
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", tmp_path]
     done = subprocess.run(
         [*command, "-o", "timeout=100", f"--junitxml={xml}", tmp_path],
-        cwd=ROOT, capture_output=True, text=True, timeout=90, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     cases = ElementTree.parse(xml).getroot().iter("testcase")
