@@ -18,7 +18,6 @@ import click
 from rich.table import Table
 from rostrum.bench import cases
 from rostrum.bench.cases import MB, Case, Entry
-from rostrum.bench.manager import handshakes
 from rostrum.bench.messages.cases import MessageCase
 from rostrum.bench.messages.tools import SECURITY
 from rostrum.bench.session import OUT, alone, in_namespaces, note_others
@@ -57,6 +56,10 @@ def security(quick: bool, repeat: int | None, json_file: Path, folder: Path) -> 
     handshakes_cpu_s           processor time of a manager in which 1,000 agents come, TLS and greetings;
                                keys_cpu_s: to give each a key for each other, keys of them in all
     """
+    try:
+        from rostrum.bench.manager import handshakes
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"this needs Python's {error.name}: pip install {error.name}") from error
     rounds = repeat or (3 if quick else 5)
     try:
         runs = measure(plan(quick, rounds), folder, quick)

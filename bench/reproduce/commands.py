@@ -113,7 +113,7 @@ def _tried(claims: Claims, chosen: list[Claim], quick: bool, again: bool, store:
     if store:  # at the end: from the first file that is stored on, the tree has changes
         runner.check_clean()
         for run in runs:
-            if outcomes[run.name].result is not None and not (quick and runner.has_whole(run)):
+            if outcomes[run.name].result is not None and not (quick and runner.has_full_run(run)):
                 for file in runner.store(run, outcomes[run.name], claims, quick):
                     ERR.print(f"[dim]stored: {short(file)}[/dim]")
     return [_judged(claims, one, outcomes) for one in chosen]

@@ -118,8 +118,8 @@ def _check(here: str) -> None:
         raise ClaimsError("files differ from the commit, so nobody could repeat it: commit first, or leave out --store")
 
 
-def has_whole(run: Run) -> bool:
-    """Whether results/ has a whole run of it, which a short one may not replace."""
+def has_full_run(run: Run) -> bool:
+    """Whether results/ has a full run of it, which a short one may not replace."""
     result = stored(run).result
     return result is not None and not result.get("short_run")
 

@@ -27,7 +27,7 @@ typedef struct {
     char text[256];        /* the first disagreement */
 } sim_guarantees_result;
 
-/* SIM_ERROR's text is not set: false means that out of memory, or there is no such engine. */
+/* False: out of memory, or there is no such engine; SIM_ERROR's text is not set. */
 bool sim_guarantees_run(const sim_guarantees_params *params, sim_guarantees_result *out);
 
 #pragma GCC visibility pop

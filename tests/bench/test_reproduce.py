@@ -256,7 +256,7 @@ def test_store__several_runs_are_stored_though_the_first_changes_the_tree(
     )
 
 
-def test_store__a_short_run_is_marked_and_replaces_no_whole_one(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store__a_short_run_is_marked_and_replaces_no_full_one(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "commit", lambda: "abc")
     real, file = table.load(), folders / "results" / "rdcm-failure.json"
     wanted = Claims({"rdcm-failure": real.runs["rdcm-failure"]}, real.claims)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +74,16 @@ def test_handshakes__are_those_of_a_manager_that_requires_them(tmp_path: Path) -
     found = handshakes.measure(tmp_path / "agents", 40)
     assert (found["agents"], found["keys"]) == (40, 40 * 39)
     assert found["handshakes_s"] > 0 and found["keys_s"] > 0
+
+
+def test_bench_without_cryptography__works_but_for_what_needs_it() -> None:
+    code = """if True:
+        import sys
+        sys.modules["cryptography"] = None  # as where a package brought what its commands need, and no more
+        from click.testing import CliRunner
+        from rostrum.bench.commands import bench
+        assert CliRunner().invoke(bench, ["--help"]).exit_code == 0
+        said = CliRunner().invoke(bench, ["security"])
+        assert said.exit_code == 1 and "pip install cryptography" in said.output, said.output
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

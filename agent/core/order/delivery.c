@@ -123,7 +123,7 @@ static rs_time lazy(const rs_order *o) {
 
 /* Agreed delivery: what has its place and is here. */
 static void give_log(rs_order *o) {
-    while (o->config.agreed && !o->frozen && o->given < o->whole && !is_behind(o)) {
+    while (o->config.agreed && !o->frozen && o->given < o->complete && !is_behind(o)) {
         rs_order_sender *s = &o->senders[o->log[o->given & (o->log_room - 1)]];
         if (!push_message(o, s, s->given + 1, o->base + o->given + 1))
             return;
@@ -232,21 +232,21 @@ static void put_in_order(rs_order *o, uint32_t which) {
 }
 
 static void acks_look(rs_order *o) {
-    uint64_t least = o->senders[0].ack_whole;
+    uint64_t least = o->senders[0].ack_complete;
     for (uint32_t i = 1; i < o->sender_count; i++)
-        least = o->senders[i].ack_whole < least ? o->senders[i].ack_whole : least;
+        least = o->senders[i].ack_complete < least ? o->senders[i].ack_complete : least;
     if (least > o->committed)
         rs_order_commit_to(o, least);
 }
 
 void rs_order_advance(rs_order *o, rs_time now) {
-    while (o->whole < o->known) {
-        rs_order_sender *s = &o->senders[o->log[o->whole & (o->log_room - 1)]];
-        if (s->in_whole >= s->have)
+    while (o->complete < o->known) {
+        rs_order_sender *s = &o->senders[o->log[o->complete & (o->log_room - 1)]];
+        if (s->in_complete >= s->have)
             break;
-        s->in_whole++;
-        o->whole++;
-        const rs_order_block *block = rs_order_slot(s, s->in_whole);
+        s->in_complete++;
+        o->complete++;
+        const rs_order_block *block = rs_order_slot(s, s->in_complete);
         o->unacked_bytes += block ? block->length : 0;
     }
     (void)now;
@@ -254,14 +254,14 @@ void rs_order_advance(rs_order *o, rs_time now) {
     if (coordinates(o) && is_normal(o) && !is_behind(o)) {
         rs_order_sender *self = &o->senders[0];
         self->ack_known = o->known;
-        self->ack_whole = o->whole;
+        self->ack_complete = o->complete;
         acks_look(o);
         self->ack_committed = o->committed;
     }
 }
 
 void rs_order_commit_to(rs_order *o, uint64_t to) {
-    to = to < o->whole ? to : o->whole;
+    to = to < o->complete ? to : o->complete;
     while (o->committed < to) {
         uint16_t which = o->log[o->committed & (o->log_room - 1)];
         rs_order_sender *s = &o->senders[which];
@@ -403,14 +403,14 @@ static void send_ack(rs_order *o, rs_time now) {
     if (!block)
         return;
     if (!is_behind(o))
-        o->ack_whole = o->whole;
+        o->ack_complete = o->complete;
     o->ack_known = o->known;
     o->ack_committed = o->committed;
     o->ack_now = false;
     o->ack_at = now;
     o->unacked_bytes = 0;
     uint8_t *at = rs_le_put(block->bytes + RS_ORDER_HEADER, o->ack_known, 8);
-    at = rs_le_put(at, o->ack_whole, 8);
+    at = rs_le_put(at, o->ack_complete, 8);
     rs_le_put(at, o->ack_committed, 8);
     rs_order_seal(block);
     rs_order_send(o, o->senders[0].is.peer, block);
@@ -428,7 +428,7 @@ static bool owes_order(const rs_order *o, rs_time now) {
 
 /* A member has to tell what it has. */
 static bool owes_ack(const rs_order *o, rs_time now) {
-    bool more = o->ack_known < o->known || (o->ack_whole < o->whole && !is_behind(o));
+    bool more = o->ack_known < o->known || (o->ack_complete < o->complete && !is_behind(o));
     if (o->ack_now || (o->ack_committed < o->committed && now - o->ack_at >= o->config.again / 4))
         return true;
     return more && (!o->config.agreed || o->known - o->ack_known >= LAZY_MESSAGES || o->unacked_bytes >= LAZY_BYTES ||
@@ -556,13 +556,13 @@ static bool receive_ack(rs_order *o, rs_time now, rs_peer from, const uint8_t *b
     if (o->self != 0 || which == UINT32_MAX || which == 0 || o->frozen)
         return true;
     const uint8_t *at = bytes + RS_ORDER_HEADER;
-    uint64_t known = rs_le_take(&at, 8), whole = rs_le_take(&at, 8), committed = rs_le_take(&at, 8);
+    uint64_t known = rs_le_take(&at, 8), complete = rs_le_take(&at, 8), committed = rs_le_take(&at, 8);
     rs_order_sender *s = &o->senders[which];
-    if (known > o->known || whole > known || committed > o->committed)
+    if (known > o->known || complete > known || committed > o->committed)
         return false;
     s->heard_at = now;
     s->ack_known = known > s->ack_known ? known : s->ack_known;
-    s->ack_whole = whole > s->ack_whole ? whole : s->ack_whole;
+    s->ack_complete = complete > s->ack_complete ? complete : s->ack_complete;
     s->ack_committed = committed > s->ack_committed ? committed : s->ack_committed;
     acks_look(o);
     if (known < o->told_known && known >= o->committed && now - o->told_at > o->config.again / 2 &&
@@ -800,14 +800,6 @@ rs_time rs_order_deadline(const rs_order *o) {
 
 /* ---------------------------------------------------------------------------------------------------------- life */
 
-bool rs_order_is_primary(const rs_order *o) {
-    return o->primary;
-}
-
-uint64_t rs_order_view_of(const rs_order *o) {
-    return o->epoch;
-}
-
 void rs_order_stats_get(const rs_order *o, rs_order_stats *out) {
     *out = o->stats;
     out->waiting = o->queue_messages;
@@ -849,9 +841,9 @@ void rs_order_view_free(rs_order *o) {
     o->senders = NULL;
     o->sender_count = 0;
     o->log = NULL;
-    o->log_room = o->known = o->whole = o->committed = o->given = o->own = o->own_bytes = 0;
+    o->log_room = o->known = o->complete = o->committed = o->given = o->own = o->own_bytes = 0;
     o->unacked_bytes = o->untold_bytes = 0;
-    o->told_known = o->told_committed = o->ack_known = o->ack_whole = o->ack_committed = 0;
+    o->told_known = o->told_committed = o->ack_known = o->ack_complete = o->ack_committed = 0;
     o->ack_now = false;
     o->epoch = 0;
 }

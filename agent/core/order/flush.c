@@ -256,16 +256,16 @@ typedef struct {
  * what is in nobody's log, sender by sender. Returns the runs. */
 static uint8_t *end_of_log(rs_order *o, const report *best, cut *c, uint32_t *runs, uint64_t *final) {
     uint8_t *rows = rs_memory_take(&o->allocator, ((size_t)best->runs + 1 + best->senders * 64u) * RUN), *at = rows;
-    bool whole = true;
+    bool complete = true;
     if (!rows)
         return NULL;
     *runs = 0;
     *final = best->from;
-    for (uint32_t i = 0; i < best->runs && whole; i++) {
+    for (uint32_t i = 0; i < best->runs && complete; i++) {
         uint32_t which = (uint32_t)rs_le_get(best->run_rows + (size_t)i * RUN, 2);
         uint64_t count = rs_le_get(best->run_rows + (size_t)i * RUN + 2, 2);
-        whole = c->have[which] - c->used[which] >= count;
-        count = whole ? count : c->have[which] - c->used[which];
+        complete = c->have[which] - c->used[which] >= count;
+        count = complete ? count : c->have[which] - c->used[which];
         if (count == 0)
             continue;
         c->used[which] += count;
@@ -459,7 +459,7 @@ static bool extend_log(rs_order *o, uint64_t from, uint64_t final, const uint8_t
         return false;
     /* What is known here behind `from` and not in what counts was nobody's who is in the next view: told again. */
     for (uint32_t i = 0; i < o->sender_count; i++)
-        o->senders[i].in_log = o->senders[i].in_whole = o->senders[i].committed;
+        o->senders[i].in_log = o->senders[i].in_complete = o->senders[i].committed;
     for (uint64_t g = o->committed; g < from; g++)
         o->senders[o->log[g & (o->log_room - 1)]].in_log++;
     uint64_t g = from;
@@ -473,7 +473,7 @@ static bool extend_log(rs_order *o, uint64_t from, uint64_t final, const uint8_t
             }
     }
     o->known = final;
-    o->whole = o->committed;
+    o->complete = o->committed;
     for (uint32_t i = 0; i < o->sender_count; i++) {
         rs_order_sender *s = &o->senders[i];
         s->high = s->in_log > s->have ? s->in_log : s->have;
@@ -582,7 +582,7 @@ void rs_order_install_look(rs_order *o, rs_time now) {
         return;
     if (in->survivor) {
         rs_order_advance(o, now);
-        if (o->whole < in->final)
+        if (o->complete < in->final)
             return;
     }
     in->ready = true;

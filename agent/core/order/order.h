@@ -88,9 +88,6 @@ void rs_order_timeout(rs_order *order, rs_time now);
 rs_time rs_order_deadline(const rs_order *order); /* RS_NEVER: nothing is due */
 bool rs_order_poll_out(rs_order *order, rs_time now, rs_order_out *out);
 bool rs_order_poll_event(rs_order *order, rs_time now, rs_order_event *out);
-bool rs_order_is_primary(const rs_order *order);
-/* The view that holds here; 0: none yet. */
-uint64_t rs_order_view_of(const rs_order *order);
 /* Members that this one, or the view change that it coordinates, waits for, and of which nothing has come for `bound`:
  * of the coordinator the others, of others the coordinator. As many as fit; how many. */
 uint32_t rs_order_silent(const rs_order *order, rs_time now, rs_time bound, rs_peer *out, uint32_t most);

@@ -40,18 +40,18 @@ typedef struct {
 /* A member of the view that holds, and its messages, numbered from 1 in each view. */
 typedef struct {
     rs_order_member is;
-    uint64_t have, high; /* here without a gap up to; known to be there up to */
-    uint64_t in_log;     /* so many of them are in the log, ... */
-    uint64_t in_whole;   /* ... in the part of it whose messages are all here, ... */
-    uint64_t committed;  /* ... and in the part that all have: these are kept no more */
-    uint64_t given;      /* put into the queue for the application */
+    uint64_t have, high;  /* here without a gap up to; known to be there up to */
+    uint64_t in_log;      /* so many of them are in the log, ... */
+    uint64_t in_complete; /* ... in the part of it whose messages are all here, ... */
+    uint64_t committed;   /* ... and in the part that all have: these are kept no more */
+    uint64_t given;       /* put into the queue for the application */
     rs_order_block **slots;
     uint32_t room; /* a power of two */
     uint64_t bytes;
     rs_time gap_at; /* a gap was found, or asked for, last; 0: there is none */
     uint32_t tries;
     /* At the coordinator: what it told. */
-    uint64_t ack_known, ack_whole, ack_committed;
+    uint64_t ack_known, ack_complete, ack_committed;
     rs_time heard_at, resent_at;
 } rs_order_sender;
 
@@ -105,7 +105,7 @@ struct rs_order {
     rs_order_sender *senders;
     uint32_t sender_count, self; /* place among the senders */
     uint16_t *log;               /* whose message is next: a ring */
-    uint64_t log_room, known, whole, committed;
+    uint64_t log_room, known, complete, committed;
     uint64_t given; /* with `agreed`: so many of the log are in the queue for the application, or beyond it */
     uint64_t own;   /* messages published in this view */
     uint64_t own_bytes;
@@ -115,7 +115,7 @@ struct rs_order {
     uint64_t told_known, told_committed, untold_bytes; /* `untold_bytes`: committed since, with `agreed` */
     rs_time told_at;
     /* a member: what it told the coordinator */
-    uint64_t ack_known, ack_whole, ack_committed, unacked_bytes; /* `unacked_bytes`: whole since, with `agreed` */
+    uint64_t ack_known, ack_complete, ack_committed, unacked_bytes; /* `unacked_bytes`: complete since, with `agreed` */
     bool ack_now;
     rs_time ack_at;
     /* view changes */

@@ -325,14 +325,17 @@ static void group_engines(const rs_agent *agent, page *p) {
 /* Messages for replay, in memory and on disk. */
 static void group_kept(const rs_agent *agent, page *p) {
     rs_kept_facts facts[KEPT_MOST];
+    char names[KEPT_MOST][2 * ROSTRUM_GROUP_NAME_MAX + 4];
     uint32_t count = rs_kept_list(agent->groups, facts, KEPT_MOST);
+    for (uint32_t i = 0; i < count; i++)
+        put_label(names[i], sizeof names[i], facts[i].group);
     gauge(p, "groups_kept_bytes", (double)rs_kept_bytes(agent->groups), "What all groups keep for replay.");
     family(p, "group_kept_bytes", "gauge", "What a group keeps for replay.");
     for (uint32_t i = 0; i < count; i++)
-        by(p, "group_kept_bytes", "group", facts[i].group, facts[i].bytes);
+        by(p, "group_kept_bytes", "group", names[i], facts[i].bytes);
     family(p, "group_kept_messages", "gauge", "Messages from the oldest to the newest that a group keeps.");
     for (uint32_t i = 0; i < count; i++)
-        by(p, "group_kept_messages", "group", facts[i].group, facts[i].last ? facts[i].last - facts[i].first + 1 : 0);
+        by(p, "group_kept_messages", "group", names[i], facts[i].last ? facts[i].last - facts[i].first + 1 : 0);
 }
 
 static void groups(const rs_agent *agent, page *p) {

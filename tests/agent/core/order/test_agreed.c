@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "core/order/order.h"
+#include "memory.h"
 
 #define MILLISECOND ((rs_time)1000000)
 #define SECOND (1000 * MILLISECOND)
@@ -21,16 +22,6 @@ typedef struct {
     uint64_t given[MEMBERS], last[MEMBERS], said[MEMBERS];
     rs_time now;
 } net;
-
-static void *take(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
 
 static void pass(net *n, uint32_t from, const rs_order_out *out) {
     n->said[from] += out->peer != RS_NO_PEER;
@@ -70,14 +61,13 @@ static void run(net *n, rs_time how_long) {
 }
 
 static net *begin(bool agreed) {
-    const rs_allocator allocator = {.alloc = take, .release = give};
     const rs_peer peers[MEMBERS] = {1, 2, 3};
     net *n = calloc(1, sizeof *n);
     n->now = SECOND;
     for (uint32_t i = 0; i < MEMBERS; i++) {
         const rs_order_config config = {
             .group = 7, .self = i + 1, .instance = 100 + i, .total = true, .agreed = agreed, .window_messages = WINDOW};
-        n->member[i] = rs_order_new(&config, &allocator);
+        n->member[i] = rs_order_new(&config, &MEMORY);
         assert_int_equal(rs_order_view(n->member[i], n->now, 1, peers, MEMBERS), RS_OK);
     }
     run(n, SECOND);
@@ -177,9 +167,8 @@ static void agreed__the_coordinator_is_gone__the_others_go_on_alike(void **state
     assert_int_equal(publish(n, 1, 5), 5);
     settle(n);
     rs_order_free(n->member[0]);
-    const rs_allocator allocator = {.alloc = take, .release = give};
     const rs_order_config config = {.group = 8, .self = 9, .instance = 1};
-    n->member[0] = rs_order_new(&config, &allocator); /* it takes part in nothing */
+    n->member[0] = rs_order_new(&config, &MEMORY); /* it takes part in nothing */
     rs_order_event event;
     rs_order_out out;
     for (uint32_t i = 1; i < MEMBERS; i++)

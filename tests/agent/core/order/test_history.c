@@ -11,6 +11,7 @@
 
 #include "core/base/random.h"
 #include "core/order/history.h"
+#include "memory.h"
 
 #define SEGMENT 4096u
 #define SEGMENTS 64u
@@ -22,18 +23,6 @@ typedef struct {
     size_t bytes[SEGMENTS], taken, most;
     bool full; /* there is no more */
 } disk;
-
-static void *take(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
-static const rs_allocator MEMORY = {take, give, NULL};
 
 static void *take_segment(void *context, uint64_t first, size_t bytes) {
     disk *d = context;

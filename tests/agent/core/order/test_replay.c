@@ -14,6 +14,7 @@
 #include "core/base/random.h"
 #include "core/base/xxh64.h"
 #include "core/order/replay.h"
+#include "memory.h"
 
 #define MS INT64_C(1000000)
 #define MEMBERS 4u
@@ -39,16 +40,6 @@ typedef struct {
     uint64_t datagrams;
 } net;
 
-static void *take(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
 static void *take_segment(void *context, uint64_t first, size_t bytes) {
     (void)context;
     (void)first;
@@ -62,8 +53,6 @@ static void give_segment(void *context, uint64_t first, void *memory, size_t byt
     (void)drop;
     free(memory);
 }
-
-static const rs_allocator MEMORY = {take, give, NULL};
 
 /* A message of a stream that `view` began; the same at all. */
 static void keep(net *n, uint32_t member, uint64_t view, uint64_t number) {

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "core/order/order.h"
+#include "memory.h"
 
 #define MILLISECOND ((rs_time)1000000)
 #define SECOND (1000 * MILLISECOND)
@@ -20,16 +21,6 @@ typedef struct {
     bool cut[MEMBERS]; /* nothing goes from or to it */
     rs_time now;
 } net;
-
-static void *take(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
 
 static void pass(net *n, uint32_t from, const rs_order_out *out) {
     for (uint32_t to = 0; to < MEMBERS; to++)
@@ -57,12 +48,11 @@ static void view(net *n, uint64_t version) {
 }
 
 static int begin(void **state) {
-    const rs_allocator allocator = {.alloc = take, .release = give};
     net *n = calloc(1, sizeof *n);
     n->now = SECOND;
     for (uint32_t i = 0; i < MEMBERS; i++) {
         const rs_order_config config = {.group = 7, .self = i + 1, .instance = 100 + i, .total = true};
-        n->member[i] = rs_order_new(&config, &allocator);
+        n->member[i] = rs_order_new(&config, &MEMORY);
     }
     *state = n;
     return 0;
