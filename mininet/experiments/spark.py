@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import select
 import shutil
+import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,9 @@ MIB = 1 << 20
 DRIVER, WORKERS, LATE = "h1", ("h3", "h5", "h7", "h2", "h4", "h6"), "h8"
 SIZES = {"64k": 64 << 10, "16M": 16 * MIB, "64M": 64 * MIB, "256M": 256 * MIB}
 SMALL = "64k"
+NEAR = {"64k": 64 << 10, "1M": MIB, "4M": 4 * MIB}  # small, and from where on `auto` takes them
 JOBS = ("word2vec", "lda", "joins")
+PARTS = ("broadcasts", "http", "small", "jobs", "late", "packets")  # the last without circuits
 PORT = 7077
 BOUND_S = 240.0
 FREE_S = 30.0
@@ -41,13 +46,19 @@ OUT = Console(highlight=False, soft_wrap=True)
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 20), help="Of each; the best counts.")
 @click.option("--rate", "rate_mbps", default=300, show_default=True, type=click.IntRange(10, RATE_MOST // 1_000_000),
               help="Mbit/s of every link: the lab's soft switches are not the limit then.")  # fmt: skip
-@click.option("--quick", is_flag=True, help="One round of 16 MB and 256 MB, HTTP of 16 MB alone.")
+@click.option("--quick", is_flag=True, help="One round, without 64 MB.")
+@click.option("--only", "parts", multiple=True, type=click.Choice(PARTS),
+              help="This part alone; may be repeated. What the file lacks then has no verdict.")  # fmt: skip
+@click.option("--resume", is_flag=True, help="Go on with the file: parts that are in it are not measured again.")
 @click.option("--disk", type=click.Path(file_okay=False, exists=True, path_type=Path), default="/dev/shm",
               show_default=True, help="Where Spark has its files.")  # fmt: skip
 @click.option("--seed", default=1, show_default=True, help="Of the lab.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), default="build/spark.json",
               show_default=True, help="Where the figures go.")  # fmt: skip
-def command(rounds: int, rate_mbps: int, quick: bool, disk: Path, seed: int, json_file: Path) -> None:
+def command(
+    rounds: int, rate_mbps: int, quick: bool, parts: tuple[str, ...], resume: bool, disk: Path, seed: int,
+    json_file: Path,
+) -> None:  # fmt: skip
     """Measure Spark's broadcasts to six executors, each on a server of its own, in two labs: with circuits and without.
 
     \b
@@ -56,24 +67,56 @@ def command(rounds: int, rate_mbps: int, quick: bool, disk: Path, seed: int, jso
     vs_torrent_packets        the same over packets alone
     vs_http                   over circuits, over a GET of each executor from one server
     driver_egress_over_value  bytes that the driver's link carried for the largest value, over its own
-    small_slower_ms           of a value of 64 kB, which is left to Spark: the median of pairs with Torrent
+    small_slower_ms           of values of 64 kB (left to Spark), 1 MB and 4 MB: the median of pairs with Torrent
     jobs                      seconds of jobs that broadcast: like Word2Vec, like LDA, joins like TPC-H's
     late_fetched              an executor that came after a broadcast got it from those that had it
 
     Values are random bytes, compression is off; a Spark of its own (.ci/setup apps, or $SPARK_HOME) runs standalone.
+    The file is written after each part, which --resume goes on with, if commit and parameters are the same: a study of
+    several sittings.
     """
     rounds = 1 if quick else rounds
     home, jar = _programs()
-    parameters = {"rounds": rounds, "rate_bps": rate_mbps * 1_000_000, "sizes": SIZES}
+    sizes = {name: size for name, size in SIZES.items() if not quick or name != "64M"}
+    about = manifest(seed, {"rounds": rounds, "rate_bps": rate_mbps * 1_000_000, "sizes": sizes})
+    measured = measured_in(json_file, about) if resume else {}
+    wanted = [part for part in PARTS if part not in measured and (not parts or part in parts)]
+
+    def keep(part: str, figures: Any, seconds: float) -> None:
+        measured[part] = {"s": seconds, "time": manifest(seed, {})["time"], "figures": figures}
+        ordered = {name: measured[name] for name in PARTS if name in measured}
+        save({"experiment": "spark", "manifest": about, **rounded(report(ordered))}, json_file)
+
     try:
         with tempfile.TemporaryDirectory(prefix="rostrum-spark-", dir=disk) as folder:
-            report = run(Path(folder), home, jar, rounds, rate_mbps, quick, seed)
+            run(Path(folder), home, jar, rounds, rate_mbps, seed, tuple(sizes), wanted, keep, pairs=25 if quick else 75,
+                scale=0.5 if quick else 1.0)  # fmt: skip
     except (LabError, RostrumError, TopologyError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    save({"experiment": "spark", "manifest": manifest(seed, parameters), **rounded(report)}, json_file)
-    for name, value in report["summary"].items():
-        OUT.print(f"{name} {value}")
+    found = report(measured)
+    for name, value in found["summary"].items():
+        OUT.print(f"{name} {json.dumps(rounded(value))}")
+    for name, holds in found["verdicts"].items():
+        OUT.print(f"{name}: {'holds' if holds else 'does not hold'} (goal: {GOALS.get(name, 'true')})")
+    if found["missing"]:
+        OUT.print(f"not measured: {', '.join(found['missing'])}; --resume goes on with the file")
     OUT.print(f"figures in {json_file}")
+
+
+def measured_in(file: Path, about: dict[str, Any]) -> dict[str, Any]:
+    """Parts that a file has. Raises ClickException if they are of another study."""
+    if not file.exists():
+        return {}
+    try:
+        there = json.loads(file.read_text())
+        was, parts = there["manifest"], dict(there["parts"])
+        unlike = [name for name in ("commit", "seed", "parameters", "versions", "machine") if was[name] != about[name]]
+        figures = {part: {**row, "figures": there[part]} for part, row in parts.items() if part in PARTS}
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise click.ClickException(f"{file} has no figures of this study: measure without --resume") from error
+    if unlike:
+        raise click.ClickException(f"{file} is of another {', '.join(unlike)}: measure without --resume")
+    return figures
 
 
 def _programs() -> tuple[Path, Path]:
@@ -91,79 +134,106 @@ def _programs() -> tuple[Path, Path]:
 
 
 def run(
-    folder: Path, home: Path, jar: Path, rounds: int, rate_mbps: int, quick: bool, seed: int,
-    sizes: Iterable[str] = tuple(SIZES), jobs: Sequence[str] = JOBS,
-) -> dict[str, Any]:  # fmt: skip
-    """All figures. Raises LabError if a program fails."""
-    sizes = [size for size in sizes if not quick or size != "64M"]
+    folder: Path, home: Path, jar: Path, rounds: int, rate_mbps: int, seed: int, sizes: Sequence[str],
+    parts: Sequence[str], keep: Callable[[str, Any, float], None], pairs: int, scale: float,
+) -> None:  # fmt: skip
+    """Measures parts, and gives each to `keep`: its name, figures, seconds. Raises LabError if a program fails."""
     jar = Path(shutil.copy(jar, folder))  # a build meanwhile changes nothing
     program = _compile(folder, home, jar)
-    topology = slow_links(rate_mbps)
-    rows: list[dict[str, Any]] = []
-    done: list[dict[str, Any]] = []
+    large = [size for size in sizes if size != SMALL]
+
+    def broadcasts(study: Study, sizes: Iterable[str], ways: Sequence[str], path: str) -> list[dict[str, Any]]:
+        return [row for number in range(rounds) for size in sizes for row in study.broadcasts(number, size, ways, path)]
+
+    how: dict[str, Callable[[Study], Any]] = {
+        "broadcasts": lambda study: broadcasts(study, sizes, ("torrent4", "rostrum", "torrent16"), "circuit"),
+        "small": lambda study: study.small(pairs),
+        "jobs": lambda study: study.jobs(scale, rounds),
+        "late": lambda study: study.late(),
+        "http": lambda study: broadcasts(study, sizes, ("http",), "circuit"),
+        "packets": lambda study: broadcasts(study, large, ("rostrum",), "packet"),
+    }
+    for circuits in (True, False):
+        of_these = [part for part in parts if (part != "packets") == circuits]
+        if not of_these:
+            continue
+        topology = slow_links(rate_mbps) if circuits else without_circuits(slow_links(rate_mbps))
+        with _study(topology, folder, home, program, jar, seed) as study:
+            for part in of_these:
+                began = time.monotonic()
+                figures = how[part](study)
+                keep(part, figures, time.monotonic() - began)
+
+
+@contextlib.contextmanager
+def _study(topology: dict[str, Any], folder: Path, home: Path, program: Path, jar: Path, seed: int) -> Iterator[Study]:
+    """A warm Spark in a lab."""
     with Lab.start(topology, name="spark", or_another=True, seed=seed) as lab, Cluster(lab, folder, home) as cluster:
         study = Study(cluster, program, jar)
         study.warm()
-        for number in range(rounds):
-            for size in sizes:
-                rows += study.broadcasts(number, size, ("torrent4", "rostrum", "torrent16"), "circuit")
-                if not quick or SIZES[size] <= 16 * MIB:
-                    rows += study.broadcasts(number, size, ("http",), "circuit")
-        small = study.small(25 if quick else 75)
-        for job in jobs:
-            study.ask("job", job, "rostrum", 0.02)  # its code is compiled, whichever way is measured first
-            study.ask("job", job, "torrent4", 0.02)
-            for way in ("rostrum", "torrent4"):
-                seconds, result = study.ask("job", job, way, 0.5 if quick else 1.0).split()
-                done.append({"job": job, "way": way, "s": float(seconds), "result": float(result)})
-        late = study.late()
-    topology = without_circuits(topology)
-    with Lab.start(topology, name="spark", or_another=True, seed=seed) as lab, Cluster(lab, folder, home) as cluster:
-        study = Study(cluster, program, jar)
-        study.warm()
-        for number in range(rounds):
-            for size in sizes:
-                if size != SMALL:
-                    rows += study.broadcasts(number, size, ("rostrum",), "packet")
-    return judged(rows, done, small, late, sizes)
+        yield study
 
 
-def judged(
-    rows: list[dict[str, Any]], jobs: list[dict[str, Any]], small: dict[str, float], late: bool, sizes: Sequence[str]
-) -> dict[str, Any]:
-    """Ratios and verdicts; a broadcast that went another way than it should have is an error."""
+def report(measured: dict[str, Any]) -> dict[str, Any]:
+    """Ratios and verdicts of the parts that there are."""
+    figures = {part: row["figures"] for part, row in measured.items()}
+    rows = [row for part in ("broadcasts", "http", "packets") for row in figures.get(part, [])]
     best: dict[tuple[str, str, str], float] = {}
     for row in rows:
         key = (row["way"], row["path"], row["size"])
         best[key] = min(best.get(key, row["s"]), row["s"])
-    large = [size for size in sizes if size != SMALL]
-    torrent = {size: min(best["torrent4", "circuit", size], best["torrent16", "circuit", size]) for size in large}
-    egress = [
-        row["egress"] / SIZES[row["size"]] for row in rows if row["way"] == "rostrum" and row["size"] == large[-1]
-    ]
-    http = {size: best["http", "circuit", size] for size in large if ("http", "circuit", size) in best}
-    by_job = {(row["job"], row["way"]): row for row in jobs}
-    names = list(dict.fromkeys(row["job"] for row in jobs))
-    summary = {
-        "vs_torrent": {size: best["rostrum", "circuit", size] / torrent[size] for size in large},
-        "vs_torrent_packets": {size: best["rostrum", "packet", size] / torrent[size] for size in large},
-        "vs_http": {size: best["rostrum", "circuit", size] / seconds for size, seconds in http.items()},
-        "driver_egress_over_value": max(egress),
-        "small_slower_ms": small["slower_ms"],
-        "jobs": {name: by_job[name, "rostrum"]["s"] / by_job[name, "torrent4"]["s"] for name in names},
-        "exact": all(row["exact"] for row in rows),
-        "jobs_agree": all(by_job[one, "rostrum"]["result"] == by_job[one, "torrent4"]["result"] for one in names),
-        "late_fetched": late,
+    torrent = {
+        size: min(best["torrent4", "circuit", size], best["torrent16", "circuit", size])
+        for size in SIZES
+        if size != SMALL and ("torrent4", "circuit", size) in best
     }
-    verdicts = {
-        "vs_torrent": summary["vs_torrent"][large[-1]] <= GOALS["vs_torrent"],
-        "driver_egress_over_value": summary["driver_egress_over_value"] <= GOALS["driver_egress_over_value"],
-        "small_slower_ms": summary["small_slower_ms"] <= GOALS["small_slower_ms"],
-        "exact": summary["exact"],
-        "jobs_agree": summary["jobs_agree"],
-        "late_fetched": late,
+    summary: dict[str, Any] = {}
+
+    def over(path: str, others: dict[str, float]) -> dict[str, float]:
+        return {
+            size: best["rostrum", path, size] / seconds
+            for size, seconds in others.items()
+            if ("rostrum", path, size) in best
+        }
+
+    if torrent:
+        largest = list(torrent)[-1]
+        egress = [row["egress"] for row in rows if row["way"] == "rostrum" and row["size"] == largest]
+        summary["vs_torrent"] = over("circuit", torrent)
+        summary["driver_egress_over_value"] = max(egress) / SIZES[largest]
+    if torrent and "packets" in figures:
+        summary["vs_torrent_packets"] = over("packet", torrent)
+    if torrent and "http" in figures:
+        summary["vs_http"] = over("circuit", {size: best["http", "circuit", size] for size in torrent})
+    if "small" in figures:
+        summary["small_slower_ms"] = {row["size"]: row["slower_ms"] for row in figures["small"]}
+    if "jobs" in figures:
+        summary |= _of_jobs(figures["jobs"])
+    if rows:
+        summary["exact"] = all(row["exact"] for row in rows)
+    if "late" in figures:
+        summary["late_fetched"] = figures["late"]
+    whole = ("exact", "jobs_agree", "late_fetched")
+    verdicts: dict[str, bool] = {name: summary[name] for name in whole if name in summary}
+    if torrent:
+        verdicts["vs_torrent"] = summary["vs_torrent"][largest] <= GOALS["vs_torrent"]
+        verdicts["driver_egress_over_value"] = summary["driver_egress_over_value"] <= GOALS["driver_egress_over_value"]
+    if "small" in figures:
+        verdicts["small_slower_ms"] = max(summary["small_slower_ms"].values()) <= GOALS["small_slower_ms"]
+    parts = {part: {key: value for key, value in row.items() if key != "figures"} for part, row in measured.items()}
+    return {"summary": summary, "verdicts": verdicts, "goals": GOALS, "parts": parts,
+            "missing": [part for part in PARTS if part not in measured], **figures}  # fmt: skip
+
+
+def _of_jobs(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Time over Torrent's, of the best of each; do all compute the same?"""
+    names = list(dict.fromkeys(row["job"] for row in rows))
+    best = {(row["job"], row["way"]): row["s"] for row in sorted(rows, key=lambda row: -row["s"])}
+    results = {name: {row["result"] for row in rows if row["job"] == name} for name in names}
+    return {
+        "jobs": {name: best[name, "rostrum"] / best[name, "torrent4"] for name in names},
+        "jobs_agree": all(len(found) == 1 for found in results.values()),
     }
-    return {"summary": summary, "verdicts": verdicts, "goals": GOALS, "rounds": rows, "jobs": jobs, "small": small}
 
 
 def without_circuits(topology: dict[str, Any]) -> dict[str, Any]:
@@ -321,13 +391,33 @@ class Study:
             rows.append(row)
         return rows
 
-    def small(self, pairs: int) -> dict[str, float]:
-        """A small value, by turns: the median of what rostrum takes more than the Torrent beside it."""
+    def small(self, pairs: int) -> list[dict[str, Any]]:
+        """Small values, by turns: the median of what rostrum takes more than the Torrent beside it."""
+        found = []
         ways = (("torrent4", "rostrum"), ("rostrum", "torrent4"))
-        rows = [{way: self.broadcast(way, SIZES[SMALL])["s"] * 1000 for way in ways[one % 2]} for one in range(pairs)]
-        slower = sorted(row["rostrum"] - row["torrent4"] for row in rows)
-        torrent = sorted(row["torrent4"] for row in rows)
-        return {"slower_ms": slower[pairs // 2], "torrent_ms": torrent[pairs // 2], "pairs": pairs}
+        for name, size in NEAR.items():
+            rows = [{way: self.broadcast(way, size) for way in ways[one % 2]} for one in range(pairs)]
+            slower = [1000 * (row["rostrum"]["s"] - row["torrent4"]["s"]) for row in rows]
+            torrent = [1000 * row["torrent4"]["s"] for row in rows]
+            kinds = sorted({row["rostrum"]["kind"] for row in rows})
+            found.append({"size": name, "pairs": pairs, "slower_ms": statistics.median(slower),
+                          "torrent_ms": statistics.median(torrent), "went_by": kinds})  # fmt: skip
+            OUT.print(f"{name} by {', '.join(kinds)}: {statistics.median(slower):.1f} ms more than Torrent's")
+        return found
+
+    def jobs(self, scale: float, rounds: int) -> list[dict[str, Any]]:
+        """Jobs that broadcast, by both ways."""
+        rows = []
+        for job in JOBS:
+            for way in ("rostrum", "torrent4"):  # its code is compiled, whichever way is measured first
+                self.ask("job", job, way, 0.02)
+            for number in range(rounds):
+                for way in ("torrent4", "rostrum"):
+                    seconds, result = self.ask("job", job, way, scale).split()
+                    OUT.print(f"{job} {way}: {float(seconds):.2f} s")
+                    row = {"round": number, "job": job, "way": way, "s": float(seconds), "result": float(result)}
+                    rows.append(row)
+        return rows
 
     def late(self) -> bool:
         """An executor that was not there when the value was sent has it, from agents."""

@@ -304,9 +304,11 @@ def test_a_run_in_which_many_needed_a_second_try_has_failed(runner: Any) -> None
 
 def test_apps_run_only_when_they_are_asked_for_and_last(runner: Any) -> None:
     groups = runner.all_groups(5)
-    assert groups[-1].name == "apps" and set(groups[-1].after) == {group.name for group in groups[:-1]}
-    assert runner.chosen(groups, []) == runner.chosen(groups, ["all"]) == groups[:-1]
-    assert runner.chosen(groups, ["all", "apps"]) == groups and runner.chosen(groups, ["apps"]) == groups[-1:]
+    before, apps = groups[:-2], groups[-2:]
+    assert [group.name for group in apps] == ["apps/spark", "apps/others"]
+    assert all(set(group.after) == {one.name for one in before} for group in apps)
+    assert runner.chosen(groups, []) == runner.chosen(groups, ["all"]) == before
+    assert runner.chosen(groups, ["all", "apps"]) == groups and runner.chosen(groups, ["apps"]) == apps
     labs = runner.chosen(groups, ["lab", "lint"])
     assert labs[0].name == "lint" and all(group.name.startswith("lab/") for group in labs[1:]) and len(labs) > 20
 
@@ -315,10 +317,26 @@ def test_a_word_before_the_stroke_names_all_of_them(runner: Any) -> None:
     assert [one.name for one in runner.chosen(runner.all_groups(5), ["unit"])] == ["unit/manager", "unit/others"]
 
 
-def test_apps_without_a_test_are_told_as_skipped(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "marked", lambda marker: [])
-    result = runner.apps(runner.Log("apps"))
-    assert result.skips == ["no test file has the marker `apps` yet"] and not result.failures
+def test_each_file_of_apps_is_in_one_of_its_groups(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+    monkeypatch.setattr(runner, "set_up_apps", lambda log: None)
+    monkeypatch.setattr(runner, "failed_twice_at_most", lambda log, *words, **_: given.extend(words[2:]))
+    for group in runner.chosen(runner.all_groups(5), ["apps"]):
+        group.run(None)
+    assert sorted(given) == runner.marked("apps") and runner.SPARK_TESTS in given
+
+
+def test_what_apps_need_is_set_up_once(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[Any, ...]] = []
+
+    class Log:
+        def run(self, *command: Any, check: bool) -> int:
+            ran.append(command)
+            return 0
+
+    for _ in range(2):
+        runner.set_up_apps(Log())
+    assert ran == [(runner.ROOT / ".ci" / "setup", "apps")]
 
 
 def test_apps_end_at_their_bound(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
