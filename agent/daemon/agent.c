@@ -12,6 +12,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "core/base/heap.h"
 #include "core/base/loss_pattern.h"
 #include "core/rdcm/options.h"
 #include "core/wan/options.h"
@@ -522,16 +523,6 @@ static void log_api(void *context, const char *text) {
     rs_log_limited(&agent->programs, 50, RS_LOG_INFO, "api", "%s", text);
 }
 
-static void *core_alloc(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void core_release(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
 /* ---------------------------------------------------------------------------------------------------------- birth */
 
 static uint64_t random_number(void) {
@@ -590,8 +581,7 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
                               .options[RS_PROTOCOL_WAN] = &wan,
                               .answer_bound =
                                   7 * 24 * 3600 * RS_SECOND /* paths.c bounds the wait, with better words */};
-    const rs_allocator allocator = {.alloc = core_alloc, .release = core_release};
-    agent->node = agent->fragment_size ? rs_node_new(&config, &allocator) : NULL;
+    agent->node = agent->fragment_size ? rs_node_new(&config, &rs_heap) : NULL;
     if (!agent->node)
         rs_log(RS_LOG_ERROR, "agent", "cannot start the protocol engine (MTU %u, memory)", mtu);
     return agent->node != NULL;

@@ -8,13 +8,11 @@ from typing import Protocol
 from rostrum.bench.fabric import FREE_BPS, Host
 from rostrum.bench.install import JGROUPS
 from rostrum.bench.messages.cases import MTU, MessageCase
-from rostrum.bench.run import Run, ToolFailed
+from rostrum.bench.run import Run
 from rostrum.bench.tools.aeron import OPENED
 from rostrum.bench.tools.aeron import VERSION as AERON
+from rostrum.bench.tools.ours import socket_of, start_agents
 from rostrum.bench.tools.rates import debian_version
-from rostrum.lab import processes
-from rostrum.lab.namespace import LabError
-from rostrum.lab.processes import agent_program
 
 # What `rostrum bench security` compares: without a protocol's repairs, so that packets are messages.
 SECURITY = {"rostrum-plain": "", "rostrum-plain-secure": "required", "rostrum-plain-signed": "signed"}
@@ -66,22 +64,7 @@ class Ours(Peer):
         return "this"
 
     def prepare(self, run: Run, case: MessageCase) -> None:
-        try:
-            run.fabric.manager(MTU, 0, bool(self.security))
-        except LabError as error:
-            raise ToolFailed(str(error)) from error
-        agents = []
-        for host in [run.sender, *run.receivers]:
-            store = host.folder / "store"
-            store.mkdir(exist_ok=True)
-            argv = [str(agent_program()), "--server", host.name, "--interface", "eth0", "--address", host.address]
-            argv += ["--manager", run.fabric.manager_address, "--socket", str(_socket(host)), "--store", str(store)]
-            argv += ["--nic-rate", str(FREE_BPS), "--seed", str(run.seed + 1)]
-            if self.security:
-                argv += processes.tls("--manager-tls", str(run.fabric.certificates), host.name)
-                argv += ["--security", self.security]
-            agents.append(run.start("sender" if host is run.sender else "receivers", host, argv))
-        run.ready(agents, r"manager up=1")
+        start_agents(run, MTU, 0, self.security, ["--nic-rate", str(FREE_BPS), "--seed", str(run.seed + 1)])
 
     def receiver(self, run: Run, case: MessageCase, host: Host, number: int) -> list[str]:
         return [*self._program(run, "receive", host), str(case.count)]
@@ -90,11 +73,7 @@ class Ours(Peer):
         return [*self._program(run, "send", run.sender), str(case.count), str(case.bytes), str(case.rate), str(go)]
 
     def _program(self, run: Run, what: str, host: Host) -> list[str]:
-        return [str(run.programs_folder / "messages"), what, str(_socket(host)), self.name, self.protocol]
-
-
-def _socket(host: Host) -> Path:
-    return host.folder / "agent.sock"
+        return [str(run.programs_folder / "messages"), what, str(socket_of(host)), self.name, self.protocol]
 
 
 class Norm(Peer):

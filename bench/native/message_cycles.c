@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/heap.h"
 #include "core/groups/messages.h"
 #include "core/groups/wire.h"
 
@@ -33,27 +34,16 @@ typedef struct {
     uint32_t trace_count, trace_room, data_count;
 } system_state;
 
-static void *zeroed(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void release(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
 static uint32_t below(system_state *s, uint32_t bound) {
     s->random = s->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (uint32_t)((s->random >> 33) * bound >> 31);
 }
 
 static rs_messages *new_node(const system_state *s, rs_peer self) {
-    const rs_allocator allocator = {zeroed, release, NULL};
     rs_messages_config config = {.self = self, .incarnation = 1, .seed = self, .packet_bytes = 1472};
     config.receive_bytes = self ? 1 << 20 : 8 << 20; /* all of it touched while it warms up */
     config.send_bytes = 1 << 20;
-    rs_messages *node = rs_messages_new(&config, &allocator);
+    rs_messages *node = rs_messages_new(&config, &rs_heap);
     if (!node)
         abort();
     for (uint32_t g = 0; g < s->groups; g++) {

@@ -9,7 +9,7 @@ from typing import Any
 
 from rostrum.bench.cases import Case
 from rostrum.bench.fabric import FREE_BPS, Host
-from rostrum.bench.run import Plain, Run, TimedOut, ToolFailed
+from rostrum.bench.run import Plain, Program, Run, TimedOut, ToolFailed
 from rostrum.client import Agent, RostrumError
 from rostrum.client import TimedOut as Late
 from rostrum.client.names import app_id_of
@@ -48,26 +48,12 @@ class Ours(Plain):
 
     def prepare(self, run: Run) -> None:
         rate_bps = run.case.rate_bps if self.told else 0
-        try:
-            run.fabric.manager(run.case.mtu, rate_bps, bool(self.security))
-        except LabError as error:
-            raise ToolFailed(str(error)) from error
-        agents = []
-        for host in [run.sender, *run.receivers]:
-            store = host.folder / "store"
-            store.mkdir(exist_ok=True)
-            argv = [str(agent_program()), "--server", host.name, "--interface", "eth0", "--address", host.address]
-            argv += ["--manager", run.fabric.manager_address, "--socket", str(_socket(host)), "--store", str(store)]
-            argv += ["--io", self.io, "--nic-rate", str(rate_bps or FREE_BPS), "--seed", str(run.seed)]
-            if self.security:
-                argv += processes.tls("--manager-tls", str(run.fabric.certificates), host.name)
-                argv += ["--security", self.security]
-            agents.append(run.start("sender" if host is run.sender else "receivers", host, argv))
-        run.ready(agents, r"manager up=1")
+        options = ["--io", self.io, "--nic-rate", str(rate_bps or FREE_BPS), "--seed", str(run.seed)]
+        agents = start_agents(run, run.case.mtu, rate_bps, self.security, options)
         chosen = re.search(r"packet I/O: auto chose ([\w-]+)", agents[0].text())
         run.facts["io"] = chosen[1] if chosen else self.io
         try:
-            self._client = Agent(_socket(run.sender), process="bench")
+            self._client = Agent(socket_of(run.sender), process="bench")
         except RostrumError as error:
             raise ToolFailed(str(error)) from error
 
@@ -95,7 +81,26 @@ class Ours(Plain):
         return host.folder / "store" / str(app_id_of(None)) / str(OBJECT)
 
 
-def _socket(host: Host) -> Path:
+def start_agents(run: Run, mtu: int, rate_bps: int, security: str, options: list[str]) -> list[Program]:
+    """The manager, and an agent on each host, the sender's first; all are connected. Raises ToolFailed."""
+    try:
+        run.fabric.manager(mtu, rate_bps, bool(security))
+    except LabError as error:
+        raise ToolFailed(str(error)) from error
+    agents = []
+    for host in [run.sender, *run.receivers]:
+        store = host.folder / "store"
+        store.mkdir(exist_ok=True)
+        argv = [str(agent_program()), "--server", host.name, "--interface", "eth0", "--address", host.address]
+        argv += ["--manager", run.fabric.manager_address, "--socket", str(socket_of(host)), "--store", str(store)]
+        if security:
+            argv += [*processes.tls("--manager-tls", str(run.fabric.certificates), host.name), "--security", security]
+        agents.append(run.start("sender" if host is run.sender else "receivers", host, [*argv, *options]))
+    run.ready(agents, r"manager up=1")
+    return agents
+
+
+def socket_of(host: Host) -> Path:
     return host.folder / "agent.sock"
 
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/bytes.h"
+#include "core/base/heap.h"
 #include "core/base/random.h"
 #include "core/groups/engine.h"
 #include "core/groups/messages.h"
@@ -69,18 +70,6 @@ typedef struct {
     const char *protocol;
     uint32_t in[NODES_MOST], in_count; /* the newest view */
 } run;
-
-static void *take(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
-static const rs_allocator MEMORY = {take, give, NULL};
 
 static uint64_t below(run *r, uint64_t bound) {
     return bound ? (rs_random_next(&r->random) >> 32) * bound >> 32 : 0;
@@ -307,8 +296,8 @@ static bool begin(run *r, uint32_t which) {
                                    .agreed = r->agreed,
                                    .message_bytes = 1 << 15,
                                    .window_messages = r->window};
-    n->engine = rs_messages_new(&engine, &MEMORY);
-    n->order = rs_order_new(&order, &MEMORY);
+    n->engine = rs_messages_new(&engine, &rs_heap);
+    n->order = rs_order_new(&order, &rs_heap);
     return n->engine && n->order;
 }
 

@@ -40,6 +40,7 @@ from .groups import (
     Message,
     end_of,
     message_of,
+    send_some,
 )
 from .objects import Buffer, flat
 from .values import Code, RostrumError, TimedOut, Unavailable
@@ -253,17 +254,10 @@ class Channels:
             self._activate(channel)
 
     def _send_some(self) -> None:
-        sent = 0
         try:
-            with memoryview(self._out) as view:
-                while sent < len(view):
-                    sent += self._socket.send(view[sent:])
-        except BlockingIOError:
-            pass
+            send_some(self._socket, self._out)
         except OSError as error:
             raise Unavailable(f"the agent takes no more messages: {error.strerror or error}") from error
-        finally:
-            del self._out[:sent]
 
     def _close(self, channel: Channel) -> None:
         if self._by_number.pop(channel._number, None) is None:

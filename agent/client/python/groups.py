@@ -141,6 +141,19 @@ def end_of(frames: bytearray, start: int, length: int) -> RostrumError:
     return error_of(Code.UNAVAILABLE if code in (0, Code.TIMEOUT) else code, text)
 
 
+def send_some(agent: socket.socket, out: bytearray) -> None:
+    """Sends what there is room for, and takes that off `out`. Raises OSError."""
+    sent = 0
+    try:
+        with memoryview(out) as view:
+            while sent < len(view):
+                sent += agent.send(view[sent:])
+    except BlockingIOError:
+        pass
+    finally:
+        del out[:sent]
+
+
 class Group:
     """A group this program is in. One thread may publish while another takes messages."""
 
@@ -215,18 +228,11 @@ class Group:
 
     def flush_some(self) -> bool:
         """Sends what the agent has room for; whether that was all."""
-        sent = 0
         try:
-            with memoryview(self._out) as view:
-                while sent < len(view):
-                    sent += self._socket.send(view[sent:])
-        except BlockingIOError:
-            pass
+            send_some(self._socket, self._out)
         except OSError as error:
             raise Unavailable(f"the agent takes no more messages of {self.name} (it ended, or the group was deleted): "
                               f"{error.strerror or error}") from error  # fmt: skip
-        finally:
-            del self._out[:sent]
         return not self._out
 
     # -- taking --------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/heap.h"
 #include "daemon/data/nic.h"
 #include "daemon/groups/kept.h"
 #include "daemon/groups/ordered.h"
@@ -472,16 +473,6 @@ uint32_t rs_groups_engine_stats(const rs_groups *g, uint32_t engine, rs_group_st
 
 /* ------------------------------------------------------------------------------------------------------- birth */
 
-static void *take_memory(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give_memory(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
 static void log_io(void *context, rs_io_log_level level, const char *text) {
     (void)context;
     rs_log(level == RS_IO_LOG_WARNING ? RS_LOG_WARNING : RS_LOG_DEBUG, "io", "%s", text);
@@ -579,9 +570,8 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
         .receive_bytes = RS_FLOW_KEPT,
         .send_bytes = RS_FLOW_KEPT,
         .message_bytes = g->message_bytes + RS_ORDER_HEAD};
-    const rs_allocator allocator = {.alloc = take_memory, .release = give_memory};
     g->heard = calloc(RS_FLOW_HEARD, sizeof *g->heard);
-    g->node = rs_messages_new(&config, &allocator);
+    g->node = rs_messages_new(&config, &rs_heap);
     if (g->io && g->heard && g->node && rs_groups_sockets_start(g))
         return g;
     rs_log(RS_LOG_ERROR, "groups", "cannot start group messages (MTU %u, memory)", mtu);

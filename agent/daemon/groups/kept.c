@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/heap.h"
+
 #define SEGMENT_LEAST (64u << 10)
 #define SEGMENT_MOST (4u << 20)
 #define SEGMENTS 8u /* of a group at most, if that makes them no larger than SEGMENT_MOST: they are dropped whole */
@@ -34,18 +36,6 @@ uint64_t rs_kept_clock(void) {
     clock_gettime(CLOCK_REALTIME, &time);
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
-
-static void *take_memory(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give_memory(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
-static const rs_allocator memory = {.alloc = take_memory, .release = give_memory};
 
 /* -------------------------------------------------------------------------------------------------------- segments */
 
@@ -183,9 +173,9 @@ void rs_kept_begin(rs_groups *g, rs_local_group *group) {
                                      .message_bytes = g->message_bytes,
                                      .seed = rs_kept_clock() ^ g->incarnation};
     if (k)
-        k->history = rs_history_new(&config, &memory);
+        k->history = rs_history_new(&config, &rs_heap);
     if (k && k->history)
-        k->replay = rs_replay_new(&replay, k->history, &memory);
+        k->replay = rs_replay_new(&replay, k->history, &rs_heap);
     if (!k || !k->replay) {
         rs_log(RS_LOG_WARNING, "groups", "group=%s keeps no messages: out of memory", group->name);
         if (k)

@@ -4,17 +4,8 @@
 
 #include <stdlib.h>
 
+#include "core/base/heap.h"
 #include "daemon/groups/kept.h"
-
-static void *take_memory(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give_memory(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
 
 static bool make(rs_groups *g, rs_local_group *group) {
     rs_kept_begin(g, group);
@@ -27,8 +18,7 @@ static bool make(rs_groups *g, rs_local_group *group) {
                                     .agreed = group->delivery.agreed,
                                     .number = history ? rs_history_last(history) : 0,
                                     .message_bytes = g->message_bytes};
-    const rs_allocator allocator = {.alloc = take_memory, .release = give_memory};
-    group->ordered = rs_order_new(&config, &allocator);
+    group->ordered = rs_order_new(&config, &rs_heap);
     if (!group->ordered)
         return false;
     group->next_ordered = g->ordered;

@@ -10,21 +10,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/base/heap.h"
 #include "core/transfer/node.h"
 #include "daemon/control/connection.h"
 
 #define PEER 3
 #define NOW RS_SECOND
-
-static void *take(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
 
 static bool message(void *context, const uint8_t *header, size_t header_length, const uint8_t *payload,
                     uint32_t payload_length, char *text) {
@@ -66,8 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int ends[2];
     size_t piece = data[0] ? data[0] * 7u : size;
     const rs_config config = {.seed = 1};
-    const rs_allocator allocator = {.alloc = take, .release = give};
-    rs_node *node = rs_node_new(&config, &allocator);
+    rs_node *node = rs_node_new(&config, &rs_heap);
     rs_connection *connection = calloc(1, sizeof *connection);
     if (!node || !connection || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
         abort();

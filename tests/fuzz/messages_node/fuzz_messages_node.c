@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/heap.h"
 #include "core/groups/messages.h"
 #include "core/groups/wire.h"
 #include "core/ricochet/options.h"
@@ -34,16 +35,6 @@ typedef struct {
 static void must(bool true_then) {
     if (!true_then)
         abort();
-}
-
-static void *zeroed(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void release(void *context, void *memory) {
-    (void)context;
-    free(memory);
 }
 
 static uint8_t next(run *r) {
@@ -237,7 +228,6 @@ static void step(run *r) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const rs_allocator allocator = {zeroed, release, NULL};
     const rs_ricochet_config ricochet = {.kept_repairs = 8, .repair_buffers = 64, .flush = 5000000};
     rs_messages_config config = {.self = 0,
                                  .incarnation = 1,
@@ -257,9 +247,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                  .engines = &(rs_group_engine_config){"ricochet", &ricochet},
                                  .engine_count = 1};
     run r = {.at = data, .end = data + size, .now = 1000000000};
-    r.node = rs_messages_new(&config, &allocator);
+    r.node = rs_messages_new(&config, &rs_heap);
     config.self = 1;
-    r.twin = rs_messages_new(&config, &allocator);
+    r.twin = rs_messages_new(&config, &rs_heap);
     must(r.node && r.twin);
     for (r.version = 1; r.version < 3; r.version++) {
         view(&r, r.node, (uint32_t)(r.version % 2), 0x1d);

@@ -4,20 +4,11 @@
 #include <string.h>
 
 #include "core/base/bytes.h"
+#include "core/base/heap.h"
 #include "core/base/xxh64.h"
 #include "core/order/order.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void *take(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
 
 static void drain(rs_order *order, rs_time now) {
     static volatile uint8_t last;
@@ -35,9 +26,8 @@ static void drain(rs_order *order, rs_time now) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const rs_allocator memory = {take, give, NULL};
     const rs_order_config config = {.group = 7, .self = data && size ? data[0] % 3 : 0, .instance = 9, .total = true};
-    rs_order *order = rs_order_new(&config, &memory);
+    rs_order *order = rs_order_new(&config, &rs_heap);
     const rs_peer members[] = {0, 1, 2};
     uint64_t version = 1;
     rs_time now = 1000000;

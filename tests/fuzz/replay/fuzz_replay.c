@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/bytes.h"
+#include "core/base/heap.h"
 #include "core/base/xxh64.h"
 #include "core/order/replay.h"
 
@@ -13,16 +14,6 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static volatile uint8_t last;
-
-static void *take(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
 
 static void *take_segment(void *context, uint64_t first, size_t bytes) {
     (void)context;
@@ -70,12 +61,11 @@ static void load(rs_history *h, const uint8_t *data, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const rs_allocator memory = {take, give, NULL};
     const rs_history_config kept = {
         .bytes = 4 * SEGMENT, .segment_bytes = SEGMENT, .take = take_segment, .give = give_segment};
     const rs_replay_config config = {.group = 7, .self = 0, .seed = 1, .message_bytes = 4096};
-    rs_history *h = rs_history_new(&kept, &memory);
-    rs_replay *r = h ? rs_replay_new(&config, h, &memory) : NULL;
+    rs_history *h = rs_history_new(&kept, &rs_heap);
+    rs_replay *r = h ? rs_replay_new(&config, h, &rs_heap) : NULL;
     const rs_peer peers[] = {0, 1, 2, 0};
     rs_order_event view = {.kind = RS_ORDER_VIEW,
                            .view = 1,

@@ -1,27 +1,16 @@
 #include "check.h"
 
+#include "core/base/heap.h"
 #include "core/base/timers.h"
 
 #define TIMERS 50
-
-static void *test_alloc(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void test_release(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
-static const rs_allocator allocator = {.alloc = test_alloc, .release = test_release};
 
 static void first__is_the_earliest_whatever_was_set_and_unset(void **state) {
     (void)state;
     rs_timers timers = {0};
     rs_timer timer[TIMERS] = {0};
     rs_time due[TIMERS];
-    assert_int_equal(rs_timers_reserve(&timers, &allocator, TIMERS), RS_OK);
+    assert_int_equal(rs_timers_reserve(&timers, &rs_heap, TIMERS), RS_OK);
     for (int i = 0; i < TIMERS; i++)
         due[i] = RS_NEVER;
     srandom(3);
@@ -35,14 +24,14 @@ static void first__is_the_earliest_whatever_was_set_and_unset(void **state) {
         const rs_timer *first = rs_timers_first(&timers);
         assert_int_equal(first ? first->due : RS_NEVER, earliest);
     }
-    rs_timers_free(&timers, &allocator);
+    rs_timers_free(&timers, &rs_heap);
 }
 
 static void equal_deadlines__fire_in_the_order_set(void **state) {
     (void)state;
     rs_timers timers = {0};
     rs_timer timer[TIMERS] = {0};
-    assert_int_equal(rs_timers_reserve(&timers, &allocator, TIMERS), RS_OK);
+    assert_int_equal(rs_timers_reserve(&timers, &rs_heap, TIMERS), RS_OK);
     for (int i = 0; i < TIMERS; i++)
         rs_timer_set(&timers, &timer[i], 7);
     for (int i = 0; i < TIMERS; i++) {
@@ -50,7 +39,7 @@ static void equal_deadlines__fire_in_the_order_set(void **state) {
         rs_timer_set(&timers, &timer[i], RS_NEVER);
     }
     assert_null(rs_timers_first(&timers));
-    rs_timers_free(&timers, &allocator);
+    rs_timers_free(&timers, &rs_heap);
 }
 
 int main(void) {

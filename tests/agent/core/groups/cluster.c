@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "core/base/heap.h"
+
 #define GROUPS_MOST 4096
 #define SECOND_CHANNEL (1u << 24) /* added to the number of a group */
 
@@ -43,16 +45,6 @@ struct cluster {
     bool *cut;          /* by node */
 };
 
-static void *test_alloc(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void test_release(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
 static uint64_t next_random(cluster *c) {
     c->random += UINT64_C(0x9e3779b97f4a7c15);
     uint64_t z = c->random;
@@ -77,7 +69,6 @@ uint64_t cluster_seed(void) {
 }
 
 cluster *cluster_new(const cluster_options *options) {
-    const rs_allocator allocator = {test_alloc, test_release, NULL};
     cluster *c = calloc(1, sizeof *c);
     assert_non_null(c);
     c->options = *options;
@@ -100,7 +91,7 @@ cluster *cluster_new(const cluster_options *options) {
             config.send_bytes = 2 << 20;
         if (config.deliveries == 0)
             config.deliveries = 4096;
-        c->nodes[i] = rs_messages_new(&config, &allocator);
+        c->nodes[i] = rs_messages_new(&config, &rs_heap);
         assert_non_null(c->nodes[i]);
     }
     return c;

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
+#include "core/base/heap.h"
 #include "core/order/order.h"
-#include "memory.h"
 
 #define MILLISECOND ((rs_time)1000000)
 #define SECOND (1000 * MILLISECOND)
@@ -67,7 +67,7 @@ static net *begin(bool agreed) {
     for (uint32_t i = 0; i < MEMBERS; i++) {
         const rs_order_config config = {
             .group = 7, .self = i + 1, .instance = 100 + i, .total = true, .agreed = agreed, .window_messages = WINDOW};
-        n->member[i] = rs_order_new(&config, &MEMORY);
+        n->member[i] = rs_order_new(&config, &rs_heap);
         assert_int_equal(rs_order_view(n->member[i], n->now, 1, peers, MEMBERS), RS_OK);
     }
     run(n, SECOND);
@@ -168,7 +168,7 @@ static void agreed__the_coordinator_is_gone__the_others_go_on_alike(void **state
     settle(n);
     rs_order_free(n->member[0]);
     const rs_order_config config = {.group = 8, .self = 9, .instance = 1};
-    n->member[0] = rs_order_new(&config, &MEMORY); /* it takes part in nothing */
+    n->member[0] = rs_order_new(&config, &rs_heap); /* it takes part in nothing */
     rs_order_event event;
     rs_order_out out;
     for (uint32_t i = 1; i < MEMBERS; i++)

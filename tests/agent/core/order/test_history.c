@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
+#include "core/base/heap.h"
 #include "core/base/random.h"
 #include "core/order/history.h"
-#include "memory.h"
 
 #define SEGMENT 4096u
 #define SEGMENTS 64u
@@ -54,7 +54,7 @@ static void give_segment(void *context, uint64_t first, void *memory, size_t byt
 
 static rs_history *history_on(disk *d, uint64_t bytes, uint64_t age) {
     const rs_history_config config = {bytes, age, SEGMENT, take_segment, give_segment, d};
-    rs_history *h = rs_history_new(&config, &MEMORY);
+    rs_history *h = rs_history_new(&config, &rs_heap);
     assert_non_null(h);
     return h;
 }

@@ -11,10 +11,10 @@
 #include <cmocka.h>
 
 #include "core/base/bytes.h"
+#include "core/base/heap.h"
 #include "core/base/random.h"
 #include "core/base/xxh64.h"
 #include "core/order/replay.h"
-#include "memory.h"
 
 #define MS INT64_C(1000000)
 #define MEMBERS 4u
@@ -133,8 +133,8 @@ static void start(net *n, uint32_t member, uint64_t bytes) {
     const rs_history_config kept = {
         .bytes = bytes, .segment_bytes = SEGMENT, .take = take_segment, .give = give_segment};
     const rs_replay_config config = {.group = 7, .self = member, .seed = n->random + member};
-    n->history[member] = rs_history_new(&kept, &MEMORY);
-    n->replay[member] = rs_replay_new(&config, n->history[member], &MEMORY);
+    n->history[member] = rs_history_new(&kept, &rs_heap);
+    n->replay[member] = rs_replay_new(&config, n->history[member], &rs_heap);
 }
 
 /* `joined` 0: it was in the view before. */

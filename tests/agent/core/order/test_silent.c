@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
+#include "core/base/heap.h"
 #include "core/order/order.h"
-#include "memory.h"
 
 #define MILLISECOND ((rs_time)1000000)
 #define SECOND (1000 * MILLISECOND)
@@ -52,7 +52,7 @@ static int begin(void **state) {
     n->now = SECOND;
     for (uint32_t i = 0; i < MEMBERS; i++) {
         const rs_order_config config = {.group = 7, .self = i + 1, .instance = 100 + i, .total = true};
-        n->member[i] = rs_order_new(&config, &MEMORY);
+        n->member[i] = rs_order_new(&config, &rs_heap);
     }
     *state = n;
     return 0;

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/heap.h"
 #include "core/base/wire.h"
 #include "core/repair/table.h"
 
@@ -21,28 +22,16 @@ typedef struct {
     bool missing[MOST][SPAN]; /* the truth */
 } world;
 
-static void *plain_alloc(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void plain_release(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
-static const rs_allocator plain = {.alloc = plain_alloc, .release = plain_release};
-
 static world *make(uint32_t receivers) {
     world *w = calloc(1, sizeof *w);
     assert_non_null(w);
     w->receivers = receivers;
-    assert_int_equal(rs_repair_table_init(&w->table, &plain, receivers), RS_OK);
+    assert_int_equal(rs_repair_table_init(&w->table, &rs_heap, receivers), RS_OK);
     return w;
 }
 
 static void end(world *w) {
-    rs_repair_table_free(&w->table, &plain);
+    rs_repair_table_free(&w->table, &rs_heap);
     free(w);
 }
 
@@ -200,7 +189,7 @@ static void bounds__hold(void **state) {
     assert_true(misses(w, 4, SPAN - 1));
     assert_true(w->table.count <= w->table.capacity);
     rs_repair_table none;
-    assert_int_equal(rs_repair_table_init(&none, &plain, RS_REPAIR_RECEIVERS + 1), RS_ERR_LIMIT);
+    assert_int_equal(rs_repair_table_init(&none, &rs_heap, RS_REPAIR_RECEIVERS + 1), RS_ERR_LIMIT);
     end(w);
 }
 

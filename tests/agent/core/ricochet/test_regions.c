@@ -4,6 +4,7 @@
 
 #include "check.h"
 
+#include "core/base/heap.h"
 #include "core/ricochet/ricochet.h"
 #include "core/ricochet/state.h"
 
@@ -24,20 +25,9 @@ static void seed(void) {
     print_message("SEED=%llu\n", (unsigned long long)state);
 }
 
-static void *zeroed(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void release(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
 static rs_messages *new_node(void) {
-    const rs_allocator allocator = {zeroed, release, NULL};
     rs_messages_config config = {.self = SELF, .seed = state, .receive_bytes = 1 << 20, .send_bytes = 1 << 20};
-    rs_messages *node = rs_messages_new(&config, &allocator);
+    rs_messages *node = rs_messages_new(&config, &rs_heap);
     assert_non_null(node);
     return node;
 }

@@ -4,23 +4,12 @@
 
 #include <stdio.h>
 
+#include "core/base/heap.h"
 #include "core/base/random.h"
 #include "core/wan/congestion.h"
 #include "core/wan/memory.h"
 #include "core/wan/sections.h"
 #include "core/wan/wire.h"
-
-static void *take(void *context, size_t size) {
-    (void)context;
-    return calloc(1, size);
-}
-
-static void give(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
-static const rs_allocator heap = {.alloc = take, .release = give};
 
 static rs_wan_nack nack_of(uint64_t base, const uint32_t *missing, uint32_t count) {
     rs_wan_nack n = {.base = base + missing[0], .bits = (uint16_t)(missing[count - 1] - missing[0] + 1)};
@@ -102,7 +91,7 @@ static void the_word_of_a_data_packet__keeps_times_within_an_eighth(void **state
 /* ------------------------------------------------------------------------------------------------------ sections */
 
 static void start(rs_wan_sections *s, uint32_t receivers, bool coded) {
-    assert_true(rs_wan_sections_start(s, &heap, 4 * RS_WAN_SECTION, receivers));
+    assert_true(rs_wan_sections_start(s, &rs_heap, 4 * RS_WAN_SECTION, receivers));
     s->coded = coded;
     s->gather = 100;
 }
@@ -110,7 +99,7 @@ static void start(rs_wan_sections *s, uint32_t receivers, bool coded) {
 static uint32_t mend_all(rs_wan_sections *s, rs_time now, uint32_t *unicast) {
     rs_wan_mend m;
     uint32_t count = 0;
-    for (*unicast = 0; rs_wan_sections_mend(s, &heap, now, &m); count++)
+    for (*unicast = 0; rs_wan_sections_mend(s, &rs_heap, now, &m); count++)
         *unicast += m.unicast;
     return count;
 }
@@ -119,23 +108,23 @@ static uint32_t mend_all(rs_wan_sections *s, rs_time now, uint32_t *unicast) {
 static void what_went_for_all__does_not_go_again_within_a_round_trip(void **state) {
     rs_wan_sections s;
     start(&s, 3, false);
-    assert_true(rs_wan_sections_merge(&s, &heap));
+    assert_true(rs_wan_sections_merge(&s, &rs_heap));
     s.moot = 1000;
     const uint32_t early[] = {5, 6}, late[] = {6, 7};
     uint32_t unicast;
     rs_wan_nack n = nack_of(RS_WAN_SECTION, early, 2);
-    assert_true(rs_wan_sections_nack(&s, &heap, 0, 0, &n));
+    assert_true(rs_wan_sections_nack(&s, &rs_heap, 0, 0, &n));
     assert_int_equal(mend_all(&s, 100, &unicast), 2);
     assert_int_equal(unicast, 0); /* though one alone has said it */
     n = nack_of(RS_WAN_SECTION, late, 2);
-    assert_true(rs_wan_sections_nack(&s, &heap, 200, 1, &n));
+    assert_true(rs_wan_sections_nack(&s, &rs_heap, 200, 1, &n));
     assert_int_equal(mend_all(&s, 300, &unicast), 1); /* 7 */
     n = nack_of(RS_WAN_SECTION, early, 2);
-    assert_true(rs_wan_sections_nack(&s, &heap, 400, 2, &n));
+    assert_true(rs_wan_sections_nack(&s, &rs_heap, 400, 2, &n));
     assert_true(rs_wan_sections_due(&s, 400) == RS_NEVER);
-    assert_true(rs_wan_sections_nack(&s, &heap, 1300, 2, &n)); /* those are lost */
+    assert_true(rs_wan_sections_nack(&s, &rs_heap, 1300, 2, &n)); /* those are lost */
     assert_int_equal(mend_all(&s, 1400, &unicast), 2);
-    rs_wan_sections_free(&s, &heap);
+    rs_wan_sections_free(&s, &rs_heap);
     (void)state;
 }
 
@@ -146,14 +135,14 @@ static void what_all_miss__is_repaired_once_by_multicast(void **state) {
     uint32_t unicast;
     for (uint32_t r = 0; r < 10; r++) {
         rs_wan_nack n = nack_of(RS_WAN_SECTION, missing, 3);
-        assert_true(rs_wan_sections_nack(&s, &heap, r, r, &n));
+        assert_true(rs_wan_sections_nack(&s, &rs_heap, r, r, &n));
         assert_int_equal(mend_all(&s, 99, &unicast), 0); /* NACKs are gathered */
     }
     assert_int_equal(rs_wan_sections_due(&s, 99), 100);
     assert_int_equal(mend_all(&s, 100, &unicast), 3);
     assert_int_equal(unicast, 0);
     assert_int_equal(rs_wan_sections_due(&s, 200), RS_NEVER);
-    rs_wan_sections_free(&s, &heap);
+    rs_wan_sections_free(&s, &rs_heap);
     (void)state;
 }
 
@@ -165,12 +154,12 @@ static void what_each_misses_alone__goes_by_unicast_or_is_combined(void **state)
         for (uint32_t r = 0; r < 10; r++) {
             const uint32_t missing[] = {r, 100 + r};
             rs_wan_nack n = nack_of(0, missing, 2);
-            assert_true(rs_wan_sections_nack(&s, &heap, 0, r, &n));
+            assert_true(rs_wan_sections_nack(&s, &rs_heap, 0, r, &n));
         }
         uint32_t packets = mend_all(&s, 100, &unicast);
         assert_int_equal(packets, coded ? 2 : 20);
         assert_int_equal(unicast, coded ? 0 : 20);
-        rs_wan_sections_free(&s, &heap);
+        rs_wan_sections_free(&s, &rs_heap);
     }
     (void)state;
 }
@@ -189,11 +178,11 @@ static void random_losses__every_receiver_can_use_what_it_misses(void **state) {
                     missing[count++] = i;
             if (count) {
                 rs_wan_nack n = nack_of(0, missing, count);
-                assert_true(rs_wan_sections_nack(&s, &heap, 0, r, &n));
+                assert_true(rs_wan_sections_nack(&s, &rs_heap, 0, r, &n));
             }
         }
         rs_wan_mend m;
-        while (rs_wan_sections_mend(&s, &heap, 100, &m))
+        while (rs_wan_sections_mend(&s, &rs_heap, 100, &m))
             for (uint32_t r = 0; r < receivers; r++) {
                 uint32_t lacks = 0;
                 for (uint32_t i = 0; i < m.count; i++)
@@ -206,7 +195,7 @@ static void random_losses__every_receiver_can_use_what_it_misses(void **state) {
             for (uint32_t i = 0; i < RS_WAN_SECTION; i++)
                 assert_false(misses[r][i]);
         free(misses);
-        rs_wan_sections_free(&s, &heap);
+        rs_wan_sections_free(&s, &rs_heap);
     }
     (void)state;
 }
