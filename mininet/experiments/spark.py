@@ -44,8 +44,8 @@ OUT = Console(highlight=False, soft_wrap=True)
 
 @click.command()
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 20), help="Of each; the best counts.")
-@click.option("--rate", "rate_mbps", default=300, show_default=True, type=click.IntRange(10, RATE_MOST // 1_000_000),
-              help="Mbit/s of every link: the lab's soft switches are not the limit then.")  # fmt: skip
+@click.option("--rate", "rate_mbps", default=150, show_default=True, type=click.IntRange(10, RATE_MOST // 1_000_000),
+              help="Mbit/s of every link: the limit is neither soft switches nor two cores then.")  # fmt: skip
 @click.option("--quick", is_flag=True, help="One round, without 64 MB.")
 @click.option("--only", "parts", multiple=True, type=click.Choice(PARTS),
               help="This part alone; may be repeated. What the file lacks then has no verdict.")  # fmt: skip
