@@ -29,6 +29,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
                 for row in report["runs"]
                 if row["tool"] == tool
                 and "goodput_bps" in row
+                and row["point"] in points  # others were run before, of another grid
                 and (points[row["point"]]["loss_percent"], points[row["point"]]["burst"]) == (loss, burst)
             ]
             if rows:

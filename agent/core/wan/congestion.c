@@ -30,19 +30,21 @@
 #define LOSS_USUAL_MOST 0.3 /* more is no loss that a transfer can live with (a bound) */
 #define LOSS_PACKETS 256    /* are judged at once, at least: of fewer a single loss is a great share */
 #define SPELL (10 * SECOND) /* paths change: a least round trip older than two of these is forgotten */
-#define CUBIC_C 0.8         /* twice that of RFC 9438: as fair, and a transfer is there sooner (test_friendly) */
-#define CUBIC_BETA 0.7      /* RFC 9438, 4.6 */
-/* A TCP that yields leaves room for as many round trips at least; losses that come again sooner, so often in a row, are
- * made by one that does not. */
-#define STUBBORN_TRIPS 8   /* test_friendly */
-#define STUBBORN_TIMES 2   /* test_friendly */
-#define STUBBORN_WINDOW 32 /* packets; below, the window itself comes back as soon (test_friendly) */
-/* Or it leaves room, but ever less: a window that did not come back to that part of what it was at the event before, so
- * often in a row. One TCP that yields takes 0.85, 0.88, 0.9 of a window that had all; who does not, 0.7 and a bit. */
-#define BEATEN_PART 0.87   /* test_friendly */
-#define BEATEN_TIMES 3     /* test_friendly */
-#define HOLD (10 * SECOND) /* then it is looked whether that one is still there; for as long a single sign is enough */
-#define TURNS 8            /* of BBR's ways of trying (draft-ietf-ccwg-bbr) */
+/* Of congestion=friendly: test_friendly. */
+#define PULSE 0.2          /* part by which the rate is more or less than its mean: as much again with more than that */
+#define PULSE_LEAST 0.1    /* queue, which a shallow one would lose */
+#define CHIP_LEAST 4194304 /* ns: power of two, several statuses of the shortest round trip */
+#define REMEMBER 40.0      /* round trips of pulses; and of so many nothing is known: */
+#define PULSES_LEAST 4.0
+#define STRETCH_MOST 3.0 /* of what a pause of a host makes of a window, nothing is learned */
+#define MOST_TIMES 2.5   /* what came out at best: more than that the place is taken for only when that has come out */
+#define SHARE 0.45       /* of the place; a little less than half, so that others can fill it */
+#define OVERLOAD 0.5     /* is sent more than comes, faded over so many round trips */
+#define OVERLOAD_TRIPS 8
+#define OTHERS_THERE 0.08
+#define CUBIC_C 0.4     /* RFC 9438, 5.1 */
+#define CUBIC_BETA 0.7  /* RFC 9438, 4.6 */
+#define OTHERS_GROW 1.5 /* times in which a CUBIC is back where it was: who is not seen for so long is gone */
 
 double rs_wan_tree_size(uint32_t receivers) {
     return pow(receivers ? (double)receivers : 1, TREE_EXPONENT);
@@ -112,6 +114,8 @@ static double bps(const rs_wan_path *p, uint64_t packets, rs_time time) {
 /* What one window has shown. */
 typedef struct {
     rs_time time;      /* its length */
+    rs_time from;      /* the sender's clock when it began */
+    double sent_bps;   /* what passed was sent at that rate */
     double passed_bps; /* what the receiver moved on by: what was lost at random came out of the path, too */
     double came_bps;
     double lost, marked; /* shares of what passed */
@@ -136,6 +140,8 @@ static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     came = came < passed ? came : passed;
     w->passed_bps = bps(p, passed + repairs, w->time) / part;
     w->came_bps = bps(p, came + repairs, w->time) / part;
+    w->from = b->stamp;
+    w->sent_bps = s->stamp > b->stamp ? bps(p, passed + repairs, s->stamp - b->stamp) / part : 0;
     w->lost = passed ? (double)(passed - came) / (double)passed : 0;
     uint64_t all = came + repairs, marked = s->marked - b->marked;
     w->marked = all ? (double)(marked < all ? marked : all) / (double)all : 0;
@@ -188,10 +194,6 @@ static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     if (full)
         set_rate(p, best * (1 - SLOWER_MOST));
     p->delivered_bps = (int64_t)best;
-    p->window = best / 8e9 * (double)p->rtt;
-    p->window_most = p->window;
-    p->epoch = s->now;
-    p->event_end = s->sent;
 }
 
 /* Losses above the usual may be those of a queue that is too short to be seen: the rate goes to what came through. If
@@ -291,90 +293,85 @@ static void look_below(rs_wan_path *p, const rs_wan_sample *s) {
     p->drain_end = s->now + drain;
 }
 
-/* Beside a TCP that yields to no loss, as BBR (its draft, 4.6): it carries what it has carried, and tries for more in
- * one round trip of eight. What is under way is bounded, as there. What came is the mean of a round trip: the most of
- * shorter times would be that of bursts, and more than half of the place. */
-static double hold_own(rs_wan_path *p, const rs_wan_sample *s) {
-    rs_time least_rtt = p->least > MS ? p->least : MS;
-    uint64_t came = s->received + s->repairs;
-    if (p->turn_at == 0 || came < p->turn_came || s->at < p->turn_at) {
-        for (uint32_t i = 0; i < RS_WAN_TURNS; i++)
-            p->came_most[i] = 0;
-        p->came_most[p->turn % RS_WAN_TURNS] = p->delivered_bps;
-        p->turn_end = s->now + least_rtt;
-        p->turn_at = s->at;
-        p->turn_came = came;
-    } else if (s->now >= p->turn_end && s->at > p->turn_at) {
-        p->turn_end = s->now + least_rtt;
-        p->turn++;
-        p->came_most[p->turn % RS_WAN_TURNS] =
-            (int64_t)(bps(p, came - p->turn_came, s->at - p->turn_at) / (s->part > 0 ? s->part : 1));
-        p->turn_at = s->at;
-        p->turn_came = came;
-    }
-    int64_t most = 0;
-    for (uint32_t i = 0; i < RS_WAN_TURNS; i++)
-        most = p->came_most[i] > most ? p->came_most[i] : most;
-    double gain = p->turn % TURNS == 0 ? 1.25 : p->turn % TURNS == 1 ? 0.75 : 1;
-    double rate = (double)most * gain, bound = 2 * (double)most * (double)least_rtt / (double)p->rtt;
-    return rate < bound ? rate : bound;
+/* A power of two, shorter than a round trip: so soon a TCP that waits for acknowledgements does not answer to it. */
+static rs_time chip(const rs_wan_path *p) {
+    rs_time chip = CHIP_LEAST;
+    while (chip * 4 <= p->rtt)
+        chip *= 2;
+    return chip;
 }
 
-/* At an event: whether it is another sign of one that does not yield. */
-static void count_beaten(rs_wan_path *p, const rs_wan_sample *s, double mss) {
-    bool large = p->window > STUBBORN_WINDOW * mss, doubtful = p->held_at && s->now - p->held_at < HOLD;
-    bool soon = large && s->now - p->epoch < STUBBORN_TRIPS * p->rtt;
-    bool beaten = large && p->window < BEATEN_PART * p->event_window;
-    if (p->stubborn >= STUBBORN_TIMES)
+/* Whether what is sent then is a strong pulse (1) or a weak one (-1): random, so that it has nothing to do with what
+ * others answer to earlier ones; and the same for all receivers, whose pulses go together. */
+static double pulse_at(const rs_wan_path *p, rs_time when) {
+    uint64_t mixed = (uint64_t)(when / chip(p)) * UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
+    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    return mixed >> 40 & 1 ? 1 : -1;
+}
+
+/* At a full place a stream is stretched by what all send, over what the place carries (Goyal et al., "Elasticity
+ * Detection", SIGCOMM 2022, by which others = place x sent / came - sent). So of two pulses the one which is so much
+ * stronger is stretched more by that, over the place: that tells what the place carries. It goes by whether a pulse was
+ * meant to be strong (an instrument), for sent and stretch have the errors of one clock. */
+static void learn_place(rs_wan_path *p, const rs_wan_sample *s, const window *w, double trips) {
+    double came = w->came_bps / (1 - p->lost_usually), sent = w->sent_bps, stretch = came > 0 ? sent / came : 0;
+    double keep = exp(-trips / REMEMBER), now = trips / 4;
+    if (sent <= 0 || stretch > STRETCH_MOST || stretch < 1 / STRETCH_MOST)
         return;
-    p->stubborn = soon ? p->stubborn + 1 : 0;
-    p->beaten = beaten ? p->beaten + 1 : 0;
-    p->event_window = p->window;
-    if (p->beaten >= (doubtful ? 1 : BEATEN_TIMES) || (doubtful && soon))
-        p->stubborn = STUBBORN_TIMES;
+    if (p->mean_sent == 0) {
+        p->mean_sent = sent;
+        p->mean_stretch = stretch;
+    }
+    if (s->now < p->others_until) {
+        double sign = pulse_at(p, w->from + (s->stamp - w->from) / 2) * trips;
+        p->pulsed = p->pulsed * keep + trips;
+        p->more_sent = p->more_sent * keep + sign * (sent - p->mean_sent);
+        p->more_stretch = p->more_stretch * keep + sign * (stretch - p->mean_stretch);
+    }
+    p->mean_sent += (sent - p->mean_sent) * trips / 2;
+    p->mean_stretch += (stretch - p->mean_stretch) * trips / 2;
+    double least = (double)p->best_bps, most = MOST_TIMES * least;
+    if (p->pulsed > PULSES_LEAST && p->more_sent > PULSE_LEAST / 2 * p->pulsed * sent) {
+        double place = p->more_stretch * most > p->more_sent ? p->more_sent / p->more_stretch : most;
+        p->place_bps += (place - p->place_bps) * now;
+    }
+    p->place_bps = p->place_bps > least ? p->place_bps : least;
+    p->others += (stretch - sent / p->place_bps - p->others) * now;
 }
 
-/* RFC 9438, as a rate. Losses without a queue are nobody's congestion: a TCP that shared the place would have made
- * one. */
+/* Alone it goes as `own` does, with a small queue; beside others it has SHARE of the place, whatever they do: a CUBIC
+ * or BBR fills the rest. They are there as long as a queue stands that is not its own, and until a CUBIC would have
+ * grown back into its part. */
 static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
-    bool queued = p->queue > wanted_queue(p) / 4 || w->lost > p->lost_usually + LOSS_MUCH;
-    bool event = (w->lost > 0 && queued) || w->marked > 0 || w->dropped;
-    double mss = p->packet_bytes, rtt = (double)p->rtt / 1e9;
-    if (event && s->next >= p->event_end) {
-        count_beaten(p, s, mss);
-        p->window_most = p->window < p->window_most ? p->window * (1 + CUBIC_BETA) / 2 : p->window;
-        p->window *= CUBIC_BETA;
-        p->epoch = s->now;
-        p->event_end = s->sent + 1;
-    } else if (!s->limited) {
-        double since = (double)(s->now - p->epoch) / 1e9 + rtt;
-        double k = cbrt(p->window_most / mss * (1 - CUBIC_BETA) / CUBIC_C);
-        double cubic = (CUBIC_C * (since - k) * (since - k) * (since - k)) * mss + p->window_most;
-        double reno = p->window_most * CUBIC_BETA + 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) * since / rtt * mss;
-        double to = cubic > reno ? cubic : reno, most = p->window * 1.5;
-        if (to > p->window)
-            p->window += ((to < most ? to : most) - p->window) * w->rtts;
+    bool queued = p->queue > wanted_queue(p) / 4 || w->lost > p->lost_usually + LOSS_MUCH || w->marked > 0;
+    double rtt = (double)p->rtt / 1e9, trips = (double)w->time / (double)p->rtt;
+    trips = trips < 1 ? trips : 1;
+    if (queued)
+        learn_place(p, s, w, trips);
+    if (queued && p->others > OTHERS_THERE) {
+        if (p->share_bps == 0)
+            p->share_bps = (double)p->rate_bps;
+        double half = p->place_bps / 16 * rtt / p->packet_bytes, back = cbrt(half * (1 - CUBIC_BETA) / CUBIC_C);
+        p->others_until = s->now + (rs_time)((OTHERS_GROW * back + 4 * rtt) * 1e9);
     }
-    p->window = p->window > 4 * mss ? p->window : 4 * mss;
-    if (!queued)
-        p->lost_usually += (w->lost - p->lost_usually) * w->rtts / 8;
-    double rate = p->window * 8 / rtt;
-    if (p->stubborn < STUBBORN_TIMES) {
-        p->held_until = s->now + HOLD;
-        p->turn_at = 0;
-        set_rate(p, rate);
+    if (s->now >= p->others_until) {
+        if (p->share_bps > 0) /* what was known of the place was with them there */
+            p->share_bps = p->place_bps = p->others = p->overload = p->pulsed = p->more_sent = p->more_stretch = 0;
+        follow(p, s, w);
         return;
     }
-    double held = hold_own(p, s);
-    held = held > rate ? held : rate; /* in a deep queue the one with the window has more */
-    set_rate(p, held);
-    if (s->now < p->held_until)
-        return;
-    p->stubborn = p->beaten = 0; /* perhaps it is gone */
-    p->held_at = s->now;
-    p->event_window = 0;
-    p->window = p->window_most = held / 8 * rtt;
-    p->epoch = s->now;
+    double over = w->came_bps > 0 ? w->sent_bps / w->came_bps : STRETCH_MOST;
+    over = over < STRETCH_MOST ? over : STRETCH_MOST;
+    p->overload += (over - 1 - p->overload) * trips / OVERLOAD_TRIPS;
+    if (p->overload > OVERLOAD) { /* no TCP sends so much for so long: the place has narrowed */
+        p->best_bps = p->best_recent = p->delivered_bps;
+        p->place_bps = (double)p->delivered_bps;
+        p->pulsed = p->more_sent = p->more_stretch = p->others = p->overload = 0;
+    }
+    p->share_bps += (SHARE * p->place_bps - p->share_bps) * trips / 2;
+    double part = RS_QUEUE_BITS / 2 * 1e9 / (double)chip(p) / p->share_bps;
+    part = part < PULSE_LEAST ? PULSE_LEAST : part > PULSE ? PULSE : part;
+    set_rate(p, p->share_bps * (1 + part * pulse_at(p, s->now)));
 }
 
 bool rs_wan_path_heard(rs_wan_path *p, const rs_wan_sample *s) {
@@ -388,7 +385,7 @@ bool rs_wan_path_heard(rs_wan_path *p, const rs_wan_sample *s) {
         friendly(p, s, &w);
     else
         follow(p, s, &w);
-    if (p->found && p->law == RS_WAN_OWN)
+    if (p->found && (p->law == RS_WAN_OWN || s->now >= p->others_until))
         look_below(p, s);
     return true;
 }

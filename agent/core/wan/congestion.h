@@ -13,6 +13,7 @@ typedef struct {
     rs_time now;   /* the sender's clock */
     rs_time rtt;   /* from a packet being sent to the report of it, less what it waited at the receiver; 0: unknown */
     rs_time at;    /* the receiver's clock when its newest packet came */
+    rs_time stamp; /* the sender's clock when that was sent */
     uint64_t next; /* fragments it has seen go by, */
     uint64_t received; /* of these, those that came, */
     uint64_t repairs, marked, dropped;
@@ -24,7 +25,6 @@ typedef struct {
 
 #define RS_WAN_RTTS 4                       /* docs/wan.md */
 #define RS_WAN_QUEUE_MOST INT64_C(25000000) /* ns (docs/wan.md); a sender's pause as long is caught up */
-#define RS_WAN_TURNS 10 /* over which the most of what comes out is kept, as BBR does (draft-ietf-ccwg-bbr) */
 
 /* All zero, then rs_wan_path_start. */
 typedef struct {
@@ -64,20 +64,16 @@ typedef struct {
     int64_t round_most_bps, found_bps;
     uint32_t flat;   /* rounds without growth */
     double velocity; /* how much faster it goes after a round trip without a queue */
-    /* friendly: the window of CUBIC, in bytes */
-    double window, window_most;
-    uint32_t stubborn;   /* events in a row that came too soon after one that had lowered the rate */
-    double event_window; /* at the last event, before it was cut; 0: none */
-    uint32_t beaten;     /* events in a row at which it had not come back to that */
-    rs_time held_until;  /* beside who does not yield, the rate is held until then */
-    rs_time held_at;     /* and was so last; 0: never */
-    rs_time turn_end;    /* of the present turn */
-    uint32_t turn;
-    rs_time turn_at;                 /* the receiver's clock when it began, 0: none did; */
-    uint64_t turn_came;              /* packets that had come by then */
-    int64_t came_most[RS_WAN_TURNS]; /* what came out, by turns of a round trip */
-    rs_time epoch;
-    uint64_t event_end; /* losses of what was sent before this position belong to the last event */
+    /* friendly: beside others it has half of the place, and sends in pulses, which show what that is */
+    double place_bps;               /* what the narrowest place carries, of all that goes through it; 0: unknown */
+    double share_bps;               /* the mean of the pulses */
+    double others;                  /* what others send there, faded, as a part of place_bps */
+    double overload;                /* what is sent over what comes, less 1, faded */
+    rs_time others_until;           /* they count as there until then */
+    double pulsed;                  /* round trips of pulses, faded; in these, */
+    double more_sent;               /* how much more was sent in strong pulses than in weak ones, */
+    double more_stretch;            /* and how much longer what was sent took to come out */
+    double mean_sent, mean_stretch; /* both of late */
 } rs_wan_path;
 
 void rs_wan_path_start(rs_wan_path *path, rs_wan_congestion law, uint32_t packet_bytes, int64_t first_bps,

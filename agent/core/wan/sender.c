@@ -441,10 +441,12 @@ static void take_sample(rs_sending *x, rs_time now, rs_wan_peer *p, const rs_wan
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     uint64_t mask = (UINT64_C(1) << RS_WAN_STAMP_BITS) - 1;
     bool starved = w->starved_at && now - w->starved_at < 2 * w->grtt + 10 * RS_MS;
-    rs_time rtt = (rs_time)(((uint64_t)(now / 1000) - s->stamp_us) & mask) * 1000 - (rs_time)s->waited_us * 1000;
+    rs_time ago = (rs_time)(((uint64_t)(now / 1000) - s->stamp_us) & mask) * 1000;
+    rs_time rtt = ago - (rs_time)s->waited_us * 1000;
     const rs_wan_sample sample = {.now = now,
                                   .rtt = rtt > 0 && rtt < 60000 * RS_MS ? rtt : 0,
                                   .at = (rs_time)s->at,
+                                  .stamp = now - ago,
                                   .next = s->next,
                                   .received = s->received,
                                   .repairs = s->repairs,
