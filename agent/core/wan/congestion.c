@@ -118,9 +118,9 @@ typedef struct {
     double sent_bps;   /* what passed was sent at that rate */
     double passed_bps; /* what the receiver moved on by: what was lost at random came out of the path, too */
     double came_bps;
-    double lost, marked; /* shares of what passed */
-    bool dropped;
-    double rtts; /* its length in round trips */
+    double lost, marked;   /* shares of what passed */
+    bool dropped, limited; /* it was sent slower than the rate allows */
+    double rtts;           /* its length in round trips */
 } window;
 
 static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
@@ -142,6 +142,7 @@ static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     w->came_bps = bps(p, came + repairs, w->time) / part;
     w->from = b->stamp;
     w->sent_bps = s->stamp > b->stamp ? bps(p, passed + repairs, s->stamp - b->stamp) / part : 0;
+    w->limited = s->limited && w->sent_bps < 0.9 * (double)p->rate_bps; /* else it is of a burst: as good as any */
     w->lost = passed ? (double)(passed - came) / (double)passed : 0;
     uint64_t all = came + repairs, marked = s->marked - b->marked;
     w->marked = all ? (double)(marked < all ? marked : all) / (double)all : 0;
@@ -175,11 +176,11 @@ static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     if (p->queue > wanted_queue(p) / 4) /* behind a queue, what overflowed was not carried */
         came = w->came_bps;
     p->round_most_bps = (int64_t)came > p->round_most_bps ? (int64_t)came : p->round_most_bps;
-    if (came * GROWTH > (double)p->rate_bps && !s->limited)
+    if (came * GROWTH > (double)p->rate_bps && !w->limited)
         set_rate(p, came * GROWTH);
     bool full = p->queue > wanted_queue(p) + p->least / 32 || w->marked > 0.05 || w->dropped;
     if (s->next >= p->round_end) {
-        bool grew = (double)p->round_most_bps >= GREW * (double)p->found_bps || s->limited;
+        bool grew = (double)p->round_most_bps >= GREW * (double)p->found_bps || w->limited;
         p->flat = grew ? 0 : p->flat + 1;
         p->found_bps = p->round_most_bps > p->found_bps ? p->round_most_bps : p->found_bps;
         p->round_most_bps = 0;
@@ -260,7 +261,7 @@ static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
         p->velocity = VELOCITY_FIRST;
         if (rate < FAR_BELOW * (double)p->best_bps) /* it carries that no more */
             p->best_bps = p->best_recent = (int64_t)(rate / FAR_BELOW);
-    } else if (s->limited && s->sent_bps < p->rate_bps / 10 * 9) {
+    } else if (w->limited && s->sent_bps < p->rate_bps / 10 * 9) {
         p->velocity = VELOCITY_FIRST; /* what was not sent says nothing of what would come out */
     } else if (p->queue < wanted / 4) {
         bool back = rate < FAR_BELOW * (double)p->best_bps;
