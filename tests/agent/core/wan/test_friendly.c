@@ -260,9 +260,36 @@ static void friendly__holds_its_own_where_its_window_shrinks_at_each_event(void 
     (void)state;
 }
 
+/* A relay sends what has come to it, in bursts at its full rate, and is held back between them: its rate stayed at the
+ * first one, a fifth of what its link carries. */
+static void bursts__tell_of_the_path_as_a_steady_stream_does(void **state) {
+    rs_wan_path path;
+    rs_wan_path_start(&path, RS_WAN_OWN, (uint32_t)PACKET, 40000000, INT64_C(1000000000));
+    double sent = 0, first = (double)path.rate_bps;
+    for (int now = 100; now < 1100; now += 10) {
+        bool burst = now / 50 % 2;
+        sent += burst ? (double)path.rate_bps / 8e2 / PACKET : 0;
+        const rs_wan_sample s = {.now = now * MS,
+                                 .rtt = 50 * MS,
+                                 .at = (now - 25) * MS,
+                                 .stamp = (now - 50) * MS,
+                                 .next = (uint64_t)sent,
+                                 .received = (uint64_t)sent,
+                                 .sent = (uint64_t)sent,
+                                 .part = 1,
+                                 .limited = true,
+                                 .sent_bps = path.rate_bps / 2};
+        rs_wan_path_heard(&path, &s);
+    }
+    printf("from %.0f to %.0f Mbit/s\n", first / 1e6, (double)path.rate_bps / 1e6);
+    assert_true((double)path.rate_bps >= 2 * first);
+    (void)state;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(friendly__neither_it_nor_a_tcp_has_more_than_twice_the_other),
+        cmocka_unit_test(bursts__tell_of_the_path_as_a_steady_stream_does),
         cmocka_unit_test(friendly__has_all_when_the_other_is_gone),
         cmocka_unit_test(friendly__follows_a_place_that_narrows_while_it_is_shared),
         cmocka_unit_test(friendly__holds_its_own_where_its_window_shrinks_at_each_event)};
