@@ -309,21 +309,22 @@ def test_spark_submit_gets_the_plugin_as_a_package(lab: World, cluster: Cluster,
     assert not any(stored(lab, "h1", "h2").values())
 
 
+def exercise(folder: Path, name: str, *words: object) -> str:
+    """What a program of tests/client/jvm in the plugin's package says."""
+    path = f"{spark_cluster.JAR}:{spark_cluster.home()}/jars/*"
+    source = ROOT / "tests" / "client" / "jvm" / f"{name}.java"
+    subprocess.run(["javac", "--release", "17", "-cp", path, "-d", str(folder), str(source)], check=True, timeout=120)
+    command = ["java", "-Xmx900m", "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED", "-cp", f"{folder}:{path}"]
+    command += [f"org.rostrum.spark.{name}", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    return done.stdout or done.stderr
+
+
 @pytest.mark.parametrize("seed", [1])
 def test_arrays_go_as_they_are(tmp_path: Path, seed: int) -> None:
     print("seed", seed)
-    path = f"{spark_cluster.JAR}:{spark_cluster.home()}/jars/*"
-    source = ROOT / "tests" / "client" / "jvm" / "RawExercise.java"
-    subprocess.run(["javac", "--release", "17", "-cp", path, "-d", str(tmp_path), str(source)], check=True, timeout=120)
-    opens = "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED"
-    command = [
-        "java",
-        "-Xmx900m",
-        opens,
-        "-cp",
-        f"{tmp_path}:{path}",
-        "org.rostrum.spark.RawExercise",
-        str(tmp_path),
-        str(seed),
-    ]
-    assert subprocess.run(command, capture_output=True, text=True, timeout=180).stdout == "right\n"
+    assert exercise(tmp_path, "RawExercise", tmp_path, seed) == "right\n"
+
+
+def test_a_spark_that_was_not_tried_is_refused_in_words(tmp_path: Path) -> None:
+    assert exercise(tmp_path, "VersionExercise") == "right\n"

@@ -172,7 +172,7 @@ final class DriverSide extends Side implements DriverPlugin {
             if (mode.equals("off")) {
                 return Map.of();
             }
-            refuseWhatDoesNotFit(context, conf);
+            refuseWhatDoesNotFit(context.version(), conf);
             compressed = conf.getBoolean("spark.broadcast.compress", true);
             threshold = conf.getSizeAsBytes("spark.rostrum.threshold", "1m");
             link = new AgentLink(conf, app, "spark-driver " + context.appName());
@@ -195,10 +195,11 @@ final class DriverSide extends Side implements DriverPlugin {
         return Map.of("app", app.toString());
     }
 
-    private static void refuseWhatDoesNotFit(SparkContext context, SparkConf conf) {
-        if (SPARK_TRIED.stream().noneMatch(one -> context.version().startsWith(one + "."))
+    /** Raises IllegalStateException, which says what would permit it: a Spark that was not tried, or secrets. */
+    static void refuseWhatDoesNotFit(String version, SparkConf conf) {
+        if (SPARK_TRIED.stream().noneMatch(one -> version.startsWith(one + "."))
                 && !conf.getBoolean("spark.rostrum.anyVersion", false)) {
-            throw new IllegalStateException("this is Spark " + context.version() + ", and " + String.join(", ", SPARK_TRIED)
+            throw new IllegalStateException("this is Spark " + version + ", and " + String.join(", ", SPARK_TRIED)
                     + " are what was tried; spark.rostrum.anyVersion=true tries another");
         }
         for (String key : SECRET) {
