@@ -9,6 +9,7 @@ from typing import Any
 import click
 import pytest
 from rostrum.lab.experiments import spark
+from rostrum.lab.results import save
 
 MIB = 1 << 20
 
@@ -63,7 +64,7 @@ def test_a_file_is_gone_on_with_only_if_it_is_of_the_same_study(tmp_path: Path) 
     about = {"commit": "abc", "seed": 1, "parameters": {"rounds": 1}, "versions": {}, "machine": {"cores": 2}}
     assert spark.measured_in(file, about) == {}
     parts = measured(broadcasts=BROADCASTS, late=True)
-    spark.save({"experiment": "spark", "manifest": about, **spark.report(parts)}, file)
+    save({"experiment": "spark", "manifest": about, **spark.report(parts)}, file)
     assert spark.measured_in(file, about) == parts
     with pytest.raises(click.ClickException, match="of another commit, parameters"):
         spark.measured_in(file, about | {"commit": "abd", "parameters": {"rounds": 3}})
