@@ -74,6 +74,9 @@ typedef struct {
     uint64_t moved;       /* payloads that had to be copied there */
     uint64_t dropped;     /* by the buffers of sockets, of all groups; rings count by group alone: rs_io_drops */
     uint64_t intercepted; /* thrown away on purpose by a lossy interceptor */
+    /* Frames of the host's other traffic, of a back end that has the whole NIC (netmap); else 0. */
+    uint64_t to_kernel, from_kernel; /* handed on */
+    uint64_t to_kernel_lost;         /* the kernel's queue was full */
 } rs_io_stats;
 
 /* A back end. The public functions below check arguments and call these. */

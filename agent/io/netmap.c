@@ -24,7 +24,7 @@ typedef struct {
     rs_nm_port port;
     rs_members members;
     rs_frame_sender sender;
-    rs_netmap_counts counts;
+    uint64_t in_pieces;                    /* frames of more than one slot, refused */
     uint32_t sending, passing, forwarding; /* rings that were last used: towards NIC, kernel, NIC for the kernel */
     uint32_t reading;                      /* whose turn it is to be read first */
     bool guarded, inside_pieces[RS_NM_RINGS_MAX];
@@ -116,13 +116,14 @@ static rs_io *netmap_open(const rs_io_options *options, char *error) {
 
 typedef enum { PLACED, FULL, UNREADABLE } placed;
 
+/* Part of each ring is left to what the kernel sends, which so waits for a ring of frames at most. */
 static placed place(netmap_io *io, const rs_io_packet *packet) {
     uint32_t datagram = packet->header_length + packet->payload_length, total = RS_FRAME_HEADERS + datagram;
     if (datagram > RS_IO_PAYLOAD_MAX || total > io->sockets.interface.mtu + RS_FRAME_ETHERNET) {
         rs_messages_failed(&io->sockets.log, EMSGSIZE, packet);
         return PLACED;
     }
-    rs_nm_ring *ring = rs_nm_free_ring(&io->port, &io->port.nic, &io->sending);
+    rs_nm_ring *ring = rs_nm_free_ring(&io->port, &io->port.nic, &io->sending, true);
     if (!ring)
         return FULL;
     rs_nm_slot *slot = &ring->slots[ring->head];
@@ -144,12 +145,13 @@ static placed place(netmap_io *io, const rs_io_packet *packet) {
 static int netmap_send(rs_io *base, const rs_io_packet *packets, unsigned count) {
     netmap_io *io = (netmap_io *)base;
     int taken = 0;
-    bool unreadable = false;
+    bool unreadable = false, full = false;
     for (; (unsigned)taken < count; taken++) {
         int sent;
         if (IN_MULTICAST(packets[taken].address)) {
             placed how = place(io, &packets[taken]);
             sent = how == UNREADABLE ? RS_IO_UNREADABLE : how == PLACED;
+            full = how == FULL;
         } else {
             sent = rs_sockets_send(base, &packets[taken], 1);
         }
@@ -158,6 +160,8 @@ static int netmap_send(rs_io *base, const rs_io_packet *packets, unsigned count)
             break;
     }
     rs_nm_sync(&io->port, &io->port.nic, RS_NM_SYNC_TRANSMIT);
+    if (full)
+        rs_nm_want_more(&io->port.nic);
     return taken == 0 && unreadable ? RS_IO_UNREADABLE : taken;
 }
 
@@ -196,13 +200,13 @@ static bool deliver(netmap_io *io, const uint8_t *frame, uint32_t length, const 
 }
 
 static void to_kernel(netmap_io *io, rs_nm_slot *slot) {
-    rs_nm_ring *ring = rs_nm_free_ring(&io->port, &io->port.host, &io->passing);
+    rs_nm_ring *ring = rs_nm_free_ring(&io->port, &io->port.host, &io->passing, false);
     if (!ring) {
-        io->counts.to_kernel_lost++;
+        io->sockets.stats.to_kernel_lost++;
         return;
     }
     rs_nm_pass_on(slot, ring);
-    io->counts.to_kernel++;
+    io->sockets.stats.to_kernel++;
 }
 
 /* A frame of several slots is longer than a buffer: none of ours, and the host ring would cut it. */
@@ -213,7 +217,7 @@ static bool in_pieces(netmap_io *io, uint32_t number, const rs_nm_slot *slot) {
         return false;
     if (inside)
         return true;
-    if (io->counts.in_pieces++ == 0)
+    if (io->in_pieces++ == 0)
         rs_io_warn(&io->sockets.options,
                    "frames longer than netmap's buffers come in and are dropped: make buf_size larger, or turn off LRO "
                    "and GRO with ethtool");
@@ -240,12 +244,12 @@ static unsigned read_ring(netmap_io *io, uint32_t number, unsigned limit, const 
 static bool forward(netmap_io *io, rs_nm_ring *from) {
     bool any = false;
     while (from->head != from->tail) {
-        rs_nm_ring *ring = rs_nm_free_ring(&io->port, &io->port.nic, &io->forwarding);
+        rs_nm_ring *ring = rs_nm_free_ring(&io->port, &io->port.nic, &io->forwarding, false);
         if (!ring)
             break;
         rs_nm_pass_on(&from->slots[from->head], ring);
         from->head = from->cur = rs_nm_next(from, from->head);
-        io->counts.from_kernel++;
+        io->sockets.stats.from_kernel++;
         any = true;
     }
     return any;
@@ -254,14 +258,14 @@ static bool forward(netmap_io *io, rs_nm_ring *from) {
 static int netmap_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
     netmap_io *io = (netmap_io *)base;
     const rs_nm_side *nic = &io->port.nic, *host = &io->port.host;
-    uint64_t passed = io->counts.to_kernel;
+    uint64_t passed = io->sockets.stats.to_kernel;
     unsigned total = 0;
     rs_nm_sync(&io->port, nic, RS_NM_SYNC_RECEIVE);
     for (uint32_t i = 0; i < nic->receive_count; i++)
         total += read_ring(io, (io->reading + i) % nic->receive_count, limit - total, sink);
     io->reading = (io->reading + 1) % nic->receive_count;
     rs_nm_sync(&io->port, nic, RS_NM_SYNC_RECEIVE); /* what was read is free for new frames at once */
-    if (io->counts.to_kernel != passed)
+    if (io->sockets.stats.to_kernel != passed)
         rs_nm_sync(&io->port, host, RS_NM_SYNC_TRANSMIT);
     rs_nm_sync(&io->port, host, RS_NM_SYNC_RECEIVE);
     bool any = false;
@@ -299,8 +303,8 @@ static uint64_t netmap_receive_room(const rs_io *base, rs_io_group number) {
     return joined && least > 0 ? (uint64_t)(least - 1) * io->sockets.interface.mtu : 0;
 }
 
-void rs_netmap_counts_get(const rs_io *base, rs_netmap_counts *out) {
-    *out = ((const netmap_io *)base)->counts;
+uint64_t rs_netmap_in_pieces(const rs_io *base) {
+    return ((const netmap_io *)base)->in_pieces;
 }
 
 const rs_io_ops rs_io_netmap = {.name = "netmap",

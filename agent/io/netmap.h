@@ -21,13 +21,7 @@ typedef struct {
 
 rs_io *rs_netmap_open(const rs_netmap_device *device, const rs_io_options *options, char *error);
 
-/* What rs_io_stats has no room for. */
-typedef struct {
-    uint64_t to_kernel, from_kernel; /* frames handed on */
-    uint64_t to_kernel_lost;         /* the host ring was full */
-    uint64_t in_pieces;              /* frames of more than one slot, refused */
-} rs_netmap_counts;
-
-void rs_netmap_counts_get(const rs_io *io, rs_netmap_counts *out);
+/* Frames of more than one slot, refused. */
+uint64_t rs_netmap_in_pieces(const rs_io *io);
 
 #endif

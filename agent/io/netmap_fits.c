@@ -17,29 +17,38 @@ static bool there_is(const char *sys, const char *format, const char *name) {
     return snprintf(path, sizeof path, "%s/%s", sys, rest) < (int)sizeof path && access(path, F_OK) == 0;
 }
 
-/* The kernel module of the interface's driver; "" if it has none, as virtual interfaces. */
+/* Asks the driver of an interface; false without an answer. */
+static bool ethtool(const char *interface, void *what) {
+    struct ifreq request = {.ifr_data = what};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", interface);
+    bool answered = fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0;
+    if (fd >= 0)
+        close(fd);
+    return answered;
+}
+
+/* The kernel module of the interface's driver; "" if it has none, as virtual interfaces. Where sysfs is another network
+ * namespace's and does not know the interface, the driver's own name is taken, which is nearly always the module's. */
 static void driver_module(const char *sys, const char *interface, char *module, size_t size) {
     char path[PATH_MAX], target[PATH_MAX];
+    struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
     module[0] = '\0';
     if (snprintf(path, sizeof path, "%s/class/net/%s/device/driver/module", sys, interface) >= (int)sizeof path)
         return;
     ssize_t length = readlink(path, target, sizeof target - 1);
-    if (length <= 0)
-        return;
-    target[length] = '\0';
-    const char *name = strrchr(target, '/');
-    snprintf(module, size, "%.*s", (int)size - 1, name ? name + 1 : target);
+    if (length > 0) {
+        target[length] = '\0';
+        const char *name = strrchr(target, '/');
+        snprintf(module, size, "%.*s", (int)size - 1, name ? name + 1 : target);
+    } else if (ethtool(interface, &driver)) {
+        snprintf(module, size, "%s", driver.driver);
+    }
 }
 
 bool rs_netmap_offloads(const char *interface) {
     struct ethtool_value value = {.cmd = ETHTOOL_GTXCSUM};
-    struct ifreq request = {.ifr_data = (void *)&value};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", interface);
-    bool offloads = fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0 && value.data != 0;
-    if (fd >= 0)
-        close(fd);
-    return offloads;
+    return ethtool(interface, &value) && value.data != 0;
 }
 
 /* A driver built for netmap needs symbols of its module, so the kernel names it among the module's holders

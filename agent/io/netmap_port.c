@@ -117,11 +117,17 @@ void rs_nm_sync(const rs_nm_port *port, const rs_nm_side *side, unsigned long di
     (void)port->device->control(side->fd, direction, NULL); /* fails only for a NIC that is gone: its rings stay */
 }
 
-static rs_nm_ring *look_for_free(const rs_nm_side *side, uint32_t *preferred) {
+#define LEFT_TO_OTHERS 8u /* one slot in so many */
+
+static uint32_t free_slots(const rs_nm_ring *ring) {
+    return ring->tail >= ring->head ? ring->tail - ring->head : ring->tail + ring->slot_count - ring->head;
+}
+
+static rs_nm_ring *look_for_free(const rs_nm_side *side, uint32_t *preferred, bool leave) {
     for (uint32_t i = 0; i < side->transmit_count; i++) {
         uint32_t number = (*preferred + i) % side->transmit_count;
         rs_nm_ring *ring = side->transmit[number];
-        if (ring->head != ring->tail) {
+        if (free_slots(ring) > (leave ? ring->slot_count / LEFT_TO_OTHERS : 0)) {
             *preferred = number;
             return ring;
         }
@@ -129,12 +135,18 @@ static rs_nm_ring *look_for_free(const rs_nm_side *side, uint32_t *preferred) {
     return NULL;
 }
 
-rs_nm_ring *rs_nm_free_ring(const rs_nm_port *port, const rs_nm_side *side, uint32_t *preferred) {
-    rs_nm_ring *ring = look_for_free(side, preferred);
+rs_nm_ring *rs_nm_free_ring(const rs_nm_port *port, const rs_nm_side *side, uint32_t *preferred, bool leave) {
+    rs_nm_ring *ring = look_for_free(side, preferred, leave);
     if (ring)
         return ring;
     rs_nm_sync(port, side, RS_NM_SYNC_TRANSMIT);
-    return look_for_free(side, preferred);
+    return look_for_free(side, preferred, leave);
+}
+
+/* netmap(4): poll waits for slots beyond cur. */
+void rs_nm_want_more(const rs_nm_side *side) {
+    for (uint32_t i = 0; i < side->transmit_count; i++)
+        side->transmit[i]->cur = side->transmit[i]->tail;
 }
 
 void rs_nm_pass_on(rs_nm_slot *from, rs_nm_ring *to) {

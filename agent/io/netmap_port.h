@@ -31,8 +31,12 @@ void rs_nm_port_close(rs_nm_port *port);
 /* Gives filled slots to the kernel and learns of free ones; or gives read ones back and learns of new frames. */
 void rs_nm_sync(const rs_nm_port *port, const rs_nm_side *side, unsigned long direction);
 
-/* A transmit ring with a free slot, `preferred` if it has one; NULL if none has. */
-rs_nm_ring *rs_nm_free_ring(const rs_nm_port *port, const rs_nm_side *side, uint32_t *preferred);
+/* A transmit ring with a free slot, `preferred` if it has one; NULL if none has. With `leave`, an eighth of each ring
+ * does not count as free: it is left to others. */
+rs_nm_ring *rs_nm_free_ring(const rs_nm_port *port, const rs_nm_side *side, uint32_t *preferred, bool leave);
+
+/* What is free now is not enough: the descriptor becomes writable when more is. */
+void rs_nm_want_more(const rs_nm_side *side);
 
 /* Hands the frame of a received slot on without a copy: the two slots change buffers. */
 void rs_nm_pass_on(rs_nm_slot *from, rs_nm_ring *to);

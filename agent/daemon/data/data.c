@@ -267,10 +267,10 @@ void rs_data_relayed(const rs_data *data, uint64_t *packets, uint64_t *lost) {
     *lost = data->relay_lost;
 }
 
-uint64_t rs_data_intercepted(const rs_data *data) {
+rs_io_stats rs_data_io_stats(const rs_data *data) {
     rs_io_stats stats = {0};
     rs_io_stats_get(data->io, &stats);
-    return stats.intercepted;
+    return stats;
 }
 
 uint64_t rs_data_room(const rs_data *data, rs_group number) {

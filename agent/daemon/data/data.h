@@ -47,8 +47,8 @@ void rs_data_relay_end(rs_data *data, uint32_t address, uint16_t port);
 void rs_data_redirect(rs_data *data, rs_group group, uint32_t host, uint16_t port);
 /* Packets handed on, and those that found no room. */
 void rs_data_relayed(const rs_data *data, uint64_t *packets, uint64_t *lost);
-/* Packets thrown away on purpose (--loss). */
-uint64_t rs_data_intercepted(const rs_data *data);
+/* Of the back end: rs_io_stats_get. */
+rs_io_stats rs_data_io_stats(const rs_data *data);
 bool rs_data_marked(const rs_data *data); /* a switch marked the datagram that is being delivered (ECN) */
 /* Bytes of datagrams that may wait for the group before any is dropped; 0 = not joined. */
 uint64_t rs_data_room(const rs_data *data, rs_group group);

@@ -148,7 +148,12 @@ static void control(const rs_agent *agent, page *p) {
     counter(p, "stream_fragments_refused_total", agent->stream_fragments_refused,
             "Fragments of received streams that were not as their sender sealed them: dropped, and asked for again.");
     counter(p, "data_socket_drops_total", agent->totals.socket_drops, "Data packets dropped at full socket buffers.");
-    counter(p, "data_packets_intercepted_total", rs_data_intercepted(agent->data), "Lost on purpose (--loss).");
+    const rs_io_stats io = rs_data_io_stats(agent->data);
+    counter(p, "data_packets_intercepted_total", io.intercepted, "Lost on purpose (--loss).");
+    family(p, "nic_frames_total", "counter", "Frames of the host's other traffic handed on (--io netmap).");
+    by(p, "nic_frames_total", "direction", "to-kernel", io.to_kernel);
+    by(p, "nic_frames_total", "direction", "from-kernel", io.from_kernel);
+    counter(p, "nic_frames_lost_total", io.to_kernel_lost, "Of these, dropped because the kernel's ring was full.");
 }
 
 /* With `--security required` alone. */

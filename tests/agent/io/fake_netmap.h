@@ -42,6 +42,8 @@ void fake_free(void);
 void fake_add(fake_frames *to, const void *bytes, uint32_t length, uint16_t pieces);
 /* Forgets what went out. */
 void fake_clear(fake_frames *frames);
+/* The NIC's descriptor is writable: a transmit ring has slots beyond its cur. */
+bool fake_would_wake(void);
 /* Fails unless every buffer lies in exactly one slot. */
 void fake_check_buffers(void);
 

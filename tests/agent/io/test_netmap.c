@@ -134,7 +134,7 @@ static void netmap__several_rings_are_read(void **state) {
 static void netmap__frames_in_pieces_are_refused(void **state) {
     io_fixture *f = receiving(state, 1);
     uint8_t bytes[FAKE_BUFFER] = {0};
-    rs_netmap_counts counts;
+    rs_io_stats counts;
     for (unsigned sn = 0; sn < 30; sn++) {
         add_fragment(f, sn);
         fake_add(&fake.from_wire, bytes, FAKE_BUFFER, (uint16_t)(2 + sn % 3));
@@ -144,9 +144,9 @@ static void netmap__frames_in_pieces_are_refused(void **state) {
         look(f, 256);
     look(f, 256);
     io_check_image(f);
-    rs_netmap_counts_get(f->in, &counts);
+    rs_io_stats_get(f->in, &counts);
     assert_int_equal(f->delivered, 30);
-    assert_int_equal(counts.in_pieces, 30);
+    assert_int_equal(rs_netmap_in_pieces(f->in), 30);
     assert_int_equal(counts.to_kernel, 0);
     assert_non_null(strstr(said, "buf_size"));
 }
@@ -230,11 +230,36 @@ static void netmap__full_rings_take_no_more_and_lose_nothing(void **state) {
     for (unsigned i = 0; i < 40; i++)
         packets[i] = io_fragment_packet(f, i, headers[i]);
     fake.wire_stuck = true;
-    assert_int_equal(rs_io_send(f->out, packets, 40), 2 * (FAKE_SLOTS - 1));
-    assert_int_equal(rs_io_send(f->out, packets + 30, 10), 0);
+    const int room = 2 * (FAKE_SLOTS - 1 - FAKE_SLOTS / 8);
+    assert_int_equal(rs_io_send(f->out, packets, 40), room);
+    assert_false(fake_would_wake()); /* what is left to the kernel's frames does not count */
+    assert_int_equal(rs_io_send(f->out, packets + room, 10), 0);
     fake.wire_stuck = false;
-    assert_int_equal(rs_io_send(f->out, packets + 30, 10), 10);
-    check_sent(f, 0, 40);
+    assert_int_equal(rs_io_send(f->out, packets + room, 10), 10);
+    assert_true(fake_would_wake());
+    check_sent(f, 0, (unsigned)room + 10);
+}
+
+static void netmap__a_ring_full_of_data_has_room_for_the_kernel(void **state) {
+    io_fixture *f = *state;
+    uint8_t headers[40][RS_IO_HEADER_BYTES];
+    rs_io_packet packets[40];
+    for (unsigned i = 0; i < 40; i++)
+        packets[i] = io_fragment_packet(f, i, headers[i]);
+    f->in = open_fake();
+    fake.wire_stuck = true;
+    const int room = FAKE_SLOTS - 1 - FAKE_SLOTS / 8;
+    assert_int_equal(rs_io_send(f->in, packets, 40), room);
+    add_others(&fake.from_kernel, 0, 5);
+    look(f, 256);
+    rs_io_stats stats;
+    rs_io_stats_get(f->in, &stats);
+    assert_int_equal(stats.from_kernel, FAKE_SLOTS / 8);
+    fake.wire_stuck = false;
+    look(f, 256);
+    look(f, 256);
+    assert_int_equal(fake.to_wire.count, room + 5);
+    fake_check_buffers();
 }
 
 static void netmap__what_is_too_long_is_an_error_not_a_stop(void **state) {
@@ -282,8 +307,8 @@ static void netmap__kernel_keeps_its_traffic_both_ways(void **state) {
     assert_int_equal(f->delivered, 100);
     io_check_image(f);
     fake_check_buffers();
-    rs_netmap_counts counts;
-    rs_netmap_counts_get(f->in, &counts);
+    rs_io_stats counts;
+    rs_io_stats_get(f->in, &counts);
     assert_int_equal(counts.to_kernel, 100);
     assert_int_equal(counts.from_kernel, 100);
     assert_int_equal(counts.to_kernel_lost, 0);
@@ -291,13 +316,13 @@ static void netmap__kernel_keeps_its_traffic_both_ways(void **state) {
 
 static void netmap__a_full_host_ring_does_not_stop_data(void **state) {
     io_fixture *f = receiving(state, 1);
-    rs_netmap_counts counts;
+    rs_io_stats counts;
     fake.kernel_stuck = true;
     add_others(&fake.from_wire, 0, 40);
     for (unsigned sn = 0; sn < 40; sn++)
         add_fragment(f, sn);
     io_receive(f, 40, 256);
-    rs_netmap_counts_get(f->in, &counts);
+    rs_io_stats_get(f->in, &counts);
     assert_int_equal(counts.to_kernel, FAKE_SLOTS - 1);
     assert_int_equal(counts.to_kernel_lost, 40 - (FAKE_SLOTS - 1));
     fake.kernel_stuck = false;
@@ -433,6 +458,7 @@ int main(void) {
         with_device(netmap__groups_are_told_apart_and_left),
         with_device(netmap__object_goes_out_over_many_turns_of_the_ring),
         with_device(netmap__full_rings_take_no_more_and_lose_nothing),
+        with_device(netmap__a_ring_full_of_data_has_room_for_the_kernel),
         with_device(netmap__what_is_too_long_is_an_error_not_a_stop),
         with_device(netmap__unreadable_payload_is_said),
         with_device(netmap__kernel_keeps_its_traffic_both_ways),
