@@ -262,20 +262,13 @@ static void open_datagram(seal_io *io, rs_io_group group, const uint8_t *bytes, 
     } else if (!place) {
         open_it(&o);
     }
-    const bool late = o.verdict == RS_SEAL_LATE;
-    if (o.verdict != RS_SEAL_RIGHT && !late)
+    if (o.verdict != RS_SEAL_RIGHT)
         return;
     if (messages) {
         give_message(io, group, io->scratch, plain);
         return;
     }
     o.head[FLAGS_AT] &= (uint8_t)~RS_DATA_SEALED;
-    if (late && o.head[FLAGS_AT] & RS_DATA_REPAIR) {
-        rs_keyring_count(io->ring, RS_SEAL_REPLAYED);
-        return;
-    }
-    if (late) /* the data alone: who sends it once more must not make receivers talk */
-        o.head[FLAGS_AT] &= (uint8_t)~RS_DATA_REPORT;
     uint8_t *target = sink->deliver(sink->context, group, o.head, head, rest);
     if (target && target != o.rest && rest > 0)
         (void)rs_guard_copy(target, o.rest, rest); /* a shortened file: its digest will tell */
