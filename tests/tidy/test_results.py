@@ -11,7 +11,7 @@ from rostrum.lab.results import save, text
 from tests.tidy.tree import complaint, files
 from tests.tidy.tree import text as text_of
 
-LINES = 1600
+LINES = 1500
 RESULTS = files(".json", under="results/")
 
 
