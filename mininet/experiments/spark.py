@@ -213,8 +213,8 @@ def report(measured: dict[str, Any]) -> dict[str, Any]:
         summary["exact"] = all(row["exact"] for row in rows)
     if "late" in figures:
         summary["late_fetched"] = figures["late"]
-    whole = ("exact", "jobs_agree", "late_fetched")
-    verdicts: dict[str, bool] = {name: summary[name] for name in whole if name in summary}
+    required = ("exact", "jobs_agree", "late_fetched")
+    verdicts: dict[str, bool] = {name: summary[name] for name in required if name in summary}
     if torrent:
         verdicts["vs_torrent"] = summary["vs_torrent"][largest] <= GOALS["vs_torrent"]
         verdicts["driver_egress_over_value"] = summary["driver_egress_over_value"] <= GOALS["driver_egress_over_value"]

@@ -326,5 +326,5 @@ def test_arrays_go_as_they_are(tmp_path: Path, seed: int) -> None:
     assert exercise(tmp_path, "RawExercise", tmp_path, seed) == "right\n"
 
 
-def test_a_spark_that_was_not_tried_is_refused_in_words(tmp_path: Path) -> None:
+def test_an_untried_version_of_spark_is_refused_with_the_reason(tmp_path: Path) -> None:
     assert exercise(tmp_path, "VersionExercise") == "right\n"
