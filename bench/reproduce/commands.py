@@ -29,7 +29,7 @@ STDOUT = "-"
 @click.option(
     "--store",
     is_flag=True,
-    help="Into results/, from a tree without changes; of short runs only what has no whole one.",
+    help="Into results/, from a tree without changes; of short runs only what has no full one.",
 )
 @click.option("--json", "json_file", is_flag=False, flag_value=STDOUT, metavar="[FILE]",
               help="Claims and verdicts as JSON; no FILE: here.")  # fmt: skip
@@ -46,7 +46,7 @@ def reproduce(
     \b
       rostrum reproduce --list                              verdicts by stored results
       rostrum reproduce --quick --only 'ricochet*'          try some, in a minute or two
-      rostrum reproduce --only rdcm-fig10-near-capacity     the whole run behind one claim
+      rostrum reproduce --only rdcm-fig10-near-capacity     the full run behind one claim
       rostrum reproduce --all --store                       all of them, stored (as root; hours)
       rostrum reproduce report                              one page with all verdicts and pictures
     """
