@@ -11,10 +11,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static bool there_is(const char *sys, const char *format, const char *name) {
-    char path[PATH_MAX], rest[PATH_MAX / 2];
+/* A path below `sys`, PATH_MAX bytes; false where it is too long. */
+static bool path_below(char *path, const char *sys, const char *format, const char *name) {
+    char rest[PATH_MAX / 2];
     snprintf(rest, sizeof rest, format, name);
-    return snprintf(path, sizeof path, "%s/%s", sys, rest) < (int)sizeof path && access(path, F_OK) == 0;
+    return snprintf(path, PATH_MAX, "%s/%s", sys, rest) < PATH_MAX;
+}
+
+static bool there_is(const char *sys, const char *format, const char *name) {
+    char path[PATH_MAX];
+    return path_below(path, sys, format, name) && access(path, F_OK) == 0;
 }
 
 /* Asks the driver of an interface; false without an answer. */
@@ -28,22 +34,32 @@ static bool ethtool(const char *interface, void *what) {
     return answered;
 }
 
-/* The kernel module of the interface's driver; "" if it has none, as virtual interfaces. Where sysfs is another network
- * namespace's and does not know the interface, the driver's own name is taken, which is nearly always the module's. */
-static void driver_module(const char *sys, const char *interface, char *module, size_t size) {
+/* Reads where a link of sysfs points, without the folders before it. */
+static bool last_of_link(const char *sys, const char *format, const char *name, char *last, size_t size) {
     char path[PATH_MAX], target[PATH_MAX];
+    ssize_t length = path_below(path, sys, format, name) ? readlink(path, target, sizeof target - 1) : -1;
+    if (length <= 0)
+        return false;
+    target[length] = '\0';
+    const char *slash = strrchr(target, '/');
+    snprintf(last, size, "%.*s", (int)size - 1, slash ? slash + 1 : target);
+    return true;
+}
+
+/* The kernel module of the interface's driver; "" if it has none, as some virtual interfaces. The driver is asked for
+ * its name first, for sysfs may be mounted by another network namespace, which has another interface of that name;
+ * drivers by bus are the same in all (Documentation/ABI/testing/sysfs-bus-pci). */
+static void driver_module(const char *sys, const char *interface, char *module, size_t size) {
     struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
     module[0] = '\0';
-    if (snprintf(path, sizeof path, "%s/class/net/%s/device/driver/module", sys, interface) >= (int)sizeof path)
+    if (!ethtool(interface, &driver)) {
+        last_of_link(sys, "class/net/%s/device/driver/module", interface, module, size);
         return;
-    ssize_t length = readlink(path, target, sizeof target - 1);
-    if (length > 0) {
-        target[length] = '\0';
-        const char *name = strrchr(target, '/');
-        snprintf(module, size, "%.*s", (int)size - 1, name ? name + 1 : target);
-    } else if (ethtool(interface, &driver)) {
-        snprintf(module, size, "%s", driver.driver);
     }
+    driver.driver[sizeof driver.driver - 1] = '\0';
+    if (!last_of_link(sys, "bus/pci/drivers/%s/module", driver.driver, module, size) &&
+        !last_of_link(sys, "bus/virtio/drivers/%s/module", driver.driver, module, size))
+        snprintf(module, size, "%s", driver.driver);
 }
 
 bool rs_netmap_offloads(const char *interface) {

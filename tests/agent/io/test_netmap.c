@@ -1,6 +1,7 @@
 /* Back end netmap (agent/io/netmap*.c) against a netmap device in memory. */
 #include <errno.h>
 #include <ftw.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -446,6 +447,31 @@ static void netmap__auto_takes_it_where_it_fits(void **state) {
     assert_int_equal(nftw(sys, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
+/* An agent in a network namespace may see the sysfs of another, whose interfaces have the same names. */
+static void netmap__auto_asks_the_driver_rather_than_another_namespaces_sysfs(void **state) {
+    (void)state;
+    char sys[] = "/tmp/rostrum-sys-XXXXXX", error[RS_IO_ERROR_MAX], link[256];
+    io_veth_make();
+    if (if_nametoindex("va") == 0) {
+        print_message("skipped: no virtual interfaces here (root is needed)\n");
+        skip();
+    }
+    assert_non_null(mkdtemp(sys));
+    make_below(sys, "module/netmap/holders/%s", "e1000");
+    make_below(sys, "class/net/%s/device/driver", "va");
+    snprintf(link, sizeof link, "%s/class/net/va/device/driver/module", sys);
+    assert_int_equal(symlink("../../../../../../module/e1000", link), 0);
+    expect_unfit(sys, "va", "va has no driver of netmap's (veth)");
+    make_below(sys, "bus/pci/drivers/%s", "veth"); /* a module may have another name than its driver */
+    snprintf(link, sizeof link, "%s/bus/pci/drivers/veth/module", sys);
+    assert_int_equal(symlink("../../../../module/e1000", link), 0);
+    if (rs_netmap_offloads("va"))
+        expect_unfit(sys, "va", "ethtool -K va tx off");
+    else
+        assert_true(rs_netmap_fits(sys, "va", error));
+    assert_int_equal(nftw(sys, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 #define with_device(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void) {
@@ -467,6 +493,7 @@ int main(void) {
         with_device(netmap__what_is_missing_is_said),
         with_device(netmap__without_the_module_udp_is_used),
         cmocka_unit_test(netmap__auto_takes_it_where_it_fits),
+        cmocka_unit_test(netmap__auto_asks_the_driver_rather_than_another_namespaces_sysfs), /* last: moves there */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
