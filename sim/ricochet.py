@@ -42,6 +42,7 @@ class Setting:
     c: float = 5.0
     stagger: int = 1
     naks: bool = False
+    session: float = 0.05  # SRM: session messages' share of each group's data
     seconds: float = 30.0  # of publishing
     settle_s: float = 2.0  # after it, until the run ends
     link_bps: int = 100_000_000
@@ -63,8 +64,8 @@ def grouping(setting: Setting) -> list[list[int]]:
     return members
 
 
-def build(setting: Setting) -> Groups:
-    """A switch, the nodes around it, the groups' forwarding, losses and publishers."""
+def build(setting: Setting) -> tuple[Groups, list[int]]:
+    """A switch, the nodes around it, the groups' forwarding, losses and publishers; and the links to the nodes."""
     net = Network(setting.seed)
     hub = net.switch()
     hosts = [net.server() for _ in range(setting.nodes)]
@@ -80,8 +81,11 @@ def build(setting: Setting) -> Groups:
         groups.use(host, params)
         if setting.loss_percent:
             net.loss(links[place][1], MODELS[setting.model], setting.loss_percent / 100, setting.burst)
-    chosen = {"r": setting.r, "c": setting.c, "stagger": setting.stagger, "naks": int(setting.naks)}
-    options = GroupParams(setting.protocol, options=chosen if setting.protocol == "ricochet" else {})
+    chosen: dict[str, dict[str, float]] = {
+        "ricochet": {"r": setting.r, "c": setting.c, "stagger": setting.stagger, "naks": int(setting.naks)},
+        "srm": {"session": setting.session},
+    }
+    options = GroupParams(setting.protocol, options=chosen.get(setting.protocol, {}))
     for members in grouping(setting):
         number = groups.group([hosts[node] for node in members], options)
         net.group(hub, number, [links[node][1] for node in members])
@@ -91,20 +95,23 @@ def build(setting: Setting) -> Groups:
     edge = round(min(EDGE_S, setting.seconds / 4) * S)
     for host in hosts:
         groups.publish(host, setting.rate / setting.size, MESSAGE_BYTES, 0, stop)
-    # Plain groups are for discovery, which may take as long again as a run of what was lost early.
-    groups.count_between(edge, stop // 2 if setting.protocol == "plain" else stop - edge)
-    return groups
+    # Discovery may take as long again as a run of what was lost early.
+    groups.count_between(edge, stop - edge if setting.protocol == "ricochet" else stop // 2)
+    return groups, [down for _, down in links]
 
 
 def run(setting: Setting) -> Row:
     """One run; what came of it. Raises SimError."""
-    groups = build(setting)
+    groups, down = build(setting)
     net = groups.network
     began = time.process_time()
+    net.run(round(setting.seconds * S))
+    carried = sum(net.link_stats(link)["bytes"] for link in down)
     net.run(round((setting.seconds + setting.settle_s) * S))
     took = time.process_time() - began
     stats, found, events = groups.stats(), groups.recoveries(), net.run_stats()["events"]
     missed = stats["expected"] - stats["by_data"]
+    known = found["known_ns"] / MS
     late = {name: found["late_ns"][found["via"] == number] / MS for number, name in enumerate(VIA)}
     later = missed - sum(np.count_nonzero(late[name] <= LATE_MS) for name in ("repair", "retransmit"))
     return {
@@ -115,10 +122,12 @@ def run(setting: Setting) -> Row:
         "lec_recovery_share": stats["by_repair"] / missed if missed else 1.0,
         "recovered_share": (stats["by_repair"] + stats["by_retransmit"]) / missed if missed else 1.0,
         "lec_latency_ms": _spread(late["repair"]),
-        "lec_since_discovery_ms": _spread(found["known_ns"][found["via"] == VIA.index("repair")] / MS),
+        "lec_since_discovery_ms": _spread(known[found["via"] == VIA.index("repair")]),
+        "since_discovery_ms": _spread(known[found["via"] != VIA.index("given up")]),
         "latency_ms": _spread(np.concatenate([late["repair"], late["retransmit"]])),
         "later_share": later / missed if missed else 0.0,
-        "discovery_ms": _spread(late["given up"]),
+        "discovery_ms": _spread(late["given up"] if setting.protocol == "plain" else (found["late_ns"] / MS - known)),
+        "bytes_per_message": carried / (setting.nodes * setting.rate * setting.seconds),
         "overhead": stats["repairs_sent"] / max(1, stats["repairs_sent"] + stats["data_received"]),
         "repairs_per_data": stats["repairs_sent"] / max(1, stats["data_received"]),
         "naks_per_data": stats["naks_sent"] / max(1, stats["data_sent"]),

@@ -59,6 +59,7 @@ class Claim:
     found: str = ""
     shape: str = ""
     unit: str = ""
+    why: str = ""  # it is not found, or in shape only
     not_judged: str = ""
 
 
@@ -118,9 +119,10 @@ class Claims:
             value = evaluate(claim.value, result)
         except JudgeError as error:
             return Judged(claim, Verdict.NOT_JUDGED, reason=str(error), commit=commit, command=command)
-        notes = [run.note if run else "", SHORT_RUN if result.get("short_run") else ""]
-        note = "; ".join(filter(None, notes))
-        return Judged(claim, judge(value, claim.found, claim.shape), value, note, commit, command)
+        verdict = judge(value, claim.found, claim.shape)
+        notes = [claim.why if verdict is not Verdict.FOUND else "", run.note if run else "",
+                 SHORT_RUN if result.get("short_run") else ""]  # fmt: skip
+        return Judged(claim, verdict, value, "; ".join(filter(None, notes)), commit, command)
 
 
 def load(file: Path = FILE) -> Claims:

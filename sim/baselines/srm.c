@@ -1,30 +1,11 @@
 /* SRM: requests and repairs go to the whole group, by whoever's random timer fires first. Distances are those of each
  * pair, as session messages tell them (every message does here: all hosts have one clock); timers adapt (Sec. VII). */
 #include "baselines/baseline.h"
+#include "baselines/srm_law.h"
 
 #include <string.h>
 
-#define HOLD 3 /* distances of the source for which requests are not answered after a repair (Sec. III-B) */
-/* Sec. VII-A: duplicates and delays that are aimed at, and how timers move. */
-#define DUPLICATES_MOST 1.0
-#define DUPLICATES_FEW 0.9
-#define DUPLICATES_NONE 0.25
-#define DELAY_MOST 1.0 /* distances */
-#define WEIGHT 0.25    /* of the newest round in averages */
-#define START_LEAST 0.5
-#define START_MORE 0.1
-#define START_LITTLE 0.05
-#define WIDTH_LEAST 1.0
-#define WIDTH_MORE 0.5
-#define WIDTH_LESS 0.1
-
 typedef enum { TIMER_REQUEST, TIMER_REPAIR, TIMER_SESSION } timer_kind;
-
-/* Timers are uniform in [start, start + width] distances. */
-typedef struct {
-    double start, width, start_most;
-    double duplicates, delay; /* of past rounds, smoothed; delay in distances */
-} srm_law;
 
 typedef struct {
     rs_timer request, repair; /* the latter also ends a round in which this member might have repaired */
@@ -48,19 +29,11 @@ static srm *state_of(baseline *b) {
     return b->state;
 }
 
-static srm_law law(double start, double width, double start_most) {
-    return (srm_law){.start = start, .width = width, .start_most = start_most};
-}
-
-static double bounded(double value, double least, double most) {
-    return value < least ? least : value > most ? most : value;
-}
-
 static void srm_begin(baseline *b, rs_time now) {
     srm *s = b->state = engine_take(b->base.sim, sizeof *s + b->count * sizeof s->packets[0]);
     s->source = b->base.node; /* until it is heard */
-    s->request = law(b->params.c1, b->params.c2, 2);
-    s->repair = law(b->params.d1, b->params.d2, b->params.d1);
+    s->request = srm_law_new(b->params.c1, b->params.c2, SRM_START_MOST, b->params.members);
+    s->repair = srm_law_new(b->params.d1, b->params.d2, b->params.d1, b->params.members);
     s->session = (rs_timer){.kind = TIMER_SESSION};
     rs_timer_set(&b->timers, &s->session, now + (rs_time)(baseline_uniform(b, 0.5, 1) * (double)b->params.session_ns));
     for (uint32_t sn = 0; sn < b->count; sn++) {
@@ -93,38 +66,11 @@ static void measure(baseline *b, rs_time now, const message *m) {
     *d = *d > 0 ? *d + (took - *d) / 8 : took > 1 ? took : 1;
 }
 
-/* Sec. VII-A: many duplicates widen the timers, few narrow them where they also take long. */
-static void adapt(const baseline *b, srm_law *l) {
-    double width_most = b->params.members > 1 ? b->params.members : 1;
-    if (l->duplicates >= DUPLICATES_MOST) {
-        l->start += START_MORE;
-        l->width += WIDTH_MORE;
-    } else if (l->duplicates < DUPLICATES_FEW) {
-        l->width -= l->delay > DELAY_MOST ? WIDTH_LESS : 0;
-        l->start -= l->duplicates < DUPLICATES_NONE ? START_LITTLE : 0;
-    } else {
-        l->start += START_LITTLE;
-    }
-    l->start = bounded(l->start, START_LEAST, l->start_most > START_LEAST ? l->start_most : START_LEAST);
-    l->width = bounded(l->width, WIDTH_LEAST, width_most > WIDTH_LEAST ? width_most : WIDTH_LEAST);
-}
-
-/* It is near: it should be first again. */
-static void was_first(const baseline *b, srm_law *l) {
-    if (!b->params.fixed_timers && l->start > START_LEAST + START_LITTLE)
-        l->start -= START_LITTLE;
-}
-
-static void round_ended(srm_law *l, double duplicates, double delay) {
-    l->duplicates += WEIGHT * (duplicates - l->duplicates);
-    l->delay += WEIGHT * (delay - l->delay);
-}
-
 /* The next request after U[c1, c1 + c2] x distance x 2^backoff. */
 static void wait_to_ask(baseline *b, rs_time now, srm_packet *p) {
     srm *s = state_of(b);
-    double wait = baseline_uniform(b, s->request.start, s->request.width) * distance(b, s->source);
-    rs_time due = now + (rs_time)(wait * (double)(UINT64_C(1) << p->backoff));
+    double chance = baseline_uniform(b, 0, 1);
+    rs_time due = now + srm_law_wait(&s->request, chance, distance(b, s->source), p->backoff);
     p->ignore_until = p->backoff ? now + (due - now) / 2 : now;
     rs_timer_set(&b->timers, &p->request, due);
 }
@@ -138,7 +84,7 @@ static void srm_missing(baseline *b, rs_time now, uint32_t sn) {
     srm *s = state_of(b);
     s->packets[sn].missed_at = now;
     if (!b->params.fixed_timers)
-        adapt(b, &s->request);
+        srm_law_adapt(&s->request);
     wait_to_ask(b, now, &s->packets[sn]);
 }
 
@@ -147,8 +93,10 @@ static void srm_got(baseline *b, rs_time now, uint32_t sn) {
     srm *s = state_of(b);
     srm_packet *p = &s->packets[sn];
     rs_timer_set(&b->timers, &p->request, RS_NEVER);
-    if (p->requests)
-        round_ended(&s->request, p->requests - 1, (double)p->request_delay);
+    if (p->requests) {
+        srm_law_count(&s->request, p->requests - 1);
+        srm_law_took(&s->request, (double)p->request_delay);
+    }
 }
 
 /* Its own request, or another's. */
@@ -167,20 +115,20 @@ static void requested(baseline *b, rs_time now, const message *m) {
             back_off(b, now, p);
     } else if (!p->asked_at && now >= p->hold_until) {
         if (!b->params.fixed_timers)
-            adapt(b, &s->repair);
+            srm_law_adapt(&s->repair);
         p->asked_at = now;
         p->repairs = 0;
-        double wait = baseline_uniform(b, s->repair.start, s->repair.width) * distance(b, m->origin);
-        rs_timer_set(&b->timers, &p->repair, now + (rs_time)wait);
+        double chance = baseline_uniform(b, 0, 1);
+        rs_timer_set(&b->timers, &p->repair, now + srm_law_wait(&s->repair, chance, distance(b, m->origin), 0));
     }
 }
 
 /* A repair, of whoever, makes others' repairs superfluous for a while. */
 static void hold(baseline *b, rs_time now, srm_packet *p) {
     srm *s = state_of(b);
-    p->hold_until = now + (rs_time)(HOLD * distance(b, s->source));
+    p->hold_until = now + (rs_time)(SRM_HOLD * distance(b, s->source));
     if (p->asked_at && p->repairs++ == 0)
-        s->repair.delay += WEIGHT * ((double)(now - p->asked_at) / distance(b, s->source) - s->repair.delay);
+        srm_law_took(&s->repair, (double)(now - p->asked_at) / distance(b, s->source));
     rs_timer_set(&b->timers, &p->repair, p->asked_at ? p->hold_until : RS_NEVER);
 }
 
@@ -204,12 +152,13 @@ static void say(baseline *b, rs_time now, message_kind kind, uint32_t sn) {
 static void repair_timer(baseline *b, rs_time now, srm_packet *p) {
     srm *s = state_of(b);
     if (p->repairs) {
-        s->repair.duplicates += WEIGHT * (p->repairs - 1 - s->repair.duplicates);
+        srm_law_count(&s->repair, p->repairs - 1);
         p->asked_at = 0;
         return;
     }
     say(b, now, MESSAGE_REPAIR, p->sn);
-    was_first(b, &s->repair);
+    if (!b->params.fixed_timers)
+        srm_law_was_first(&s->repair);
     hold(b, now, p);
 }
 
@@ -220,7 +169,8 @@ static void srm_timer(baseline *b, rs_time now, rs_timer *timer) {
     case TIMER_REQUEST:
         say(b, now, MESSAGE_REQUEST, p->sn);
         asked_for(b, now, p);
-        was_first(b, &s->request);
+        if (!b->params.fixed_timers)
+            srm_law_was_first(&s->request);
         back_off(b, now, p);
         break;
     case TIMER_REPAIR:

@@ -1,4 +1,5 @@
 #include "messages/messages.h"
+#include "baselines/srm_groups.h"
 #include "core/groups/engine.h"
 #include "core/ricochet/options.h"
 #include "engine/engine.h"
@@ -564,6 +565,7 @@ bool sim_use_messages(sim_groups *all, uint32_t host, const sim_messages_params 
     sim *s = all->sim;
     const rs_ricochet_config ricochet = {params->kept_repairs, params->repair_buffers, params->flush_ns};
     const rs_group_engine_config engine = {"ricochet", &ricochet};
+    static const rs_group_engine *const more[] = {&rs_group_engine_srm};
     rs_messages_config config = {.self = host,
                                  .incarnation = INCARNATION,
                                  .seed = params->seed,
@@ -581,7 +583,9 @@ bool sim_use_messages(sim_groups *all, uint32_t host, const sim_messages_params 
                                  .heartbeat = params->heartbeat_ns,
                                  .heartbeats = params->heartbeats,
                                  .engines = &engine,
-                                 .engine_count = 1};
+                                 .engine_count = 1,
+                                 .more_engines = more,
+                                 .more_engine_count = 1};
     rs_allocator allocator = engine_allocator(s);
     rs_messages *node = rs_messages_new(&config, &allocator);
     if (!node)

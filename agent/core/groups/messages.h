@@ -100,6 +100,8 @@ typedef struct {
     rs_messages_stamps stamps;             /* [none]; the same for all nodes of a group */
     const rs_group_engine_config *engines; /* what engines are given for themselves; not kept [nothing] */
     uint32_t engine_count;
+    const rs_group_engine *const *more_engines; /* beside those every node knows: the simulator's; must stay [none] */
+    uint32_t more_engine_count;
 } rs_messages_config;
 
 /* One immutable version of a group. `members` are the subscribers (this node among them: it subscribes), `publishers`

@@ -111,8 +111,9 @@ const void *rs_gm_engine_config(const rs_messages *node, const char *engine) {
 
 /* False: there are too many, two of a name or of a kind of datagram, or out of memory. */
 static bool start_engines(rs_messages *node) {
-    for (uint32_t i = 0; i < rs_group_engine_count && i < RS_GM_ENGINES; i++) {
-        const rs_group_engine *engine = rs_group_engines_known[i];
+    const uint32_t known = rs_group_engine_count, count = known + node->config.more_engine_count;
+    for (uint32_t i = 0; i < count && i < RS_GM_ENGINES; i++) {
+        const rs_group_engine *engine = i < known ? rs_group_engines_known[i] : node->config.more_engines[i - known];
         for (uint32_t k = 0; k < i; k++)
             if (strcmp(node->engines[k]->name, engine->name) == 0)
                 return false;
@@ -131,7 +132,7 @@ static bool start_engines(rs_messages *node) {
     }
     node->config.engines = NULL; /* the caller's, until now */
     node->config.engine_count = 0;
-    return rs_group_engine_count <= RS_GM_ENGINES;
+    return count <= RS_GM_ENGINES;
 }
 
 rs_messages *rs_messages_new(const rs_messages_config *config, const rs_allocator *allocator) {
