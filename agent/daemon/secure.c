@@ -183,9 +183,7 @@ static bool learn(rs_agent *agent, const rs_manager_key *key) {
         return false;
     if (kind == RS_KEYS_PEER && !rs_seal_ready(seal))
         remember(agent->secure, key->server);
-    if (kind != RS_KEYS_PEER)
-        rs_seal_judged(seal, rs_secure_signs(agent)); /* messages without a signature are not taken, then */
-    else
+    if (kind == RS_KEYS_PEER)
         rs_keyring_set_signer(agent->keys, kind, id, key->signs ? key->signer : NULL);
     return kind == RS_KEYS_PEER ? rs_seal_learn_own(seal, key->epoch, key->key, key->transmitter)
                                 : rs_seal_learn(seal, key->epoch, key->key, key->transmitter, now + key->in);
@@ -363,6 +361,12 @@ static void tell_refused(rs_agent *agent) {
         rs_log_limited(&agent->unsealed, 10, RS_LOG_WARNING, "security",
                        "packets not sent=%llu cause=\"there is no key yet, or the manager that gives it is away\"",
                        (unsigned long long)(now.unsealable - told->unsealable));
+    if (now.late > told->late)
+        rs_log_limited(
+            &agent->unsealed, 10, RS_LOG_WARNING, "security",
+            "packets late=%llu cause=\"far behind others of their transmitter: sent once more by whoever heard "
+            "them, or another holder of the key has sent some far ahead in its name\"",
+            (unsigned long long)(now.late - told->late));
     *told = now;
 }
 

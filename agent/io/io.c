@@ -149,6 +149,10 @@ bool rs_io_marked(const rs_io *io) {
     return io->ops->marked && io->ops->marked(io);
 }
 
+bool rs_io_late(const rs_io *io) {
+    return io->ops->late && io->ops->late(io);
+}
+
 void rs_io_stats_get(const rs_io *io, rs_io_stats *out) {
     memset(out, 0, sizeof *out);
     io->ops->stats(io, out);

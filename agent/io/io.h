@@ -97,6 +97,7 @@ typedef struct {
     int64_t (*waited)(const rs_io *io, rs_io_group group); /* may be NULL */
     uint32_t (*source)(const rs_io *io);                   /* may be NULL */
     bool (*marked)(const rs_io *io);                       /* may be NULL */
+    bool (*late)(const rs_io *io);                         /* may be NULL */
     void (*stats)(const rs_io *io, rs_io_stats *out);
 } rs_io_ops;
 
@@ -147,6 +148,8 @@ int64_t rs_io_waited(const rs_io *io, rs_io_group group);
 uint32_t rs_io_source(const rs_io *io);
 /* And whether a switch marked it on its way, because its queue was long (ECN); false: rings do not say. */
 bool rs_io_marked(const rs_io *io);
+/* And whether it may be a copy of one that came before, sent once more by whoever heard that (rs_seal_shared). */
+bool rs_io_late(const rs_io *io);
 void rs_io_stats_get(const rs_io *io, rs_io_stats *out);
 const char *rs_io_name(const rs_io *io);
 

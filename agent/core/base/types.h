@@ -83,6 +83,7 @@ typedef struct {
     size_t header_length;
     uint32_t payload_length;
     bool marked; /* by a switch whose queue was long (ECN) */
+    bool late;   /* it may be a copy of one that came before: taken only for a fragment that is not here */
 } rs_packet_in;
 
 /* What to do with a received packet's payload. */

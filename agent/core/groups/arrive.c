@@ -6,6 +6,7 @@
 #include "core/groups/members.h"
 #include "core/groups/missing.h"
 #include "core/groups/naks.h"
+#include "core/groups/positions.h"
 #include "core/groups/streams.h"
 
 #define EARLY_BYTES (128u << 10) /* of packets that wait for a view, all senders together */
@@ -72,13 +73,27 @@ static bool confirmed(rs_messages *node, rs_gm_stream *stream, uint64_t sn) {
     return follows;
 }
 
+static bool is_late(const rs_messages *node) {
+    return node->came == RS_CAME_LATE;
+}
+
+/* It is not taken; where packets are sealed its sender is asked what is true. */
+static bool refused(rs_messages *node, rs_time now, const rs_gm_group *group, rs_gm_stream *stream, rs_peer sender) {
+    node->stats.refused++;
+    if (node->config.sealed)
+        rs_gm_doubt(node, now, group, sender, stream);
+    return false;
+}
+
 /* Whether the packet is wanted: it is missing, or newer than all that is known; or what made it look old were but
- * claims that it shows to be wrong. */
+ * claims that it shows to be wrong, unless it may be one that was delivered, and comes once more. */
 static bool wanted(rs_messages *node, rs_time now, rs_gm_stream *stream, const rs_gm_id *id, const rs_gm_body *body) {
     uint64_t sn = id->sn;
     if (sn > stream->high && sn - stream->high <= node->config.window_packets)
         return true;
     if (sn > stream->high) {
+        if (is_late(node))
+            return refused(node, now, stream->group, stream, id->sender);
         if (!confirmed(node, stream, sn))
             return false;
         rs_gm_stream_jump(node, now, stream, stream->outside);
@@ -92,7 +107,7 @@ static bool wanted(rs_messages *node, rs_time now, rs_gm_stream *stream, const r
         return false;
     }
     bool owed = (int32_t)(body->views.view[0].version - (uint32_t)stream->group->joined) >= 0;
-    if (stream->seen == 0 && !slot && owed) {
+    if (stream->seen == 0 && !slot && owed && !is_late(node)) {
         uint64_t claimed = stream->high;
         rs_gm_stream_restart(node, stream, sn);
         if (claimed - sn <= node->config.window_packets)
@@ -105,14 +120,14 @@ static bool wanted(rs_messages *node, rs_time now, rs_gm_stream *stream, const r
         return true;
     }
     /* Far behind where a packet once led, perhaps a forged one: nothing after `floor` was delivered before that. */
-    if (sn < stream->base && stream->base - sn > node->config.window_packets && sn > stream->floor && owed &&
-        confirmed(node, stream, sn)) {
+    bool far_behind =
+        sn < stream->base && stream->base - sn > node->config.window_packets && sn > stream->floor && owed;
+    if (far_behind && !node->config.sealed && confirmed(node, stream, sn)) {
         rs_gm_stream_restart(node, stream, stream->outside);
         stream->seen = stream->outside - 1;
         return true;
     }
-    node->stats.refused++;
-    return false;
+    return refused(node, now, stream->group, stream, id->sender);
 }
 
 /* What came makes more possible, perhaps. */
@@ -217,13 +232,19 @@ static bool receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t 
     if (!rs_gm_is_from(node, from, id.sender))
         return true;
     if (!is_believed(node, now, group, stream, &id)) {
-        early_keep(node, now, id.sender, bytes, length);
+        if (!is_late(node))
+            early_keep(node, now, id.sender, bytes, length);
         return true;
     }
     if (!rs_gm_is_genuine(node, &id, bytes + RS_GM_HEADER))
         return true;
     node->stats.data_received++;
-    if (!stream || stream->incarnation != id.incarnation || stream->unheard)
+    const bool strange = !stream || stream->incarnation != id.incarnation || stream->unheard;
+    if (strange && is_late(node)) {
+        (void)refused(node, now, group, NULL, id.sender);
+        return true;
+    }
+    if (strange)
         stream = rs_gm_stream_get(node, group, &id, true, &fresh);
     if (!stream) {
         node->stats.refused++;

@@ -97,6 +97,9 @@ typedef struct {
     rs_time heartbeat;      /* after the last packet to a group with NAKs its sender says so [40 ms], ... */
     uint32_t heartbeats;    /* ... so many times at most, each time twice as long after it [4] */
     bool lone_heartbeats;   /* they tell of one group each: others have other keys [no] */
+    /* Datagrams are sealed (rs_messages_receive_as): what a sender is said to be far from is believed of itself alone,
+     * which is asked, and nothing leads back to packets that were passed over, but its own word [no]. */
+    bool sealed;
     rs_messages_stamps stamps;             /* [none]; the same for all nodes of a group */
     const rs_group_engine_config *engines; /* what engines are given for themselves; not kept [nothing] */
     uint32_t engine_count;
@@ -282,12 +285,21 @@ uint64_t rs_messages_oldest_missing(const rs_messages *node, rs_peer sender, rs_
 uint64_t rs_messages_unsent(const rs_messages *node);
 
 /* Whose keys a datagram for a group address is sealed with: those of a region (true in `region`) or of a group. False:
- * it is none that goes there, or of several groups. */
+ * it is none that goes there, as those that one node sends another, or of several groups. */
 bool rs_messages_scope(const uint8_t *bytes, size_t length, bool *region, uint32_t *number);
 
 /* A datagram that begins with RS_MESSAGES_MAGIC, however it came, from whom (the address it was sent from; RS_NO_PEER:
  * the caller cannot tell, then what the datagram says is believed). False if it is malformed (counted). */
 bool rs_messages_receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);
+/* The same, where datagrams are sealed: who can have made it. rs_messages_receive says RS_CAME_TO_ALL. */
+typedef enum {
+    RS_CAME_TO_ALL, /* whoever has the group's key */
+    RS_CAME_ALONE,  /* `from` alone, for this node alone */
+    RS_CAME_LATE /* as TO_ALL, and it may be a copy of one that came before, from anybody who heard that: only data is
+                     * looked at, and what of it is missing here, or newer than all that is known, is taken */
+} rs_messages_came;
+bool rs_messages_receive_as(rs_messages *node, rs_time now, rs_peer from, rs_messages_came came, const uint8_t *bytes,
+                            size_t length);
 /* For a caller that drains its sockets faster than it can work (Ricochet, Sec. 4.2.6): the datagram waits in a bounded
  * buffer; when that is full, a random one in it gives way, so that losses are spread and can be repaired. False if a
  * datagram was dropped. rs_messages_work then receives up to `most` of those that wait, oldest first, and returns how

@@ -227,6 +227,19 @@ bool rs_messages_receive(rs_messages *node, rs_time now, rs_peer from, const uin
     return good;
 }
 
+bool rs_messages_receive_as(rs_messages *node, rs_time now, rs_peer from, rs_messages_came came, const uint8_t *bytes,
+                            size_t length) {
+    const unsigned kind = rs_gm_get_kind(bytes, length);
+    if (came == RS_CAME_LATE && kind != RS_GM_KIND_DATA && kind != RS_GM_KIND_REGIONS) {
+        node->stats.refused++;
+        return true;
+    }
+    node->came = came;
+    const bool good = rs_messages_receive(node, now, from, bytes, length);
+    node->came = RS_CAME_TO_ALL;
+    return good;
+}
+
 void rs_messages_timeout(rs_messages *node, rs_time now) {
     rs_gm_take_back(node);
     rs_gm_missing_timeout(node, now);

@@ -144,6 +144,19 @@ static void heartbeat(rs_messages *node, rs_time now, rs_gm_group *group) {
     rs_list_remove(&group->beating);
 }
 
+/* By its own word, after it was asked: what led the stream beyond where its sender is was none of its packets. The
+ * stream goes on behind that, with what is published from now on; where packets are stamped, those that came were
+ * genuine, and it cannot be before them. */
+static void lead_back(rs_messages *node, rs_gm_stream *stream, uint64_t sn) {
+    bool stamped = node->config.stamps.make != NULL;
+    if (!stream->doubted || sn + 1 >= stream->base || (stamped && sn < stream->seen))
+        return;
+    rs_gm_stream_restart(node, stream, sn + 1);
+    stream->settled_base &= stream->seen > 0; /* of what came nothing was its own: where it begins is to be told yet */
+    stream->seen = stream->seen > sn ? sn : stream->seen;
+    stream->outside = 0;
+}
+
 /* What a sender says of itself in one group. */
 static void hear_of(rs_messages *node, rs_time now, rs_gm_group *group, const rs_gm_id *id, const rs_gm_views *views) {
     bool fresh = false;
@@ -158,13 +171,22 @@ static void hear_of(rs_messages *node, rs_time now, rs_gm_group *group, const rs
             return;
         }
     }
+    const bool sealed = node->config.sealed, certain = sealed && node->came == RS_CAME_ALONE;
     stream->heard_at = now;
     if (fresh)
         rs_gm_stream_start(stream, id->sn + 1);
+    else if (certain)
+        lead_back(node, stream, id->sn);
+    if (certain)
+        stream->doubted = false;
     if (id->sn > stream->high && id->sn - stream->high > node->config.window_packets) {
-        /* So much at once is believed when it is said again. */
+        /* So much at once is believed when it is said again, or told when it was asked. */
         node->stats.claims++;
-        bool again = stream->outside == id->sn;
+        if (sealed && !certain) {
+            rs_gm_doubt(node, now, group, id->sender, stream);
+            return;
+        }
+        bool again = certain || stream->outside == id->sn;
         stream->outside = id->sn;
         if (!again)
             return;
@@ -243,6 +265,18 @@ static void ask_position(rs_messages *node, const rs_gm_group *group, rs_peer pe
     rs_gm_small_to_peer(small, peer, RS_GM_STATE + RS_GM_STATE_ITEM);
     node->queries_sent++;
     node->stats.queries_sent++;
+}
+
+void rs_gm_doubt(rs_messages *node, rs_time now, const rs_gm_group *group, rs_peer sender, rs_gm_stream *stream) {
+    rs_time *at = stream ? &stream->doubted_at : &node->strange_at;
+    if ((stream ? stream->doubted : *at > 0) && now - *at < node->config.nak_delay)
+        return;
+    if (!have_turn(node, now))
+        return;
+    *at = now;
+    if (stream)
+        stream->doubted = true;
+    ask_position(node, group, sender, stream);
 }
 
 static void ask_listed(rs_messages *node, rs_time now, rs_gm_group *group) {

@@ -10,6 +10,9 @@ void rs_gm_heartbeats_begin(rs_messages *node, rs_time now, rs_gm_group *group);
 void rs_gm_query_view(rs_messages *node, rs_time now, rs_gm_group *group);
 void rs_gm_positions_timeout(rs_messages *node, rs_time now);
 rs_time rs_gm_positions_deadline(const rs_messages *node);
+/* Sealed: a packet or word of a sender does not fit what is known of it (`stream`; NULL: nothing). One of them is a
+ * lie, or comes once more: the sender is asked, seldom, and what it answers holds. */
+void rs_gm_doubt(rs_messages *node, rs_time now, const rs_gm_group *group, rs_peer sender, rs_gm_stream *stream);
 /* Neither is due any more. */
 void rs_gm_positions_end(rs_messages *node, rs_gm_group *group);
 bool rs_gm_receive_state(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);

@@ -79,15 +79,17 @@ typedef struct {
     uint32_t incarnation;
     rs_gm_group *group; /* NULL while the stream is not in use. */
     rs_gm_slot *slots;
-    uint32_t capacity; /* A power of two. */
-    uint32_t number;   /* Its place in node->chunks. */
-    uint64_t base;     /* Nothing before this is of interest here: it was sent before this node joined. */
-    uint64_t high;     /* The newest sn known of; base - 1 if none is. */
-    uint64_t next;     /* FIFO: this one is delivered next. */
-    uint64_t dropped;  /* The message that was given up in the middle last begins here; 0: none was. */
-    uint64_t seen;     /* The newest sn of which the packet itself came, or was sent if it is an own one; 0: none. */
-    uint64_t outside;  /* The last packet or claim that was too far off to be believed has this sn; 0: none was. */
-    uint64_t floor;    /* `high` before what is known of it jumped forward: what is not above it is settled. */
+    uint32_t capacity;  /* A power of two. */
+    uint32_t number;    /* Its place in node->chunks. */
+    uint64_t base;      /* Nothing before this is of interest here: it was sent before this node joined. */
+    uint64_t high;      /* The newest sn known of; base - 1 if none is. */
+    uint64_t next;      /* FIFO: this one is delivered next. */
+    uint64_t dropped;   /* The message that was given up in the middle last begins here; 0: none was. */
+    uint64_t seen;      /* The newest sn of which the packet itself came, or was sent if it is an own one; 0: none. */
+    uint64_t outside;   /* The last packet or claim that was too far off to be believed has this sn; 0: none was. */
+    uint64_t floor;     /* `high` before what is known of it jumped forward: what is not above it is settled. */
+    rs_time doubted_at; /* Sealed: its sender was asked then, since a packet did not fit. */
+    bool doubted;       /* And has not answered since. */
     uint64_t mark, recent; /* `high` at the last look at the window, and how many packets came before that. */
     uint32_t missing;      /* So many of its packets are. */
     rs_gm_peer *peer;      /* NULL: its sender has left the group, or anybody may publish to it. */
@@ -238,6 +240,8 @@ typedef struct {
 
 struct rs_messages {
     rs_messages_config config;
+    rs_messages_came came; /* How the datagram came that is being looked at. */
+    rs_time strange_at;    /* Sealed: a sender of which nothing is known was asked then, for a late packet. */
     rs_allocator allocator;
     uint64_t random;
     rs_messages_stats stats;

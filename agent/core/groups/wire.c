@@ -300,7 +300,7 @@ void rs_gm_get_state_item(const uint8_t *bytes, uint32_t index, rs_gm_state_item
 
 bool rs_messages_scope(const uint8_t *bytes, size_t length, bool *region, uint32_t *number) {
     unsigned kind = rs_gm_get_kind(bytes, length);
-    *region = kind >= RS_GM_KIND_REGIONS;
+    *region = kind == RS_GM_KIND_REGIONS;
     if (*region && length >= RS_GM_REGION_AT + 4) {
         *number = get32(bytes + RS_GM_REGION_AT);
         return true;

@@ -19,7 +19,7 @@
 #define RS_GM_PART 12          /* in front of a part of a large message */
 #define RS_GM_PACK_LENGTH 2    /* in front of each small message that shares a packet */
 #define RS_GM_ID 20            /* a packet's id in a repair */
-#define RS_GM_KIND_REGIONS 16u /* kinds from here on are of regions, and say which */
+#define RS_GM_KIND_REGIONS 16u /* kinds from here on are of regions, and say which; by multicast this one alone goes */
 #define RS_GM_REGION_AT 16
 #define RS_GM_CHECK_AT 12 /* where all but data packets have their check of 32 bits */
 #define RS_GM_NAK 16

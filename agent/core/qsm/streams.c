@@ -300,7 +300,10 @@ bool rs_qsm_receive_data(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *
     }
     if (!rs_gm_intact(own->node, bytes, length))
         return true;
-    rs_qsm_stream *stream = rs_qsm_stream_get(view, head.who, head.incarnation);
+    rs_qsm_stream *stream = rs_qsm_stream_find(view, head.who);
+    const bool known = stream && stream->incarnation == head.incarnation;
+    if (!known) /* late: perhaps one that was taken before, by what is not known of any more */
+        stream = own->node->came == RS_CAME_LATE ? NULL : rs_qsm_stream_get(view, head.who, head.incarnation);
     if (!stream) {
         own->stats.refused++;
         return true;

@@ -217,6 +217,8 @@ static rs_rx_result peer_datagram(rs_node *node, rs_time now, const rs_packet_in
 }
 
 rs_rx_result rs_receive(rs_node *node, rs_time now, const rs_packet_in *packet) {
+    if (packet->channel == RS_CH_GROUP && packet->late && rs_receiving_has(node, packet))
+        return (rs_rx_result){.verdict = RS_RX_OLD};
     if (packet->channel == RS_CH_GROUP)
         return rs_receiver_data(node, now, packet);
     if (packet->channel == RS_CH_PEER_RELIABLE && packet->peer != RS_NO_PEER)

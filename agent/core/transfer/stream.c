@@ -119,6 +119,16 @@ static rs_receiving *stream_of(const rs_node *node, const rs_packet_in *packet, 
     return right ? x : NULL;
 }
 
+bool rs_receiving_has(const rs_node *node, const rs_packet_in *packet) {
+    rs_data_header h;
+    const rs_receiving *x = rs_wire_decode_data(packet->header, packet->header_length, &h)
+                                ? (const rs_receiving *)rs_find_nonce(node, h.nonce, false)
+                                : NULL;
+    if (!x || x->state != RS_RX_RECEIVING || h.sn >= x->t.fragments)
+        return true;
+    return x->t.stream.on ? !x->t.own || !x->t.owner->stream->lacks(x, h.sn) : rs_seqset_has(&x->present, h.sn);
+}
+
 bool rs_stream_piece_of(const rs_node *node, const rs_packet_in *packet, rs_stream_piece *out) {
     uint64_t sn;
     rs_receiving *x = stream_of(node, packet, &sn);

@@ -393,6 +393,10 @@ bool rs_data_marked(const rs_data *data) {
     return rs_io_marked(data->io);
 }
 
+bool rs_data_late(const rs_data *data) {
+    return rs_io_late(data->io);
+}
+
 static bool predict(void *context, rs_group number, uint32_t ahead, uint8_t **place, uint32_t *length) {
     rs_data *data = context;
     return data->callbacks.predict(data->callbacks.context, real_group(data, number), ahead, place, length);
@@ -406,6 +410,8 @@ static uint8_t *deliver(void *context, rs_group number, const uint8_t *header, s
     uint8_t *place = data->callbacks.deliver(data->callbacks.context, real, header, header_length, payload_length);
     if (group->next == 0 || group->by_unicast != (real != number) || payload_length > ROOM_EACH)
         return place;
+    if (!place && rs_data_late(data)) /* whoever sends it once more does not have it sent on once more */
+        return NULL;
     if (data->on_count == RECEIVE_TURN) {
         data->relay_lost++;
         return place;

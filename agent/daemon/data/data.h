@@ -50,6 +50,7 @@ void rs_data_relayed(const rs_data *data, uint64_t *packets, uint64_t *lost);
 /* Of the back end: rs_io_stats_get. */
 rs_io_stats rs_data_io_stats(const rs_data *data);
 bool rs_data_marked(const rs_data *data); /* a switch marked the datagram that is being delivered (ECN) */
+bool rs_data_late(const rs_data *data);   /* and it may be a copy of one that came before (rs_io_late) */
 /* Bytes of datagrams that may wait for the group before any is dropped; 0 = not joined. */
 uint64_t rs_data_room(const rs_data *data, rs_group group);
 

@@ -546,9 +546,10 @@ uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *head
                                  .header = header,
                                  .header_length = header_length,
                                  .payload_length = payload_length,
-                                 .marked = rs_data_marked(agent->data)};
+                                 .marked = rs_data_marked(agent->data),
+                                 .late = rs_data_late(agent->data)};
     if (rs_wire_data_header_length(header, header_length) == RS_REPAIR_HEADER && header_length == RS_DATA_HEADER)
-        return rs_repairs_take(agent->repairs, group, header, payload_length);
+        return packet.late ? NULL : rs_repairs_take(agent->repairs, group, header, payload_length);
     rs_stream_piece piece;
     if (agent->stream_sinks && header_length == RS_DATA_HEADER && rs_stream_piece_of(agent->node, &packet, &piece) &&
         piece.lacks)
@@ -556,14 +557,12 @@ uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *head
     rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);
     if (result.verdict == RS_RX_BAD || result.verdict == RS_RX_VERSION)
         count_wrong(agent, &packet, result.verdict);
-    if (result.verdict == RS_RX_UNKNOWN)
+    if (result.verdict == RS_RX_UNKNOWN && !packet.late)
         return rs_hear_packet(agent->fetches, group, header, header_length, payload_length);
     if (result.verdict != RS_RX_STORE)
         return NULL;
     rs_receive_state *r = find(agent, result.xfer);
-    if (!r || stored_count == STORED_MAX)
-        return NULL;
-    uint8_t *place = place_of(agent, r, result.offset, result.length);
+    uint8_t *place = r && stored_count < STORED_MAX ? place_of(agent, r, result.offset, result.length) : NULL;
     if (!place)
         return NULL;
     stored[stored_count].receiving = r;

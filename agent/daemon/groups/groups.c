@@ -566,6 +566,7 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
         .seed = seed,
         .packet_bytes = g->packet_bytes,
         .lone_heartbeats = agent->keys != NULL,
+        .sealed = agent->keys != NULL,
         .stamps = {.context = agent, .make = rs_secure_signs(agent) ? make_stamps : NULL, .is_right = stamp_is_right},
         .receive_bytes = RS_FLOW_KEPT,
         .send_bytes = RS_FLOW_KEPT,

@@ -166,6 +166,10 @@ static uint8_t *take(void *context, rs_io_group channel, const uint8_t *bytes, s
     size_t length = header_length + payload_length;
     uint32_t source = rs_io_source(g->io);
     (void)channel;
+    if (rs_io_late(g->io)) {
+        (void)rs_messages_receive_as(g->node, rs_agent_now(g->agent), source, RS_CAME_LATE, bytes, length);
+        return NULL;
+    }
     if (g->behind)
         rs_messages_enqueue(g->node, source, bytes, length);
     else if (!rs_messages_receive(g->node, rs_agent_now(g->agent), source, bytes, length))
@@ -243,7 +247,7 @@ bool rs_groups_datagram(rs_groups *g, uint32_t source, const uint8_t *bytes, siz
     rs_flow_report report_in;
     unsigned magic = length >= 2 ? bytes[0] | (unsigned)bytes[1] << 8 : 0;
     if (magic == RS_MESSAGES_MAGIC) {
-        if (!rs_messages_receive(g->node, rs_agent_now(g->agent), source, bytes, length))
+        if (!rs_messages_receive_as(g->node, rs_agent_now(g->agent), source, RS_CAME_ALONE, bytes, length))
             complain(g, source, bytes, length);
         /* where multicast does not get through, it is as if it had come by it */
         rs_flow_heard *h = g->agent->lan ? rs_flow_hear(g->heard, source, bytes, length, g->window) : NULL;

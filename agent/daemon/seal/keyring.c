@@ -51,6 +51,7 @@ static void add_stats(rs_seal_stats *sum, const rs_seal *seal, bool now) {
     sum->unsealable += one.unsealable;
     for (unsigned i = 0; i < RS_SEAL_VERDICTS; i++)
         sum->opened[i] += one.opened[i];
+    sum->late += one.late;
     sum->streams += now ? one.streams : 0;
 }
 
@@ -110,6 +111,8 @@ rs_seal *rs_keyring_take(rs_keyring *ring, rs_keys_kind kind, uint64_t id, rs_ti
         free(one);
         return NULL;
     }
+    if (kind != RS_KEYS_PEER)
+        rs_seal_shared(seal);
     scope **at = bucket_of(ring, kind, id);
     *one = (scope){
         .next = *at, .kind = kind, .id = id, .owner = RS_NO_PEER, .needed_at = now, .asked_at = RS_NEVER, .seal = seal};
@@ -148,7 +151,6 @@ void rs_keyring_set_signer(rs_keyring *ring, rs_keys_kind kind, uint64_t id, con
     if (!one)
         return;
     one->signs = key != NULL;
-    rs_seal_judged(one->seal, one->signs);
     if (key)
         memcpy(one->signer, key, sizeof one->signer);
 }

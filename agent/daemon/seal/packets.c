@@ -46,6 +46,7 @@ typedef struct {
     staged staged[STAGED];
     unsigned staged_count;
     const staged *delivering; /* NULL: what the inner one is giving */
+    bool late;                /* what is being given was sealed long before others of its transmitter that came */
 } seal_io;
 
 static void *memory(size_t bytes) {
@@ -262,8 +263,9 @@ static void open_datagram(seal_io *io, rs_io_group group, const uint8_t *bytes, 
     } else if (!place) {
         open_it(&o);
     }
-    if (o.verdict != RS_SEAL_RIGHT)
+    if (o.verdict != RS_SEAL_RIGHT && o.verdict != RS_SEAL_LATE)
         return;
+    io->late = o.verdict == RS_SEAL_LATE;
     if (messages) {
         give_message(io, group, io->scratch, plain);
         return;
@@ -372,6 +374,10 @@ static bool seal_marked(const rs_io *base) {
     return io->delivering ? io->delivering->marked : rs_io_marked(io->inner);
 }
 
+static bool seal_late(const rs_io *base) {
+    return ((const seal_io *)base)->late;
+}
+
 static void seal_stats(const rs_io *base, rs_io_stats *out) {
     rs_io_stats_get(((const seal_io *)base)->inner, out);
 }
@@ -391,6 +397,7 @@ static const rs_io_ops seal_ops = {.name = "sealed",
                                    .waited = seal_waited,
                                    .source = seal_source,
                                    .marked = seal_marked,
+                                   .late = seal_late,
                                    .stats = seal_stats};
 
 rs_io *rs_seal_io(rs_io *inner, rs_keyring *ring, rs_seal_traffic traffic, bool whole) {

@@ -42,7 +42,7 @@ typedef struct {
 struct rs_seal {
     rs_cipher cipher;
     bool named;
-    bool judged; /* what is in it is judged by other means as well: rs_seal_judged */
+    bool shared; /* rs_seal_shared */
     epoch epochs[RS_SEAL_EPOCHS];
     /* sealing */
     epoch *current; /* NULL = none */
@@ -363,11 +363,15 @@ uint32_t rs_seal_shown(const uint8_t *bytes) {
     return (uint32_t)get(bytes, RS_SEAL_SHOWN);
 }
 
+static bool is_late(const stream *st, uint64_t counter) {
+    return counter <= st->newest && st->newest - counter >= RS_SEAL_WINDOW;
+}
+
 static bool is_new(const rs_seal *s, const stream *st, uint64_t counter) {
     if (counter > st->newest)
         return true;
-    if (st->newest - counter >= RS_SEAL_WINDOW)
-        return s->judged; /* else whoever has the key, and a counter far ahead, would silence the transmitter */
+    if (is_late(st, counter))
+        return s->shared;
     return !(st->seen[counter / 64 % WORDS] >> (counter % 64) & 1);
 }
 
@@ -378,8 +382,6 @@ static void take(stream *st, uint64_t counter) {
         for (uint64_t i = 0; i < words; i++)
             st->seen[(to - i) % WORDS] = 0;
         st->newest = counter;
-    } else if (st->newest - counter >= RS_SEAL_WINDOW) {
-        return; /* its place is another one's */
     }
     st->seen[counter / 64 % WORDS] |= UINT64_C(1) << (counter % 64);
 }
@@ -437,6 +439,8 @@ static rs_seal_verdict judge(rs_seal *s, rs_seal_place place, size_t clear, cons
     if (cipher != RS_AES_256_GCM && cipher != RS_CHACHA20_POLY1305)
         return RS_SEAL_FORGED;
     uint64_t counter = get(at + 1, COUNTER_BYTES);
+    if (counter == 0 || counter > RS_SEAL_PACKETS)
+        return RS_SEAL_FORGED; /* no transmitter goes so far with a key */
     const epoch *e = find_epoch(s, (uint16_t)get(at + 6, 2));
     if (!e || e->own)
         return RS_SEAL_EPOCH;
@@ -462,9 +466,11 @@ static rs_seal_verdict judge(rs_seal *s, rs_seal_place place, size_t clear, cons
     const rs_aead_piece pieces[2] = {{body, head + clear, first}, {body + first, rest, hidden - first}};
     uint8_t tag[RS_AEAD_TAG];
     memcpy(tag, body + hidden, sizeof tag);
-    if (!rs_aead_open(st->aead, nonce, more, beside_length, pieces, 2, tag) || counter == 0)
+    if (!rs_aead_open(st->aead, nonce, more, beside_length, pieces, 2, tag))
         return RS_SEAL_FORGED;
     memcpy(head, shown, clear);
+    if (is_late(st, counter)) /* its place is another one's */
+        return RS_SEAL_LATE;
     if (!known) {
         s->spare = NULL;
         insert(s, st);
@@ -478,7 +484,10 @@ static rs_seal_verdict judge(rs_seal *s, rs_seal_place place, size_t clear, cons
 rs_seal_verdict rs_seal_open(rs_seal *s, rs_seal_place at, size_t clear, const uint8_t *bytes, size_t length,
                              uint8_t *head, size_t head_length, uint8_t *rest) {
     rs_seal_verdict verdict = judge(s, at, clear, bytes, length, head, head_length, rest);
-    s->stats.opened[verdict]++;
+    if (verdict == RS_SEAL_LATE)
+        s->stats.late++;
+    else
+        s->stats.opened[verdict]++;
     return verdict;
 }
 
@@ -490,8 +499,8 @@ void rs_seal_skip(rs_seal *s, uint64_t counter) {
     s->counter = counter - 1;
 }
 
-void rs_seal_judged(rs_seal *s, bool judged) {
-    s->judged = judged;
+void rs_seal_shared(rs_seal *s) {
+    s->shared = true;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- birth */

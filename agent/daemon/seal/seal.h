@@ -14,7 +14,12 @@
  *     tag, 16 bytes   of all that, and of address and port that it was sent to
  *
  * Nonces are made from the counter, which knows nothing of what is sent. Each receiver takes a counter once (a sliding
- * window by transmitter and address), and only once the tag was right: forgeries change nothing here. */
+ * window by transmitter and address), and only once the tag was right: forgeries change nothing here.
+ *
+ * Whoever holds the epoch's key can seal as any transmitter, and send a counter far ahead in its name. Where several
+ * hold a key (rs_seal_shared) that silences nobody: what is older than the window is told as LATE, and the caller takes
+ * of it what is missing, or newer than all that came, for what it was sealed for has numbers of its own. A lie takes
+ * the place of the packet whose counter it has. */
 #ifndef RS_DAEMON_SEAL_SEAL_H
 #define RS_DAEMON_SEAL_SEAL_H
 
@@ -42,7 +47,8 @@ typedef enum {
     RS_SEAL_REPLAYED, /* its counter was taken before, or is older than the window */
     RS_SEAL_ROOM,     /* too many transmitters */
     RS_SEAL_SCOPE,    /* of a transfer or group that this agent has no key of, or made with a key of another one */
-    RS_SEAL_VERDICTS
+    RS_SEAL_VERDICTS,
+    RS_SEAL_LATE = RS_SEAL_VERDICTS /* right, and older than the window: new, or once more (rs_seal_shared) */
 } rs_seal_verdict;
 
 const char *rs_seal_text(rs_seal_verdict verdict); /* for people */
@@ -50,6 +56,7 @@ const char *rs_seal_text(rs_seal_verdict verdict); /* for people */
 typedef struct {
     uint64_t sealed, unsealable; /* sent; not sent, because there is no key */
     uint64_t opened[RS_SEAL_VERDICTS];
+    uint64_t late;    /* opened, older than the window */
     uint32_t streams; /* transmitters heard, times addresses; of now */
 } rs_seal_stats;
 
@@ -71,10 +78,8 @@ void rs_seal_free(rs_seal *seal); /* keys are wiped */
 bool rs_seal_learn(rs_seal *seal, uint16_t epoch, const uint8_t key[RS_AEAD_KEY], uint32_t transmitter, rs_time from);
 /* The key of one transmitter, of whose epoch the key is not known here: to seal with from now on. */
 bool rs_seal_learn_own(rs_seal *seal, uint16_t epoch, const uint8_t key[RS_AEAD_KEY], uint32_t transmitter);
-/* What is in its packets is signed, or checked by a digest, and taken once whatever came before: a counter older than
- * the window is then let through, so that a holder of the key who sends one far ahead in the transmitter's name cannot
- * have its packets taken for replays: it takes the place of those alone whose counters it uses. */
-void rs_seal_judged(rs_seal *seal, bool judged);
+/* Others hold its keys as well: what is older than the window is LATE. Without it such packets are REPLAYED. */
+void rs_seal_shared(rs_seal *seal);
 /* What a transmitter is given, if not the epoch's key; `name`: 0, or the clear bytes of an agent's own key. */
 bool rs_seal_transmitter_key(const uint8_t epoch_key[RS_AEAD_KEY], uint32_t name, uint32_t transmitter,
                              uint8_t out[RS_AEAD_KEY]);
@@ -104,7 +109,7 @@ bool rs_seal_looks_sealed(const uint8_t *bytes, size_t length);
 uint32_t rs_seal_shown(const uint8_t *bytes); /* what such a datagram shows */
 /* The datagram's own `length - RS_SEAL_MORE` bytes: as many as there are of the first `head_length` (at least `clear`)
  * go to `head`, the others to `rest`. In place: `head` is bytes + RS_SEAL_HEAD, and `rest` follows it. Unless the
- * answer is RIGHT, nothing is known of them. */
+ * answer is RIGHT or LATE, nothing is known of them. */
 rs_seal_verdict rs_seal_open(rs_seal *seal, rs_seal_place at, size_t clear, const uint8_t *bytes, size_t length,
                              uint8_t *head, size_t head_length, uint8_t *rest);
 void rs_seal_stats_get(const rs_seal *seal, rs_seal_stats *out);

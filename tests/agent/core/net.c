@@ -513,7 +513,8 @@ static void deliver(net *n, net_item *i) {
                        .header = i->more ? i->more : i->bytes,
                        .header_length = i->length,
                        .payload_length = i->payload_length,
-                       .marked = n->knobs.marks && i->what != DO_CONTROL};
+                       .marked = n->knobs.marks && i->what != DO_CONTROL,
+                       .late = n->knobs.late && i->what == DO_DATA};
     if (i->what != DO_CONTROL)
         watch(n, true, channel, i->from, i->to, in.header, in.header_length);
     rs_stream_piece piece;

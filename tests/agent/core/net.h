@@ -59,6 +59,7 @@ typedef struct {
     rs_time look;             /* receivers look at their sockets so often; 0 = at once */
     double duplicate;
     bool marks; /* every packet of the data channel, and of those between peers, was marked by a switch on its way */
+    bool late;  /* every packet of the data channel may be a copy of one that came before (rs_packet_in.late) */
     bool grant; /* the manager grants `path` (accepted_size 0 = all) when asked */
     rs_path_grant path;
     uint32_t part; /* a grant serves so many of the receivers it is wanted for; 0 = all */

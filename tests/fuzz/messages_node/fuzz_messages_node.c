@@ -179,11 +179,11 @@ static void packet(run *r, rs_gm_kind kind) {
         rs_gm_seal(bytes, kind == RS_RICOCHET_KIND_REPAIR ? rs_ricochet_head_length(bytes[8]) : length);
     uint8_t from = next(r); /* mostly who it says it is of */
     rs_peer maker = length >= 8 ? bytes[4] : 0;
-    rs_messages_receive(r->node, r->now,
-                        from < 0xe0   ? maker
-                        : from < 0xf8 ? from % SERVERS
-                                      : RS_NO_PEER,
-                        bytes, length);
+    rs_messages_receive_as(r->node, r->now,
+                           from < 0xe0   ? maker
+                           : from < 0xf8 ? from % SERVERS
+                                         : RS_NO_PEER,
+                           next(r) % 2 ? RS_CAME_LATE : RS_CAME_TO_ALL, bytes, length);
 }
 
 static void step(run *r) {
@@ -244,6 +244,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                  .max_missing = 100,
                                  .window_packets = 64,
                                  .window_bytes = WINDOW_BYTES,
+                                 .sealed = size > 0 && data[0] >= 0x80,
                                  .engines = &(rs_group_engine_config){"ricochet", &ricochet},
                                  .engine_count = 1};
     run r = {.at = data, .end = data + size, .now = 1000000000};

@@ -73,6 +73,26 @@ static void losses_late_and_doubled_packets__all_is_mended(void **state) {
     }
 }
 
+/* Behind a counter that another receiver led far ahead: what is not here is taken, with all that it asks for; what
+ * comes once more has nobody say anything. */
+static void packets_that_may_be_copies__are_taken_once(void **state) {
+    uint64_t said[2] = {0};
+    for (uint32_t twice = 0; twice < 2; twice++) {
+        net *n = by(state, 4, 7);
+        net_knob(n)->late = true;
+        net_knob(n)->duplicate = twice ? 1 : 0;
+        net_send_all(n, 1, 2000 * FRAGMENT);
+        net_at(n, 20 * SEC);
+        assert_complete(n, 1, 7);
+        for (rs_peer to = 1; to < 4; to++) {
+            said[twice] += net_messages(n, to, 0, RS_MSG_RATE) + net_messages(n, to, 0, RS_MSG_PTCH_REQ);
+            assert_int_equal(net_messages(n, to, 0, RS_MSG_PTCH_REQ), 0);
+        }
+        net_free(n);
+    }
+    assert_true(said[1] <= said[0] + said[0] / 10 + 3);
+}
+
 static void connections_are_cut__nothing_is_lost_for_good(void **state) {
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         net *n = by(state, 3, seed);
@@ -310,6 +330,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_lost__each_fragment_is_sent_once),
         cmocka_unit_test(sizes_at_the_edges__arrive),
         cmocka_unit_test(losses_late_and_doubled_packets__all_is_mended),
+        cmocka_unit_test(packets_that_may_be_copies__are_taken_once),
         cmocka_unit_test(connections_are_cut__nothing_is_lost_for_good),
         cmocka_unit_test(a_slow_receiver__gets_all),
         cmocka_unit_test(a_late_receiver__gets_all),

@@ -86,6 +86,8 @@ typedef struct {
     unsigned expected; /* what is predicted */
     unsigned came[WIRE];
     unsigned count;
+    unsigned late;
+    const rs_io *from; /* NULL: it is not asked whether they are late */
     bool predicts;
 } receiver;
 
@@ -110,6 +112,7 @@ static uint8_t *deliver(void *context, rs_io_group group, const uint8_t *header,
     assert_true(n < WIRE && payload_length <= FRAGMENT);
     r->came[n]++;
     r->count++;
+    r->late += r->from && rs_io_late(r->from);
     r->expected = n + 1;
     if (!r->predicts) /* in one piece */
         memcpy(r->object + (size_t)n * FRAGMENT, header + RS_IO_HEADER_BYTES, payload_length);
@@ -234,6 +237,38 @@ static void packets__come_as_they_were_sent(void **state) {
         }
         stop(r);
     }
+}
+
+/* One of the receivers sends a packet far ahead in the sender's name: what the sender itself sends comes as before, and
+ * what comes behind that is told as late, whatever it is. */
+static void packets__behind_a_leap_of_another_receivers_are_taken(void **state) {
+    (void)state;
+    enum { FIRST = 100, MORE = 200 };
+    rig *r = start(true, true);
+    r->receiver.from = r->in;
+    for (unsigned sent = 0; sent < FIRST;)
+        sent += (unsigned)rs_io_send(r->out, r->packets + sent, FIRST - sent);
+    rs_keyring *liar = rs_keyring_new(rs_cipher_here());
+    rs_seal *lies = rs_keyring_take(liar, RS_KEYS_TRANSFER_OUT, NONCE, 0);
+    assert_true(rs_seal_learn(lies, 7, key, 0, 0));
+    rs_seal_skip(lies, 1 << 30);
+    rs_io *false_one = rs_seal_io(&r->wire.base, liar, RS_SEAL_DATA, true);
+    assert_int_equal(rs_io_send(false_one, r->packets + WIRE - 1, 1), 1);
+    for (unsigned sent = FIRST; sent < MORE;)
+        sent += (unsigned)rs_io_send(r->out, r->packets + sent, MORE - sent);
+    receive(r);
+    for (unsigned i = 0; i < MORE; i++) {
+        assert_int_equal(r->receiver.came[i], 1);
+        assert_memory_equal(r->receiver.object + (size_t)i * FRAGMENT, r->object + (size_t)i * FRAGMENT, FRAGMENT);
+    }
+    rs_seal_stats stats;
+    rs_keyring_stats(r->to, &stats);
+    assert_int_equal(stats.late, MORE - FIRST);
+    assert_int_equal(r->receiver.late, MORE - FIRST);
+    assert_int_equal(stats.opened[RS_SEAL_REPLAYED], 0);
+    rs_io_close(false_one);
+    rs_keyring_free(liar);
+    stop(r);
 }
 
 static void packets__that_are_not_sealed_are_heard_by_nobody(void **state) {
@@ -362,6 +397,7 @@ static void files__that_were_shortened_end_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packets__come_as_they_were_sent),
+        cmocka_unit_test(packets__behind_a_leap_of_another_receivers_are_taken),
         cmocka_unit_test(packets__that_are_not_sealed_are_heard_by_nobody),
         cmocka_unit_test(packets__that_wait_are_sealed_once),
         cmocka_unit_test(packets__without_a_key_are_lost),

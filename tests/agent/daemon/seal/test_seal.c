@@ -238,18 +238,22 @@ static void counters__are_taken_once_whatever_their_order(void **state) {
     stop(&p);
 }
 
-/* Another holder of the key sends one packet with a counter far ahead as that transmitter. */
-static void jump__of_the_counter_silences_nobody_where_packets_are_judged_by_more(void **state) {
+/* Another holder of the key sends packets with counters far ahead as that transmitter. */
+static void jump__of_the_counter_silences_nobody_whose_key_others_hold(void **state) {
     (void)state;
     enum { SIZE = 8 + RS_SEAL_MORE };
     static pair p;
-    for (unsigned judged = 0; judged < 2; judged++) {
+    for (unsigned shared = 0; shared < 2; shared++) {
+        rs_seal_stats stats;
+        uint8_t early[SIZE];
         start(&p, rs_cipher_here());
-        rs_seal_judged(p.to, judged == 1);
+        if (shared)
+            rs_seal_shared(p.to);
         for (unsigned i = 0; i < 10; i++) {
             make(&p, group, 0, 8, 0);
             assert_int_equal(look(&p, group, 0, SIZE), RS_SEAL_RIGHT);
         }
+        memcpy(early, p.sealed, SIZE);
         rs_seal *liar = rs_seal_new(rs_cipher_here());
         assert_true(rs_seal_learn(liar, 7, key_a, 0x100, 0));
         for (uint64_t ahead = 1 << 20; ahead <= UINT64_C(1) << 30; ahead <<= 5) {
@@ -260,12 +264,30 @@ static void jump__of_the_counter_silences_nobody_where_packets_are_judged_by_mor
             assert_int_equal(rs_seal_open(p.to, group, 0, lie, SIZE, p.head, sizeof p.head, p.rest), RS_SEAL_REPLAYED);
             for (unsigned i = 0; i < 100; i++) {
                 make(&p, group, 0, 8, 0);
-                assert_int_equal(look(&p, group, 0, SIZE), judged ? RS_SEAL_RIGHT : RS_SEAL_REPLAYED);
+                assert_int_equal(look(&p, group, 0, SIZE), shared ? RS_SEAL_LATE : RS_SEAL_REPLAYED);
             }
         }
+        memcpy(p.sealed, early, SIZE);
+        p.sealed[SIZE - 1] ^= 1; /* late or not, its tag must be right */
+        assert_int_equal(look(&p, group, 0, SIZE), shared ? RS_SEAL_FORGED : RS_SEAL_REPLAYED);
+        rs_seal_stats_get(p.to, &stats);
+        assert_int_equal(stats.late, shared ? 300 : 0);
         rs_seal_free(liar);
         stop(&p);
     }
+}
+
+/* No transmitter goes beyond RS_SEAL_PACKETS with a key: nobody may in its name. */
+static void counters__beyond_the_bound_are_refused(void **state) {
+    (void)state;
+    static pair p;
+    start(&p, rs_cipher_here());
+    size_t n = make(&p, group, 0, 8, 0);
+    p.sealed[4] = 0x80; /* the counter's byte of 2^24 to 2^31: 2^31 + 1 */
+    assert_int_equal(look(&p, group, 0, n), RS_SEAL_FORGED);
+    p.sealed[4] = 0;
+    assert_int_equal(look(&p, group, 0, n), RS_SEAL_RIGHT);
+    stop(&p);
 }
 
 /* -------------------------------------------------------------------------------------------------------- epochs */
@@ -488,7 +510,8 @@ int main(void) {
         cmocka_unit_test(packets__that_were_changed_anywhere_are_refused),
         cmocka_unit_test(garbage__is_refused_and_leaves_nothing),
         cmocka_unit_test(counters__are_taken_once_whatever_their_order),
-        cmocka_unit_test(jump__of_the_counter_silences_nobody_where_packets_are_judged_by_more),
+        cmocka_unit_test(jump__of_the_counter_silences_nobody_whose_key_others_hold),
+        cmocka_unit_test(counters__beyond_the_bound_are_refused),
         cmocka_unit_test(epochs__older_ones_are_taken_for_a_while),
         cmocka_unit_test(keys__end_at_their_bound),
         cmocka_unit_test(keys__of_an_hour_are_named),
