@@ -34,6 +34,8 @@ idl: Any = thriftpy2.load(str(IDL), module_name="intruder_thrift")
 
 CONTROL, THRIFT, REST, OPENFLOW = 7071, 9090, 8080, 6653
 HELLO, OPEN, OPEN_ACK, INTL_SEQ, FINISHED, RECEIVED, PING, PONG, KEY = 1, 2, 3, 4, 7, 8, 11, 12, 18
+ASK, RATE = 5, 9
+PEER_KEY = 4  # KeyFor.PEER of controller/rostrum.thrift
 HEARD_MOST = 3000  # datagrams that are kept
 PACE_S = 0.001  # between datagrams: it lies, it does not flood
 LIES = 400  # of one transfer or group
@@ -234,11 +236,43 @@ def about(server: str, boot: int, **more: Any) -> Any:
                          **more)  # fmt: skip
 
 
-class Receiver:
-    """The control channel of an agent that says yes to each transfer, has all of it at once, and tells the keys."""
+def false_reports(nonce: int, session: int, first: int, end: int) -> list[bytes]:
+    """Of a receiver: far beyond the object, lost nearly all at a bit a second, all over again; another's end."""
+    far = struct.pack("<QQQQQQQI", end + (1 << 30), end + (1 << 30), 0, 0, 1 << 50, time.monotonic_ns(), 0, 1)
+    bad = struct.pack("<QQQQQQQI", first, 1, 0, 1 << 47, 1, time.monotonic_ns(), 1 << 39, 1)
+    said = [control(RATE, nonce, session, one) for _ in range(LIES // 4) for one in (far, bad)]
+    return [*said, control(ASK, nonce, session, struct.pack("<QQ", first, first)),
+            control(RECEIVED, nonce ^ 1, session, struct.pack("<BQH", 0, 0, 0))]  # fmt: skip
 
-    def __init__(self, name: str) -> None:
+
+def false_acknowledgements(nonce: int, end: int) -> list[bytes]:
+    """Of RDCM: all has come, more than there is, nothing; can be repaired, has left, by each flag and several views."""
+    return [struct.pack("<HBBHHQQQQQIB3x", 0x4152, 2, flags, 0, 0, nonce, view, cum, high, 0, 1, 1)
+            for flags in (1, 2, 3, 4, 8, 16, 33, 65) for view in (0, 1, 2)
+            for cum, high in ((end, end), ((1 << 61), (1 << 61)), (0, 0))]  # fmt: skip
+
+
+class Receiver:
+    """The control channel of an agent that says yes to each transfer, has all of it at once, and tells the keys. It
+    lies in its reports, and in acknowledgements to those whose keys it was given.
+    """
+
+    def __init__(self, name: str, addresses: dict[str, str]) -> None:
         self.name, self.keys = name, dict[int, tuple[int, bytes]]()
+        self.addresses, self.peers = addresses, dict[str, Any]()  # their keys
+        self._out, self._counter = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0
+
+    def acknowledge(self, nonce: int, end: int) -> int:
+        """Says what is not true to all of them; how often."""
+        sent = 0
+        for name, key in self.peers.items():
+            for text in false_acknowledgements(nonce, end):
+                self._counter += 1
+                datagram = sealed(key.key, key.epoch, key.transmitter, "0.0.0.0", 0, key.id.to_bytes(4, "little"), text,
+                                  self._counter)  # fmt: skip
+                with contextlib.suppress(OSError):
+                    sent += self._out.sendto(datagram, (self.addresses[name], CONTROL)) > 0
+        return sent
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
@@ -263,8 +297,10 @@ class Receiver:
                 to = socket.inet_ntoa(group.to_bytes(4, "big"))
                 say(kind="transfer", nonce=nonce, epoch=epoch, key=key.hex(), to=to, port=port, fragment=fragment,
                     fragments=max(1, end - first))  # fmt: skip
+            reports = false_reports(nonce, session, first, end) if group else []
+            say(kind="lies", reports=len(reports), acknowledgements=self.acknowledge(nonce, end))
             return [control(OPEN_ACK, nonce, session, struct.pack("<BQH", 0, 1 << 30, 0)),
-                    control(INTL_SEQ, nonce, session, struct.pack("<Q", first))]  # fmt: skip
+                    control(INTL_SEQ, nonce, session, struct.pack("<Q", first)), *reports]  # fmt: skip
         if kind == FINISHED:
             return [control(RECEIVED, nonce, session, struct.pack("<BQH", 0, 0, 0))]
         return []
@@ -277,7 +313,8 @@ async def be_inside(plan: Plan) -> None:
     serving.load_cert_chain(plan["certificate"], plan["key"])
     serving.load_verify_locations(plan["authority"])
     serving.verify_mode = ssl.CERT_REQUIRED
-    await asyncio.start_server(Receiver(plan["server"]).serve, plan["me"], CONTROL, ssl=serving)
+    receiver = Receiver(plan["server"], plan["peers"])
+    await asyncio.start_server(receiver.serve, plan["me"], CONTROL, ssl=serving)
     reader, writer = await asyncio.open_connection(plan["manager"], THRIFT, ssl=client(plan))
 
     engines = [idl.Engine(name="plain", options=[], regions=False)]
@@ -285,11 +322,14 @@ async def be_inside(plan: Plan) -> None:
     options = idl.GroupOptions("plain", "none", "")
     writer.write(call("hello", info=me))
     writer.write(call("join_group", group=idl.GroupUse(group=plan["group"], options=options)))
+    writer.write(call("peer_keys", servers=list(plan["peers"])))
 
     async def listen() -> None:
         while True:
             (length,) = struct.unpack(">I", await reader.readexactly(4))
             for one in keys_of(await reader.readexactly(length)):
+                if one.purpose == PEER_KEY and one.server in receiver.addresses:
+                    receiver.peers[one.server] = one
                 say(kind="key", purpose=one.purpose, id=one.id, epoch=one.epoch, key=one.key.hex(),
                     transmitter=one.transmitter)  # fmt: skip
 

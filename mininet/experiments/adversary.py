@@ -115,12 +115,12 @@ class Stage:
                         total += float(line.split()[-1])
         return total
 
-    def transfer(self, receivers: list[str] = RECEIVERS) -> tuple[float, int]:
+    def transfer(self, receivers: list[str] = RECEIVERS, protocol: str = "auto") -> tuple[float, int]:
         """Seconds, and how many receivers have it wrong."""
         number, began = next(self.numbers), time.monotonic()
         with Agent(self.lab.agent_socket(SENDER)) as agent:
             agent.add(number, self.data)
-            agent.send(number, receivers).wait(BOUND_S)
+            agent.send(number, receivers, protocol=protocol).wait(BOUND_S)
             took = time.monotonic() - began
             agent.delete(number)
         wrong = 0
@@ -223,10 +223,12 @@ def insider(stage: Stage, members: Members) -> None:
     out, and tries the old key."""
     lab = stage.lab
     lab.kill(INSIDER)
-    one = Intruder(lab, INSIDER, "inside", stage.plan(INSIDER))
+    peers = {server: stage.address(server) for server in (SENDER, *RECEIVERS)}
+    one = Intruder(lab, INSIDER, "inside", stage.plan(INSIDER, peers=peers))
     try:
         key = until(lambda: next((x for x in one.lines if x.get("purpose") == GROUP_KEY), None), "the insider's key")
         _lies_about_objects(stage, one)
+        _lies_in_reports(stage, one)
         _lies_about_messages(stage, members, one, key)
     finally:
         one.end("end")
@@ -262,6 +264,22 @@ def _lies_about_objects(stage: Stage, one: Intruder) -> None:
     stage.note("insider, object", sent[-1]["sent"] if sent else 0, wrong,
                "other bytes as the sender's, counters far ahead of its own: what was refused came by TLS",
                refused=stage.refused() - before, own_slowdown=slowed)  # fmt: skip
+
+
+def _lies_in_reports(stage: Stage, one: Intruder) -> None:
+    """What a receiver says of itself, of more than there is, and of others: it costs time, and no right byte."""
+    for kind, protocol, text in (
+        ("reports", "republic", "far beyond the object, at a bit a second, all once more, another's end"),
+        ("acknowledgements", "rdcm", "of all, of more than there is, of nothing, by each flag, to all"),
+    ):
+        known = len(one.lines)
+        outcomes = [stage.transfer([*RECEIVERS, INSIDER], protocol) for _ in range(2)]
+        bad = stage.others(attacked=True)
+        tried = sum(line[kind] for line in one.lines[known:] if line.get("kind") == "lies")
+        if tried == 0:
+            raise LabError(f"no lies in {kind} were told")
+        slowed = statistics.median(took for took, _ in outcomes) / statistics.median(stage.took[False])
+        stage.note(f"insider, {kind}", tried, bad + sum(wrong for _, wrong in outcomes), text, own_slowdown=slowed)
 
 
 def _lies_about_messages(stage: Stage, members: Members, one: Intruder, key: Line) -> None:
@@ -378,7 +396,8 @@ def command(size: int, connections: int, seed: int, name: str, json_file: Path) 
 
     \b
     replay, forged, cut     all that came to a receiver comes again, changed, or in part
-    insider                 a certified receiver of the transfer, or member of the group, lies with the keys it has
+    insider                 a certified receiver of the transfer, or member of the group, lies with the keys it has:
+                            in data, messages, reports, acknowledgements
     old key                 who has left the group goes on with the key it had
     thief, downgrade        an agent's certificate at every other door; older TLS, and none
     half-open               connections that say nothing

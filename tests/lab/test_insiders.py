@@ -110,4 +110,4 @@ def test_nothing_of_the_adversary_gets_in(lab: Lab) -> None:
     """`rostrum lab run adversary`, briefly."""
     summary = summarize(scenes := run(lab, 1_000_000, 1, 200))
     assert summary["accepted"] == 0, scenes
-    assert summary["scenes"] == 9 and summary["tried"] > 2000
+    assert summary["scenes"] == 11 and summary["tried"] > 2000
