@@ -77,6 +77,7 @@ class Setting:
     freeze_s: float = 0.0  # of one node, when half of the time is over
     seconds: float = 1.0
     warm_s: float = WARM_S  # before what counts
+    receive_mb: int = 32  # of packets that each node keeps
     sample_s: float = 0.0
     seed: int = 1
     costs: HostCosts = field(default_factory=lambda: stored_costs().host)
@@ -91,7 +92,7 @@ def run(setting: Setting) -> Row:
     groups = Groups(net)
     for place, host in enumerate(hosts):
         groups.use(host, MessagesParams(seed=setting.seed * 10_007 + place, packet_bytes=PACKET_BYTES,
-                                        receive_bytes=32 << 20, send_bytes=64 << 20,
+                                        receive_bytes=setting.receive_mb << 20, send_bytes=64 << 20,
                                         max_groups=max(16, setting.groups)))  # fmt: skip
         groups.costs(host, setting.costs)
         if setting.loss_percent:

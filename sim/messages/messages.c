@@ -16,7 +16,8 @@
 #define WORK (UINT32_MAX - 1)     /* or to go on, since the processor is free again */
 #define KIND_TOKEN 17u            /* of QSM (core/qsm/wire.h) */
 #define UNICAST_TURN 1u
-#define PUBLISH_TURN 16u /* datagrams and messages taken, and then the application may publish */
+#define MESSAGES_TURN 16u /* messages that the application is given before a datagram is read: as of an agent's turns */
+#define PUBLISH_TURN 16u  /* datagrams and messages taken, and then the application may publish */
 
 /* Packets as their publisher numbered them: when each was published. */
 typedef struct {
@@ -96,7 +97,7 @@ struct message_engine {
     waiting *first, **last;   /* of its multicast socket, */
     waiting *one, **last_one; /* and of its unicast socket, which is served first: control is little */
     uint32_t waiting_bytes;
-    bool reads;     /* Multicast is read next, not a message given to the application. */
+    uint32_t given; /* messages, to the application since a datagram was read */
     uint32_t taken; /* So many of both, since the application could publish, */
     uint32_t ones;  /* ... and of its unicast socket, since one of them. */
     uint32_t *warm; /* by group: which of the messages was its last one, of all that the host had */
@@ -362,9 +363,9 @@ static void take_waiting(message_engine *e, rs_time now) {
     engine_give(e->base.sim, w);
 }
 
-/* What the processor does next: a few datagrams of the unicast socket; multicast and messages for the application by
- * turns; publishing, if there is nothing else or its turn has come. Messages that waited for one that was missing come
- * many at once: nothing else waits for all of them. */
+/* What the processor does next: a few datagrams of the unicast socket; a multicast datagram, and some messages for the
+ * application; publishing, if there is nothing else or its turn has come. Messages that waited for one that was missing
+ * come many at once: nothing else waits for all of them, and they do not wait until nothing else comes. */
 static bool engine_work_event(sim_engine *engine, rs_time now) {
     message_engine *e = of(engine);
     rs_messages_event event;
@@ -380,13 +381,14 @@ static bool engine_work_event(sim_engine *engine, rs_time now) {
         if (flood(e, now))
             return true;
     }
-    e->reads = !e->reads;
-    if ((e->first && e->reads) || !rs_messages_poll_event(e->node, &event)) {
+    if ((e->first && e->given >= MESSAGES_TURN) || !rs_messages_poll_event(e->node, &event)) {
+        e->given = 0;
         if (!e->first && !e->one)
             return e->floods && flood(e, now);
         take_waiting(e, now);
         return true;
     }
+    e->given++;
     if (event.kind == RS_MESSAGES_DELIVER) {
         spend_message(e, now, event.group);
         delivered(e, now, &event);

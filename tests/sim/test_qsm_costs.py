@@ -24,16 +24,19 @@ def test_fit__finds_what_each_costs_and_nothing_below_nothing() -> None:
     assert all(cost >= 0 for cost in found.values())
 
 
-def test_calibrate__what_many_groups_need_more_is_cold_state() -> None:
+@pytest.mark.parametrize(("some", "warm"), [(20, 256), (290, 1)])
+def test_calibrate__what_many_groups_need_more_is_cold_state(some: float, warm: int) -> None:
     receivers = {
         "packets": [row(1e5, 1e5, 100)] * 2,
         "messages": [row(1e4, 2e5, 100)] * 2,
         "tokens": [row(1e5, 1e5, 5000)] * 2,
+        "some": [row(1e5, 1e5, 100, cold_ns=some)] * 2,
         "groups": [row(1e5, 1e5, 100, cold_ns=300)] * 2,
     }
     sender = {"cpu_s": 1e5 * 9e-6, "published": 1e5, "tokens": 0.0, "sent": 1e5}
     costs = calibrate(receivers, {"packets": sender})
-    assert costs == {"receive_ns": 5000, "message_ns": 2000, "token_ns": 100_000, "send_ns": 7000, "cold_ns": 300}
+    assert costs == {"receive_ns": 5000, "message_ns": 2000, "token_ns": 100_000, "send_ns": 7000, "cold_ns": 300,
+                     "warm_groups": warm}  # fmt: skip
 
 
 def test_stored_costs__are_read_with_whom_they_are_of(tmp_path: Path) -> None:
