@@ -26,8 +26,9 @@ BY_RDCM = "rostrum-rdcm"
 ON_LAN = "rostrum-lan"  # without a manager, beside those who have none either
 SECURE = "rostrum-secure"  # `security: required`
 SIGNED = "rostrum-signed"  # the same, agents with --security signed
+PARTS = "parts"  # ciphers and digests alone, beside those two
 LAN_TOOLS = (ON_LAN, "udpcast", "uftp")
-EVERY = (*TOOLS, *SCRATCH, UNTOLD, BY_RDCM, ON_LAN, SECURE, SIGNED)
+EVERY = (*TOOLS, *SCRATCH, UNTOLD, BY_RDCM, ON_LAN, SECURE, SIGNED, PARTS)
 
 
 @dataclass(frozen=True, order=True)

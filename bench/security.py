@@ -4,12 +4,10 @@ and a manager's handshakes with its agents.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import statistics
 import subprocess
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from typing import Any
 import click
 from rich.table import Table
 from rostrum.bench import cases
-from rostrum.bench.cases import MB, Case, Entry
+from rostrum.bench.cases import MB, PARTS, Case, Entry
 from rostrum.bench.messages.cases import MessageCase
 from rostrum.bench.messages.tools import SECURITY
 from rostrum.bench.session import OUT, alone, in_namespaces, note_others
@@ -31,13 +29,21 @@ PLAIN, SECURE, SIGNED = "rostrum", cases.SECURE, cases.SIGNED
 MESSAGES_PLAIN, MESSAGES_SECURE, MESSAGES_SIGNED = SECURITY
 HEAD = 60  # bytes of a message's packet that are no program's
 PAYLOAD = {9000: 8896, 1500: 1392}  # bytes of a sealed packet's fragment
-DIGEST_BYTES = 64 * MB
-SEALS_S = "0.5"
+PLAIN_PAYLOAD = {9000: 8896, 1500: 1408}
+FRAME = 14 + 28 + 32  # of Ethernet, IP, UDP, and the data header
+SEAL = 28  # what a seal adds to a datagram
+LIMITED_BPS = 300_000_000  # that the processors of a small machine are not the limit: 9,000 bytes at 1 Gbit/s are
+FREE_ROUNDS = 2  # times those of limited links: short runs scatter
+SEALS_S = "0.3"
 
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Some four minutes: smaller objects, fewer rounds.")
-@click.option("--repeat", type=click.IntRange(1, 99), help="Rounds; plain and secure by turns [5; quick: 3].")
+@click.option(
+    "--repeat",
+    type=click.IntRange(1, 99),
+    help="Rounds; plain and secure by turns; twice as many where nothing limits [5; quick: 3].",
+)
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               default=build_folder() / "bench-security.json", help="Where the figures go.")  # fmt: skip
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=build_folder() / "bench-security",
@@ -46,9 +52,12 @@ def security(quick: bool, repeat: int | None, json_file: Path, folder: Path) -> 
     """What it costs that every packet is sealed, every connection TLS and every digest SHA-256.
 
     \b
-    limited_ratio              speed of secure over plain where the sender's link is the limit, the worse MTU's
+    limited_ratio              speed of secure over plain where the sender's link is the limit, the worse MTU's;
+                               limited_bound_MTU: what the bytes of seals leave of 1, limited_busy_MTU: the share of
+                               all processors that secure kept busy
     share_of_arithmetic_MTU    where one machine does all ends and nothing limits: speed of secure over plain, as a
-                               share of base / (base + cipher + digest), processor times measured in the same run
+                               share of base / (base + cipher + digest), processor times measured by turns with both;
+                               share_of_arithmetic_cpu_MTU: the same by processor time instead of speed
     messages_...               the same of messages of 1 KB to three: of base / (base + cipher)
     signed_..., messages_signed_...
                                the same with --security signed at all agents: objects have their digests, messages
@@ -68,7 +77,7 @@ def security(quick: bool, repeat: int | None, json_file: Path, folder: Path) -> 
         agents = handshakes.measure(folder / "agents")
     except LabError as error:
         raise click.ClickException(str(error)) from error
-    summary = summarize(runs, parts) | summarize_messages(talk, parts)
+    summary = summarize(runs) | summarize_messages(talk, parts)
     summary |= {"handshakes": agents["agents"], "handshakes_cpu_s": agents["handshakes_s"],
                 "keys": agents["keys"], "keys_cpu_s": agents["keys_s"]}  # fmt: skip
     about = manifest(1, {"quick": quick, "repeat": rounds})
@@ -79,10 +88,14 @@ def security(quick: bool, repeat: int | None, json_file: Path, folder: Path) -> 
 
 def plan(quick: bool, rounds: int) -> list[Entry]:
     size = 128 * MB if quick else 512 * MB
-    limited = [cases.limited(mtu, 0.0, (256 if mtu == 9000 else 96) * MB) for mtu in (9000, 1500)]
+    limited = [cases.base(mtu, rate_bps=LIMITED_BPS, size=96 * MB) for mtu in (9000, 1500)]
     free = [cases.base(mtu, offload=True, size=size) for mtu in (9000, 1500)]
     signed = {free[0]}
-    return [Entry(case, (PLAIN, SECURE, *((SIGNED,) if case in signed else ())), rounds) for case in (*limited, *free)]
+    return [
+        *(Entry(case, (PLAIN, SECURE), rounds) for case in limited),
+        *(Entry(case, (PLAIN, SECURE, PARTS, *((SIGNED,) if case in signed else ())), rounds * FREE_ROUNDS)
+          for case in free),
+    ]  # fmt: skip
 
 
 def measure(entries: list[Entry], folder: Path, quick: bool) -> list[dict[str, Any]]:
@@ -127,7 +140,9 @@ def measure_messages(folder: Path, quick: bool, rounds: int) -> list[dict[str, A
 
 
 def costs(programs: Path) -> dict[str, Any]:
-    """Processor time of a sealed packet at each end, by MTU, and of a byte's digest. Raises LabError."""
+    """Processor time of a sealed packet at each end, by MTU, of a byte's digest, and of signatures; as messages are
+    measured. Raises LabError.
+    """
     try:
         done = subprocess.run(
             [str(programs / "seals"), SEALS_S], capture_output=True, text=True, timeout=60, check=True
@@ -136,17 +151,11 @@ def costs(programs: Path) -> dict[str, Any]:
         raise LabError(f"{short(programs / 'seals')} did not end well: {error}; make build builds it") from error
     said = json.loads(done.stdout)
     rows = {row["mtu"]: row for row in said["rows"] if row["cipher"] == said["here"]}
-    block, best = os.urandom(1 << 20), float("inf")
-    for _ in range(3):
-        began = time.process_time()
-        for _ in range(DIGEST_BYTES >> 20):
-            hashlib.sha256(block).digest()
-        best = min(best, time.process_time() - began)
     return {
         "cipher": said["here"],
         "seals": rows,
         "signs": said["signs"],
-        "sha256_ns_per_byte": best * 1e9 / DIGEST_BYTES,
+        "sha256_ns_per_byte": said["sha256_ns_per_byte"],
     }
 
 
@@ -155,16 +164,31 @@ def processor_s(run: dict[str, Any]) -> float:
     return sum(run.get(name) or 0.0 for name in ("sender_s", "receivers_s", "sender_softirq_s", "receivers_softirq_s"))
 
 
-def extra_s(case: Case, parts: dict[str, Any]) -> float:
-    """Processor time that ciphers and digests add at all ends together."""
-    row = parts["seals"][case.mtu]
-    packets = case.size / PAYLOAD[case.mtu]
-    cipher = packets * (row["seal_ns"] + case.receivers * row["open_ns"])
-    digest = case.size * (1 + case.receivers) * parts["sha256_ns_per_byte"]
-    return float(cipher + digest) / 1e9
+def extra_s(case: Case, parts: list[dict[str, Any]]) -> float:
+    """Processor time that ciphers and digests add at all ends together. `parts`: the records of the tool of that
+    name.
+    """
+    seal_ns, open_ns, sha_ns = (
+        statistics.median(float(run["facts"][name]) for run in parts)
+        for name in ("seal_ns", "open_ns", "sha256_ns_per_byte")
+    )
+    cipher = case.size / PAYLOAD[case.mtu] * (seal_ns + case.receivers * open_ns)
+    digest = case.size * (1 + case.receivers) * sha_ns
+    return (cipher + digest) / 1e9
 
 
-def summarize(runs: list[dict[str, Any]], parts: dict[str, Any]) -> dict[str, float]:
+def limited_bound(mtu: int) -> float:
+    """Speed of sealed packets over plain ones on a link that both fill."""
+    plain = PLAIN_PAYLOAD[mtu] / (PLAIN_PAYLOAD[mtu] + FRAME)
+    return PAYLOAD[mtu] / (PAYLOAD[mtu] + FRAME + SEAL) / plain
+
+
+def busy(run: dict[str, Any]) -> float:
+    """The share of all processors that were busy."""
+    return float(run["machine_s"] / run["time_s"] / (os.cpu_count() or 1))
+
+
+def summarize(runs: list[dict[str, Any]]) -> dict[str, float]:
     found: dict[str, float] = {}
     by_case: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for run in runs:
@@ -176,15 +200,17 @@ def summarize(runs: list[dict[str, Any]], parts: dict[str, Any]) -> dict[str, fl
         ratio = times[0] / times[1]
         if case.rate_bps:
             found[f"limited_ratio_{case.mtu}"] = ratio
+            found[f"limited_bound_{case.mtu}"] = limited_bound(case.mtu)
+            found[f"limited_busy_{case.mtu}"] = statistics.median(map(busy, secure))
             continue
-        base = statistics.median(map(processor_s, plain))
-        arithmetic = base / (base + extra_s(case, parts))
+        base, extra = statistics.median(map(processor_s, plain)), extra_s(case, tools[PARTS])
+        arithmetic = base / (base + extra)
         found[f"ratio_{case.mtu}"] = ratio
         found[f"arithmetic_{case.mtu}"] = arithmetic
         found[f"share_of_arithmetic_{case.mtu}"] = ratio / arithmetic
         # The same by processor times, which others at work on this machine spoil less.
         spent = statistics.median(map(processor_s, secure))
-        found[f"share_of_arithmetic_cpu_{case.mtu}"] = (base + extra_s(case, parts)) / spent
+        found[f"share_of_arithmetic_cpu_{case.mtu}"] = (base + extra) / spent
         if signed:
             found[f"signed_ratio_{case.mtu}"] = times[0] / statistics.median(run["time_s"] for run in signed)
             found[f"signed_share_of_arithmetic_{case.mtu}"] = found[f"signed_ratio_{case.mtu}"] / arithmetic
@@ -224,7 +250,7 @@ def summarize_messages(runs: list[dict[str, Any]], parts: dict[str, Any]) -> dic
 
 def show(runs: list[dict[str, Any]], summary: dict[str, float]) -> None:
     shown = Table("case", "tool", "s", "Mbit/s", "CPU s, all ends")
-    for key in dict.fromkeys((run["case"]["name"], run["tool"]) for run in runs):
+    for key in dict.fromkeys((run["case"]["name"], run["tool"]) for run in runs if run["tool"] != PARTS):
         rows = [run for run in runs if (run["case"]["name"], run["tool"]) == key]
         middle = statistics.median(run["time_s"] for run in rows)
         shown.add_row(*key, f"{middle:.3f}", f"{rows[0]['case']['size'] * 8 / middle / 1e6:.0f}",

@@ -1,6 +1,8 @@
-/* seals [SECONDS]: ns of processor time that a packet of 1,500 and of 9,000 bytes takes to seal and to open, with each
- * cipher, out of place as the agent does; and to copy, for comparison. Then what its signature takes, alone and in a
- * whole batch. JSON on standard output. */
+/* seals [SECONDS [MTU]]: ns of processor time that a packet of 1,500 and of 9,000 bytes takes to seal and to open, with
+ * each cipher, out of place as the agent does; and to copy, for comparison; and a byte's SHA-256, by chunks as objects
+ * have. Then what a packet's signature takes, alone and in a whole batch. With an MTU only packets of that one, by this
+ * processor's cipher, and no signatures. JSON on standard output. */
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +10,7 @@
 
 #include "daemon/seal/seal.h"
 #include "daemon/seal/sign.h"
+#include "daemon/store/digest.h"
 
 #define PACKETS 126u /* a batch */
 #define ROOM 9100u
@@ -85,8 +88,28 @@ static cost measure_signed(unsigned batch, size_t payload, double seconds) {
     return (cost){c.seal / count, c.open / count, 0};
 }
 
+/* ns a byte. */
+static double measure_digest(double seconds) {
+    static uint8_t chunk[RS_DIGEST_CHUNK];
+    uint8_t leaf[32];
+    double spent = 0, bytes = 0;
+    memset(chunk, 3, sizeof chunk);
+    EVP_MD_CTX *sha = EVP_MD_CTX_new();
+    do {
+        double t0 = now_ns();
+        if (!sha || EVP_DigestInit_ex(sha, EVP_sha256(), NULL) != 1 ||
+            EVP_DigestUpdate(sha, chunk, sizeof chunk) != 1 || EVP_DigestFinal_ex(sha, leaf, NULL) != 1)
+            exit(1);
+        spent += now_ns() - t0;
+        bytes += sizeof chunk;
+    } while (spent < seconds * 1e9);
+    EVP_MD_CTX_free(sha);
+    return spent / bytes;
+}
+
 int main(int argc, char **argv) {
     const double seconds = argc > 1 ? atof(argv[1]) : 1;
+    const unsigned only = argc > 2 ? (unsigned)atoi(argv[2]) : 0; /* that MTU */
     static const struct {
         unsigned mtu;
         size_t payload;
@@ -95,15 +118,20 @@ int main(int argc, char **argv) {
     memset(sealed, 3, sizeof sealed);
     memset(out, 3, sizeof out);
     printf("{\"here\": \"%s\", \"rows\": [", rs_cipher_name(rs_cipher_here()));
+    bool more = false;
     for (unsigned i = 0; i < 4; i++) {
         rs_cipher cipher = i % 2 ? RS_CHACHA20_POLY1305 : RS_AES_256_GCM;
+        if (only && (sizes[i / 2].mtu != only || cipher != rs_cipher_here()))
+            continue;
         cost c = measure(cipher, sizes[i / 2].payload, seconds);
         printf("%s{\"cipher\": \"%s\", \"mtu\": %u, \"payload\": %zu, \"seal_ns\": %.1f, \"open_ns\": %.1f, "
                "\"copy_ns\": %.1f}",
-               i ? ", " : "", rs_cipher_name(cipher), sizes[i / 2].mtu, sizes[i / 2].payload, c.seal, c.open, c.copy);
+               more ? ", " : "", rs_cipher_name(cipher), sizes[i / 2].mtu, sizes[i / 2].payload, c.seal, c.open,
+               c.copy);
+        more = true;
     }
-    printf("], \"signs\": [");
-    for (unsigned i = 0; i < 4; i++) {
+    printf("], \"sha256_ns_per_byte\": %.4f, \"signs\": [", measure_digest(seconds));
+    for (unsigned i = 0; i < 4 && !only; i++) {
         const unsigned batch = i % 2 ? RS_SIGN_BATCH : 1;
         cost c = measure_signed(batch, sizes[i / 2].payload, seconds / 2);
         printf("%s{\"batch\": %u, \"payload\": %zu, \"sign_ns\": %.1f, \"verify_ns\": %.1f}", i ? ", " : "", batch,

@@ -10,6 +10,7 @@ from rostrum.bench.tools.copies import Copies
 from rostrum.bench.tools.http import Http
 from rostrum.bench.tools.norm import Norm
 from rostrum.bench.tools.ours import Ours
+from rostrum.bench.tools.parts import Parts
 from rostrum.bench.tools.pgm import Pgm
 from rostrum.bench.tools.raw import Raw
 from rostrum.bench.tools.standalone import Standalone
@@ -35,5 +36,6 @@ def all_tools(place: Path) -> dict[str, Tool]:
         Pgm(),
         Http(),
         Aeron(place),
+        Parts(),
     ]
     return {tool.name: tool for tool in tools}

@@ -38,7 +38,7 @@ def test_the_full_plan_has_every_axis_of_the_issue() -> None:
     assert {case.size for case in planned} >= {64 * MB, 512 * MB, 4096 * MB}
     assert {case.offload for case in planned} == {False, True}
     assert {case.rate_bps for case in planned} == {0, 300_000_000, 1_000_000_000}
-    in_other_plans = {cases.SECURE, cases.SIGNED}  # bench security
+    in_other_plans = {cases.SECURE, cases.SIGNED, cases.PARTS}  # bench security
     assert {tool for entry in cases.full(5) for tool in entry.tools} == set(cases.EVERY) - in_other_plans
 
 

@@ -2,43 +2,89 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rostrum.bench import cases
+from rostrum.bench.cases import PARTS
 from rostrum.bench.manager import handshakes
 from rostrum.bench.messages.cases import MessageCase
 from rostrum.bench.messages.tools import SECURITY
-from rostrum.bench.security import HEAD, PLAIN, SECURE, SIGNED, extra_s, line, plan, summarize, summarize_messages
+from rostrum.bench.run import Run
+from rostrum.bench.security import (
+    HEAD,
+    PLAIN,
+    SECURE,
+    SIGNED,
+    extra_s,
+    limited_bound,
+    line,
+    plan,
+    summarize,
+    summarize_messages,
+)
+from rostrum.bench.tools.parts import Parts
+from rostrum.lab.processes import bench_programs
 
-PARTS = {"seals": {9000: {"seal_ns": 2000.0, "open_ns": 3000.0}, 1500: {"seal_ns": 500.0, "open_ns": 500.0}},
-         "sha256_ns_per_byte": 0.5}  # fmt: skip
+FACTS = {"seal_ns": 2000.0, "open_ns": 3000.0, "sha256_ns_per_byte": 0.5}
 
 
 def run(case: cases.Case, tool: str, time_s: float, cpu_s: float) -> dict[str, Any]:
     described = {name: getattr(case, name) for name in case.__dataclass_fields__} | {"name": case.name}
     return {"case": described, "tool": tool, "time_s": time_s, "sender_s": cpu_s / 2, "receivers_s": cpu_s / 2,
-            "sender_softirq_s": None, "receivers_softirq_s": 0.0}  # fmt: skip
+            "sender_softirq_s": None, "receivers_softirq_s": 0.0, "machine_s": cpu_s, "facts": FACTS}  # fmt: skip
 
 
-def test_arithmetic__counts_every_end() -> None:
+def test_arithmetic__counts_every_end_by_what_was_measured_beside_the_runs() -> None:
     case = cases.base(9000, size=8896 * 1000)
-    assert extra_s(case, PARTS) == pytest.approx(1000 * (2e-6 + 3 * 3e-6) + 8896 * 1000 * 4 * 0.5e-9)
+    slow = {"facts": {name: 9 * value for name, value in FACTS.items()}}
+    parts = [{"facts": FACTS}, slow, {"facts": FACTS}]
+    assert extra_s(case, parts) == pytest.approx(1000 * (2e-6 + 3 * 3e-6) + 8896 * 1000 * 4 * 0.5e-9)
+
+
+def test_bound__is_what_the_bytes_of_seals_leave() -> None:
+    assert limited_bound(9000) == pytest.approx((8896 + 74) / (8896 + 74 + 28))
+    assert 0.98 < limited_bound(1500) < 0.9812
+
+
+def test_parts__come_from_the_agents_own_code_on_all_processors() -> None:
+    started: list[list[str]] = []
+
+    class Here:
+        """A run without namespaces."""
+
+        case, programs_folder, receivers, facts = cases.base(1500), bench_programs(), [None], {}
+
+        def start(self, side: str, host: None, argv: list[str]) -> str:
+            started.append(argv)
+            return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+
+        def wait(self, program: str) -> str:
+            return program
+
+    run = cast("Run", Here())
+    Parts().send(run)
+    assert len(started) == min(os.cpu_count() or 1, 4) and {argv[-1] for argv in started} == {"1500"}
+    assert set(run.facts) == set(FACTS) and all(value > 0 for value in run.facts.values())
 
 
 def test_summary__says_what_the_issue_is_about() -> None:
     entries = plan(quick=True, rounds=3)
-    assert all(entry.tools[:2] == (PLAIN, SECURE) and entry.repeat == 3 for entry in entries)
-    assert [entry.tools[2:] for entry in entries].count((SIGNED,)) == 1
+    limited, free = [e for e in entries if e.case.rate_bps], [e for e in entries if not e.case.rate_bps]
+    assert all(entry.tools == (PLAIN, SECURE) and entry.repeat == 3 for entry in limited)
+    assert all(entry.tools[:3] == (PLAIN, SECURE, PARTS) and entry.repeat == 6 for entry in free)
+    assert [entry.tools[3:] for entry in entries].count((SIGNED,)) == 1
     runs = []
     for entry in entries:
         slower = 1.25 if entry.case.rate_bps and entry.case.mtu == 9000 else 2.0
         runs += [run(entry.case, PLAIN, 1.0, 1.0), run(entry.case, SECURE, slower, 3.0)]
         runs += [run(entry.case, tool, 4.0, 3.0) for tool in entry.tools[2:]]
-    found = summarize(runs, PARTS)
+    found = summarize(runs)
+    assert found["limited_busy_9000"] == pytest.approx(3.0 / 1.25 / (os.cpu_count() or 1))
     assert found["limited_ratio_9000"] == pytest.approx(0.8) and found["limited_ratio"] == pytest.approx(0.5)
     for mtu in (9000, 1500):
         assert found[f"share_of_arithmetic_{mtu}"] == pytest.approx(0.5 / found[f"arithmetic_{mtu}"])
