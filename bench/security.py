@@ -34,7 +34,7 @@ FRAME = 14 + 28 + 32  # of Ethernet, IP, UDP, and the data header
 SEAL = 28  # what a seal adds to a datagram
 LIMITED_BPS = 300_000_000  # that the processors of a small machine are not the limit: 9,000 bytes at 1 Gbit/s are
 FREE_ROUNDS = 2  # times those of limited links: short runs scatter
-SEALS_S = "0.3"
+SEALS_S = "0.15"
 
 
 @click.command()
@@ -72,8 +72,8 @@ def security(quick: bool, repeat: int | None, json_file: Path, folder: Path) -> 
     rounds = repeat or (3 if quick else 5)
     try:
         runs = measure(plan(quick, rounds), folder, quick)
-        talk = measure_messages(folder, quick, rounds)
-        parts = costs(bench_programs())
+        talk, several = measure_messages(folder, quick, rounds)
+        parts = middle(several)
         agents = handshakes.measure(folder / "agents")
     except LabError as error:
         raise click.ClickException(str(error)) from error
@@ -118,25 +118,48 @@ def measure(entries: list[Entry], folder: Path, quick: bool) -> list[dict[str, A
     return runs
 
 
-def measure_messages(folder: Path, quick: bool, rounds: int) -> list[dict[str, Any]]:
-    """The records of all runs with messages. Raises LabError."""
+def measure_messages(folder: Path, quick: bool, rounds: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The records of all runs with messages, and `costs` before each round. Raises LabError."""
     place = folder / "messages"
     place.mkdir(parents=True, exist_ok=True)
-    results = place / "results.json"
+    results, programs = place / "results.json", bench_programs()
     case = MessageCase(0, 0.0, 100_000 if quick else 300_000)
-    job = {
-        "cases": [asdict(case)], "tools": list(SECURITY), "repeat": rounds, "seed": 1, "folder": str(place.resolve()),
-        "programs": str(bench_programs()), "place": str(build_folder() / "bench-tools"), "missing": {},
-        "results": str(results.resolve()), "manifest": manifest(1, {"quick": quick}),
-    }  # fmt: skip
+    runs: list[dict[str, Any]] = []
+    parts = []
     with alone(place):
-        in_namespaces(place, "rostrum.bench.messages.inside", job)
-    runs: list[dict[str, Any]] = json.loads(results.read_text())["runs"]
+        for number in range(rounds):
+            parts.append(costs(programs))
+            job = {
+                "cases": [asdict(case)], "tools": list(SECURITY), "repeat": 1, "seed": number + 1,
+                "folder": str(place.resolve()), "programs": str(programs),
+                "place": str(build_folder() / "bench-tools"), "missing": {}, "results": str(results.resolve()),
+                "manifest": manifest(1, {"quick": quick}),
+            }  # fmt: skip
+            in_namespaces(place, "rostrum.bench.messages.inside", job)
+            runs += [{**run, "round": number} for run in json.loads(results.read_text())["runs"]]
     for tool in SECURITY:
         if not any(run["outcome"] == "ok" for run in runs if run["tool"] == tool):
             text = "; ".join(run.get("text", run["outcome"]) for run in runs if run["tool"] == tool)
             raise LabError(f"{tool} never came through: {text}")
-    return runs
+    return runs, parts
+
+
+def middle(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """`costs` of several times as one: the median of each figure."""
+    first = parts[0]
+
+    def settle(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            name: statistics.median(row[name] for row in rows) if name.endswith("_ns") else value
+            for name, value in rows[0].items()
+        }
+
+    return {
+        "cipher": first["cipher"],
+        "seals": {mtu: settle([one["seals"][mtu] for one in parts]) for mtu in first["seals"]},
+        "signs": [settle([one["signs"][at] for one in parts]) for at in range(len(first["signs"]))],
+        "sha256_ns_per_byte": statistics.median(one["sha256_ns_per_byte"] for one in parts),
+    }
 
 
 def costs(programs: Path) -> dict[str, Any]:

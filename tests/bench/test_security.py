@@ -23,6 +23,7 @@ from rostrum.bench.security import (
     extra_s,
     limited_bound,
     line,
+    middle,
     plan,
     summarize,
     summarize_messages,
@@ -96,6 +97,14 @@ def test_summary__says_what_the_issue_is_about() -> None:
 def test_line__has_a_part_for_the_packet_and_one_for_each_byte() -> None:
     rows = [{"payload": 3000, "ns": 700.0}, {"payload": 1000, "ns": 300.0}]
     assert line(rows, "ns", 1000) == pytest.approx(300) and line(rows, "ns", 500) == pytest.approx(200)
+
+
+def test_middle__is_the_median_of_each_figure() -> None:
+    def once(ns: float) -> dict[str, Any]:
+        return {"cipher": "x", "seals": {9000: {"mtu": 9000, "payload": 8896, "seal_ns": ns}},
+                "signs": [{"batch": 64, "sign_ns": 2 * ns}], "sha256_ns_per_byte": ns / 1000}  # fmt: skip
+
+    assert middle([once(100), once(900), once(200)]) == once(200)
 
 
 def test_summary__of_messages_takes_the_runs_that_came_through() -> None:
