@@ -16,6 +16,7 @@
 struct rs_aead {
     EVP_CIPHER_CTX *context;
     bool seals;
+    OSSL_PARAM tag[2]; /* to ask for one, or to tell it: by EVP_CIPHER_CTX_ctrl each packet would make it anew */
 };
 
 rs_cipher rs_cipher_here(void) {
@@ -41,6 +42,8 @@ rs_aead *rs_aead_new(rs_cipher cipher, const uint8_t key[RS_AEAD_KEY], bool seal
     if (!a)
         return NULL;
     a->seals = seals;
+    a->tag[0] = OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_AEAD_TAG, NULL, RS_AEAD_TAG);
+    a->tag[1] = OSSL_PARAM_construct_end();
     a->context = EVP_CIPHER_CTX_new();
     if (a->context && EVP_CipherInit_ex(a->context, algorithm, NULL, key, NULL, seals) == 1)
         return a;
@@ -60,27 +63,18 @@ void rs_aead_free(rs_aead *aead) {
     free(aead);
 }
 
-static bool begin(rs_aead *aead, const uint8_t nonce[RS_AEAD_NONCE], const uint8_t *beside, size_t beside_length,
-                  const rs_aead_piece *pieces, unsigned count) {
-    int done;
-    if (EVP_CipherInit_ex(aead->context, NULL, NULL, NULL, nonce, -1) != 1)
-        return false;
-    if (beside_length > 0 && EVP_CipherUpdate(aead->context, NULL, &done, beside, (int)beside_length) != 1)
-        return false;
-    for (unsigned i = 0; i < count; i++)
-        if (pieces[i].length > 0 &&
-            EVP_CipherUpdate(aead->context, pieces[i].out, &done, pieces[i].in, (int)pieces[i].length) != 1)
-            return false;
-    return true;
-}
-
 bool rs_aead_seal(rs_aead *aead, const uint8_t nonce[RS_AEAD_NONCE], const uint8_t *beside, size_t beside_length,
                   const rs_aead_piece *pieces, unsigned count, uint8_t tag[RS_AEAD_TAG]) {
+    EVP_CIPHER_CTX *c = aead->context;
     int done;
     uint8_t none[16];
-    if (begin(aead, nonce, beside, beside_length, pieces, count) &&
-        EVP_CipherFinal_ex(aead->context, none, &done) == 1 &&
-        EVP_CIPHER_CTX_ctrl(aead->context, EVP_CTRL_AEAD_GET_TAG, RS_AEAD_TAG, tag) == 1)
+    bool right = EVP_EncryptInit_ex2(c, NULL, NULL, nonce, NULL) == 1 &&
+                 (beside_length == 0 || EVP_EncryptUpdate(c, NULL, &done, beside, (int)beside_length) == 1);
+    for (unsigned i = 0; i < count && right; i++)
+        right = pieces[i].length == 0 ||
+                EVP_EncryptUpdate(c, pieces[i].out, &done, pieces[i].in, (int)pieces[i].length) == 1;
+    aead->tag[0].data = tag;
+    if (right && EVP_EncryptFinal_ex(c, none, &done) == 1 && EVP_CIPHER_CTX_get_params(c, aead->tag) == 1)
         return true;
     ERR_clear_error();
     return false;
@@ -88,11 +82,16 @@ bool rs_aead_seal(rs_aead *aead, const uint8_t nonce[RS_AEAD_NONCE], const uint8
 
 bool rs_aead_open(rs_aead *aead, const uint8_t nonce[RS_AEAD_NONCE], const uint8_t *beside, size_t beside_length,
                   const rs_aead_piece *pieces, unsigned count, const uint8_t tag[RS_AEAD_TAG]) {
+    EVP_CIPHER_CTX *c = aead->context;
     int done;
     uint8_t none[16];
-    if (begin(aead, nonce, beside, beside_length, pieces, count) &&
-        EVP_CIPHER_CTX_ctrl(aead->context, EVP_CTRL_AEAD_SET_TAG, RS_AEAD_TAG, (void *)(uintptr_t)tag) == 1 &&
-        EVP_CipherFinal_ex(aead->context, none, &done) == 1)
+    bool right = EVP_DecryptInit_ex2(c, NULL, NULL, nonce, NULL) == 1 &&
+                 (beside_length == 0 || EVP_DecryptUpdate(c, NULL, &done, beside, (int)beside_length) == 1);
+    for (unsigned i = 0; i < count && right; i++)
+        right = pieces[i].length == 0 ||
+                EVP_DecryptUpdate(c, pieces[i].out, &done, pieces[i].in, (int)pieces[i].length) == 1;
+    aead->tag[0].data = (void *)(uintptr_t)tag;
+    if (right && EVP_CIPHER_CTX_set_params(c, aead->tag) == 1 && EVP_DecryptFinal_ex(c, none, &done) == 1)
         return true;
     ERR_clear_error();
     return false;
