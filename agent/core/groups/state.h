@@ -132,6 +132,7 @@ struct rs_gm_group {
     uint32_t region_count;
     const rs_group_engine *engine;
     void *own;                              /* The engine's. */
+    uint64_t mapped;                        /* QSM's: the region views, as a sum, that were seen to have all members. */
     uint32_t option[RS_GROUP_OPTIONS_MOST]; /* Thousandths, in the order of the engine's table. */
     rs_group_policy policy;
     rs_messages_order order;

@@ -56,6 +56,7 @@ static rs_status start(rs_messages *node, void **out) {
     rs_list_init(&own->smalls);
     rs_list_init(&own->handed);
     rs_list_init(&own->completed);
+    own->unmapped_left = RS_QSM_MAPPING_MOST;
     own->entries = rs_memory_take(&node->allocator, RS_QSM_ENTRIES * sizeof *own->entries);
     own->scratch = rs_memory_take(&node->allocator, node->config.packet_bytes);
     if (!own->entries || !own->scratch) {
@@ -99,9 +100,31 @@ static rs_status prepare(void *of_node, const rs_gm_group *group, const rs_gm_gr
     return RS_OK;
 }
 
+/* Waits have a bound together: a third of the time between them is there for the next ones. */
+static bool may_wait(rs_qsm *own, rs_time now) {
+    if (!own->unmapped) {
+        rs_time more = own->unmapped_left + (now - own->unmapped_at) / 3;
+        own->unmapped_left = more < RS_QSM_MAPPING_MOST ? more : RS_QSM_MAPPING_MOST;
+        own->unmapped = true;
+        own->unmapped_at = now;
+    }
+    return now - own->unmapped_at < own->unmapped_left;
+}
+
+static void end_wait(rs_qsm *own, rs_time now) {
+    if (!own->unmapped)
+        return;
+    rs_time waited = now - own->unmapped_at;
+    own->unmapped_left -= waited < own->unmapped_left ? waited : own->unmapped_left;
+    own->unmapped = false;
+    own->unmapped_at = now;
+}
+
 static void change(void *of_node, rs_gm_group *group, const rs_gm_group *next) {
     rs_qsm *own = of_node;
     rs_qsm_view *view = rs_qsm_view_current(own, group->id | ALONE);
+    group->mapped = 0;
+    end_wait(own, own->now); /* perhaps the group waited that ends */
     if (next->version == 0 || next->engine != &rs_group_engine_qsm)
         rs_qsm_completion_end(own, group);
     if (view && !is_alone(next))
@@ -163,6 +186,46 @@ static uint32_t head(const rs_gm_group *group) {
     return RS_QSM_CARRIED;
 }
 
+/* Whether each member is in one of these views; all lists ascend. */
+static bool have_all_members(const rs_gm_group *group, rs_peer self, rs_qsm_view *const *views, uint32_t count) {
+    uint32_t at[RS_MESSAGES_CHANNELS_MOST] = {0};
+    if (count == 1 && views[0]->count == group->member_count &&
+        memcmp(views[0]->nodes, group->members, group->member_count * sizeof *group->members) == 0)
+        return true;
+    for (uint32_t i = 0; i < group->member_count; i++) {
+        bool there = group->members[i] == self;
+        for (uint32_t k = 0; k < count && !there; k++) {
+            while (at[k] < views[k]->count && views[k]->nodes[at[k]] < group->members[i])
+                at[k]++;
+            there = views[k]->open || (at[k] < views[k]->count && views[k]->nodes[at[k]] == group->members[i]);
+        }
+        if (!there)
+            return false;
+    }
+    return true;
+}
+
+/* A group view has region views (Sec. 2.1), which are told one after the other: between the view of a region that some
+ * nodes moved from and the group's, which names the region that they moved to, messages would miss these nodes. So they
+ * wait, for a bounded time. Looked at once after each change of one of the group's regions. */
+static bool is_mapped(rs_qsm *own, rs_time now, rs_gm_group *group) {
+    rs_qsm_view *views[RS_MESSAGES_CHANNELS_MOST];
+    uint32_t count = 0;
+    uint64_t of_views = 1;
+    for (uint32_t i = 0; i < group->region_count; i++) {
+        views[count] = rs_qsm_view_current(own, group->regions[i]);
+        if (views[count])
+            of_views += rs_mix(views[count++]->made) << 1;
+    }
+    if (group->region_count == 0 || group->mapped == of_views)
+        return true;
+    if (!have_all_members(group, own->node->config.self, views, count) && may_wait(own, now))
+        return false;
+    end_wait(own, now);
+    group->mapped = of_views;
+    return true;
+}
+
 /* New requests go to the newest view of each region (Sec. 2.1); all take it, or none. */
 static bool carry(void *of_node, rs_time now, rs_gm_group *group, const uint8_t *datagram, uint32_t length) {
     rs_qsm *own = of_node;
@@ -171,6 +234,8 @@ static bool carry(void *of_node, rs_time now, rs_gm_group *group, const uint8_t 
     rs_gm_id id;
     rs_gm_get_id(datagram + RS_GM_HEADER - RS_GM_ID, &id);
     rs_qsm_inner inner = {group->id, id.sn, datagram + RS_GM_HEADER, length - RS_GM_HEADER};
+    if (!is_mapped(own, now, group))
+        return false;
     for (uint32_t i = 0; i < count; i++) {
         const rs_qsm_view *view = rs_qsm_view_current(own, regions[i]);
         if (view && !rs_qsm_out_has_room(view, inner.length))
@@ -213,13 +278,18 @@ static bool is_settled(const rs_qsm_view *view) {
     return true;
 }
 
+static rs_time settled_after(const rs_qsm_view *view) {
+    return 100 * view->interval > RS_QSM_LINGER_LEAST ? 100 * view->interval : RS_QSM_LINGER_LEAST;
+}
+
 /* An old view is kept until what was sent under it has come, or does not come any more. */
 static bool has_ended(rs_qsm_view *view, rs_time now) {
     if (view->current)
         return false;
     view->retired_at = view->retired_at ? view->retired_at : now;
-    rs_time age = now - view->retired_at, settled = 100 * view->interval;
-    return age >= RS_QSM_LINGER + settled || (age >= settled && is_settled(view));
+    rs_time age = now - view->retired_at, settled = settled_after(view);
+    bool early = view->own->old_count > RS_QSM_OLD_MOST;
+    return age >= RS_QSM_LINGER + settled || ((early || age >= settled) && is_settled(view));
 }
 
 static void timeout(void *of_node, rs_time now) {
@@ -244,11 +314,13 @@ static rs_time deadline(const void *of_node) {
         const rs_qsm_view *view = RS_HOLDER(rs_qsm_view, active, at);
         first = rs_qsm_earlier(first, rs_qsm_earlier(rs_qsm_token_deadline(view), rs_qsm_out_deadline(view)));
         if (!view->current) {
-            rs_time settled = view->retired_at + 100 * view->interval;
+            rs_time settled = view->retired_at + settled_after(view);
             rs_time ends = own->now < settled ? settled : own->now + 100 * view->interval;
             first = rs_qsm_earlier(first, view->retired_at ? ends : 1);
         }
     }
+    if (own->unmapped && own->unmapped_at + own->unmapped_left > own->now)
+        first = rs_qsm_earlier(first, own->unmapped_at + own->unmapped_left);
     if (own->forward_head != own->forward_tail)
         first = rs_qsm_earlier(first,
                                own->forward_at + 1 + (rs_time)((1 - own->forward_credits) * 1e9 / RS_QSM_FORWARD_RATE));

@@ -83,12 +83,14 @@ void rs_qsm_view_add(rs_qsm_view *view) {
     if (before)
         rs_qsm_view_retire(before);
     view->current = true;
+    view->made = ++view->own->views_made;
     view->next = *at;
     *at = view;
     view->own->view_count++;
 }
 
 void rs_qsm_view_retire(rs_qsm_view *view) {
+    view->own->old_count += view->current;
     view->current = false;
     rs_qsm_view_wake(view);
 }
@@ -99,6 +101,7 @@ void rs_qsm_view_remove(rs_qsm_view *view) {
         at = &(*at)->next;
     *at = view->next;
     view->own->view_count--;
+    view->own->old_count -= !view->current;
     rs_qsm_view_free(view);
 }
 

@@ -32,7 +32,12 @@
                                                    * time after which the manager leaves it out, too (its lease) */
 #define RS_QSM_GIVE_UP (10000 * INT64_C(1000000)) /* a packet is lost when tokens bring it not for so long, */
 #define RS_QSM_GIVE_UP_DEAD (2000 * INT64_C(1000000)) /* ... or so long if its sender is gone */
-#define RS_QSM_LINGER (10000 * INT64_C(1000000))      /* an old region view ends so long after the next one came */
+#define RS_QSM_LINGER (10000 * INT64_C(1000000))      /* an old region view ends so long after the next one came, */
+#define RS_QSM_LINGER_LEAST \
+    (3000 * INT64_C(1000000)) /* ... or after this, if all is there: senders may hear of it late */
+#define RS_QSM_OLD_MOST 1024u /* old region views that stay for late senders: one each 20 ms for twenty seconds */
+#define RS_QSM_MAPPING_MOST \
+    (3000 * INT64_C(1000000)) /* so long messages wait for region views that have all members of their group */
 
 enum { RS_QSM_OPTION_REPLICAS, RS_QSM_OPTION_TOKEN, RS_QSM_OPTION_RATE, RS_QSM_OPTION_LAMBDA, RS_QSM_OPTION_LEAST };
 
@@ -135,6 +140,7 @@ struct rs_qsm_view {
     rs_qsm *own;
     uint32_t region;
     uint64_t version;
+    uint64_t made; /* The how manieth of this node's views. */
     rs_group channel;
     rs_peer *nodes; /* ascending */
     uint32_t count;
@@ -200,6 +206,7 @@ struct rs_qsm {
     rs_messages *node;
     rs_qsm_view *views[RS_QSM_BUCKETS];
     uint32_t view_count;
+    uint32_t old_count; /* Of these are no more current. */
     rs_list active, sending;
     rs_list smalls, handed;
     uint32_t small_count;
@@ -215,6 +222,10 @@ struct rs_qsm {
     uint64_t cache_bytes, out_bytes;
     rs_list completed;
     uint32_t completions; /* groups whose applications want to know */
+    uint64_t views_made;
+    bool unmapped;         /* Messages wait for views of regions that belong together, since `unmapped_at`. */
+    rs_time unmapped_at;   /* Or the last wait ended then. */
+    rs_time unmapped_left; /* So long they may wait yet. */
     rs_qsm_stats stats;
     rs_time now; /* of the last timeout */
 };

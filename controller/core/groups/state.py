@@ -161,7 +161,8 @@ class Outbox:
     def take(self, agents: Mapping[str, tuple[int, int]], default_port: int) -> list[act.PushGroups]:
         """`agents`: server -> (port, boot id)."""
         pushes = []
-        for server, regions in self.waiting_regions.items():
+        for server in {**self.waiting_regions, **self.waiting}:  # what belongs together comes soon after each other
+            regions = self.waiting_regions.get(server, [])
             some: list[GroupRegion] = []
             size = 0
             for region in regions:
@@ -170,9 +171,9 @@ class Outbox:
                     some, size = [], 0
                 some.append(region)
                 size += len(region.nodes) + len(region.gone)
-            pushes.append(self._push(server, [], agents, default_port, some))
-        self.waiting_regions = {}
-        for server, views in self.waiting.items():
+            if some:
+                pushes.append(self._push(server, [], agents, default_port, some))
+            views = self.waiting.get(server, [])
             batch: list[GroupView] = []
             size = 0
             for view in views:
@@ -182,8 +183,9 @@ class Outbox:
                     batch, size = [], 0
                 batch.append(view)
                 size += named
-            pushes.append(self._push(server, batch, agents, default_port))
-        self.waiting = {}
+            if batch:
+                pushes.append(self._push(server, batch, agents, default_port))
+        self.waiting_regions, self.waiting = {}, {}
         return pushes
 
     def _push(

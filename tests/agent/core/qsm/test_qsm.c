@@ -3,6 +3,7 @@
 #include "cluster.h"
 
 #include "core/qsm/rate.h"
+#include "core/qsm/state.h"
 
 #define NODES 12u
 #define GROUPS 20u
@@ -11,15 +12,19 @@
 
 static const uint32_t region_number = REGION;
 
+static rs_messages_region region_view(const rs_peer *nodes, uint32_t count, uint64_t version) {
+    return (rs_messages_region){.protocol = "qsm",
+                                .options = "replicas=3",
+                                .region = REGION,
+                                .version = version,
+                                .channel = REGION_CHANNEL,
+                                .nodes = nodes,
+                                .node_count = count};
+}
+
 static void tell_region(cluster *c, const rs_peer *nodes, uint32_t count, uint64_t version) {
     cluster_view(c, REGION_CHANNEL, nodes, count, &(rs_messages_view){.protocol = "plain"});
-    rs_messages_region view = {.protocol = "qsm",
-                               .options = "replicas=3",
-                               .region = REGION,
-                               .version = version,
-                               .channel = REGION_CHANNEL,
-                               .nodes = nodes,
-                               .node_count = count};
+    rs_messages_region view = region_view(nodes, count, version);
     for (uint32_t i = 0; i < NODES; i++)
         assert_int_equal(rs_messages_set_region(cluster_node(c, i), cluster_now(c), &view), RS_OK);
     assert_int_equal(rs_messages_set_region(cluster_node(c, 0), cluster_now(c), &view), RS_ERR_STATE);
@@ -76,6 +81,111 @@ static void region__that_groups_share_delivers_all_in_order(void **state) {
     uint64_t tokens = rs_messages_count(cluster_node(c, 1), "qsm_tokens", NULL);
     cluster_run(c, cluster_now(c) + 5000 * MS);
     assert_int_equal(rs_messages_count(cluster_node(c, 1), "qsm_tokens", NULL), tokens); /* what is idle is silent */
+    cluster_free(c);
+}
+
+static void view_of_groups(cluster *c, const uint32_t *regions, uint32_t count) {
+    rs_peer nodes[NODES];
+    for (uint32_t i = 0; i < NODES; i++)
+        nodes[i] = i;
+    for (uint32_t id = 0; id < GROUPS; id++)
+        cluster_view(
+            c, id, nodes, NODES,
+            &(rs_messages_view){.protocol = "qsm", .order = RS_ORDER_FIFO, .regions = regions, .region_count = count});
+}
+
+/* Half of a region moves to another one, whose name groups are told later: what is published meanwhile is for all. */
+static void region__that_nodes_move_from_loses_nothing_until_groups_are_told(void **state) {
+    const uint64_t seed = cluster_seed();
+    static const uint32_t both[] = {REGION, REGION + 1};
+    rs_peer stay[NODES], go[NODES];
+    uint32_t staying = 0, going = 0;
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .loss = 0.01, .delay = 50 * US, .jitter = 100 * US};
+    cluster *c = begin(&options);
+    publish(c, 100);
+    for (uint32_t i = 0; i < NODES; i++)
+        if (i % 2)
+            go[going++] = i;
+        else
+            stay[staying++] = i;
+    tell_region(c, stay, staying, 2);
+    publish(c, 50);
+    cluster_view(c, REGION_CHANNEL + 1, go, going, &(rs_messages_view){.protocol = "plain"});
+    rs_messages_region moved = region_view(go, going, 1);
+    moved.region++;
+    moved.channel++;
+    for (uint32_t i = 0; i < NODES; i++)
+        assert_int_equal(rs_messages_set_region(cluster_node(c, i), cluster_now(c), &moved), RS_OK);
+    publish(c, 50);
+    view_of_groups(c, both, 2);
+    publish(c, 100);
+    cluster_loss(c, 0);
+    cluster_run(c, cluster_now(c) + 20000 * MS);
+    cluster_account a = cluster_check(c);
+    assert_true(a.due > 3000);
+    assert_int_equal(a.missed + a.lost_events + a.twice + a.wrong + a.out_of_order, 0);
+    cluster_free(c);
+}
+
+/* One node hears of a region's next view after two seconds in which nobody sent, and all else is settled: what it
+ * publishes under the one before is taken still. */
+static void view__that_a_sender_hears_of_late_is_there_for_it(void **state) {
+    const uint64_t seed = cluster_seed();
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .loss = 0.01, .delay = 50 * US, .jitter = 100 * US};
+    cluster *c = begin(&options);
+    rs_peer nodes[NODES];
+    publish(c, 100);
+    for (uint32_t i = 0; i < NODES; i++)
+        nodes[i] = i;
+    rs_messages_region view = region_view(nodes, NODES, 2);
+    for (uint32_t i = 1; i < NODES; i++)
+        assert_int_equal(rs_messages_set_region(cluster_node(c, i), cluster_now(c), &view), RS_OK);
+    publish(c, 50);
+    cluster_run(c, cluster_now(c) + 2000 * MS);
+    for (uint32_t i = 0; i < 50; i++)
+        cluster_publish(c, 0, i % GROUPS, 4 + cluster_random(c, 3000));
+    cluster_run(c, cluster_now(c) + 300 * MS);
+    assert_int_equal(rs_messages_set_region(cluster_node(c, 0), cluster_now(c), &view), RS_OK);
+    cluster_loss(c, 0);
+    cluster_run(c, cluster_now(c) + 20000 * MS);
+    cluster_account a = cluster_check(c);
+    assert_true(a.due > 1500);
+    assert_int_equal(a.missed + a.lost_events + a.twice + a.wrong + a.out_of_order, 0);
+    cluster_free(c);
+}
+
+/* Views change for a minute, and then as quickly as can be: those before are few, and gone in the end. */
+static void views__that_change_for_a_minute_are_few(void **state) {
+    const uint64_t seed = cluster_seed();
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .delay = 50 * US, .jitter = 100 * US};
+    cluster *c = begin(&options);
+    rs_peer nodes[NODES];
+    uint64_t version = 1, most = 0;
+    for (uint32_t i = 0; i < NODES; i++)
+        nodes[i] = i;
+    for (uint32_t i = 0; i < 600; i++) {
+        tell_region(c, nodes, NODES, ++version);
+        publish(c, 1);
+        cluster_run(c, cluster_now(c) + 99 * MS);
+        uint64_t views = rs_messages_count(cluster_node(c, 1), "qsm_region_views", NULL);
+        most = views > most ? views : most;
+    }
+    assert_in_range(most, 2, 40); /* 3 s of them, and those that a message makes wait for the end of its round */
+    rs_messages_region view = region_view(nodes, NODES, version);
+    for (uint32_t i = 0; i < 3000; i++) {
+        view.version++;
+        assert_int_equal(rs_messages_set_region(cluster_node(c, 1), cluster_now(c), &view), RS_OK);
+        if (i % 10 == 0)
+            cluster_run(c, cluster_now(c) + 100 * US);
+    }
+    assert_in_range(rs_messages_count(cluster_node(c, 1), "qsm_region_views", NULL), 2, RS_QSM_OLD_MOST + 50);
+    cluster_run(c, cluster_now(c) + 20000 * MS);
+    assert_int_equal(rs_messages_count(cluster_node(c, 1), "qsm_region_views", NULL), 1);
+    cluster_account a = cluster_check(c);
+    assert_int_equal(a.missed + a.lost_events + a.twice + a.wrong + a.out_of_order, 0);
     cluster_free(c);
 }
 
@@ -435,15 +545,19 @@ static void state__of_many_groups_and_nodes_is_bounded(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(region__that_groups_share_delivers_all_in_order),
-                                       cmocka_unit_test(completion__is_told_of_all_and_not_before_it_is_there),
-                                       cmocka_unit_test(completion__comes_when_a_dead_node_is_out_of_the_view),
-                                       cmocka_unit_test(sender_that_dies__leaves_the_others_with_the_same),
-                                       cmocka_unit_test(two_leaders__do_no_harm),
-                                       cmocka_unit_test(strangers_and_nonsense__change_nothing),
-                                       cmocka_unit_test(list__cut_anywhere_is_none),
-                                       cmocka_unit_test(token__that_overtakes_packets_makes_no_losses_of_them),
-                                       cmocka_unit_test(sender__that_hears_of_no_round_has_few_packets_on_the_way),
-                                       cmocka_unit_test(state__of_many_groups_and_nodes_is_bounded)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(region__that_groups_share_delivers_all_in_order),
+        cmocka_unit_test(region__that_nodes_move_from_loses_nothing_until_groups_are_told),
+        cmocka_unit_test(view__that_a_sender_hears_of_late_is_there_for_it),
+        cmocka_unit_test(views__that_change_for_a_minute_are_few),
+        cmocka_unit_test(completion__is_told_of_all_and_not_before_it_is_there),
+        cmocka_unit_test(completion__comes_when_a_dead_node_is_out_of_the_view),
+        cmocka_unit_test(sender_that_dies__leaves_the_others_with_the_same),
+        cmocka_unit_test(two_leaders__do_no_harm),
+        cmocka_unit_test(strangers_and_nonsense__change_nothing),
+        cmocka_unit_test(list__cut_anywhere_is_none),
+        cmocka_unit_test(token__that_overtakes_packets_makes_no_losses_of_them),
+        cmocka_unit_test(sender__that_hears_of_no_round_has_few_packets_on_the_way),
+        cmocka_unit_test(state__of_many_groups_and_nodes_is_bounded)};
     return cmocka_run_group_tests_name("qsm", tests, NULL, NULL);
 }
