@@ -278,6 +278,24 @@ def test_a_relay_without_room_is_passed_over_and_told(lab: World) -> None:
     assert rows["h3"].state == "failed" and "no room at h3" in rows["h3"].cause
 
 
+@pytest.mark.parametrize("where", ["a port nobody listens on", "an address nobody has"])
+def test_a_relay_at_a_wrong_address_is_passed_over_and_named_with_it(lab: World, where: str) -> None:
+    address, port = lab.manager.servers["h3"]
+    wrong = (address, 9) if "port" in where else (f"{address.rpartition('.')[0]}.250", port)
+    lab.manager.servers["h3"] = wrong
+    data = content(SIZE, 7)
+    sender = lab.app("h1")
+    sender.add(7, data)
+    result, _ = sender.finish_send(sender.start_send(7, list(EAST)), 60)
+    rows = {row.name: row for row in result.receivers}
+    assert (rows["h4"].state, rows["h5"].state) == ("done", "done"), result
+    for name in ("h4", "h5"):
+        assert lab.app(name).read(7) == data
+    print(rows["h3"], result.cause)
+    assert rows["h3"].state == "failed" and "relay h3 failed" in rows["h3"].cause
+    assert f"{wrong[0]}:{wrong[1]}" in rows["h3"].cause
+
+
 def test_a_site_without_any_relay_is_an_error_with_a_reason(lab: World) -> None:
     for name in EAST:
         lab.agents[name].stop()

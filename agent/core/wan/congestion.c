@@ -79,32 +79,48 @@ static void set_rate(rs_wan_path *p, double bps) {
 
 static rs_time wanted_queue(const rs_wan_path *p) {
     rs_time queue = (rs_time)(RS_QUEUE_BITS * 1e9 / (double)p->rate_bps);
-    queue = queue > p->least / QUEUE_TRIP ? queue : p->least / QUEUE_TRIP;
+    queue = queue > p->trip.least / QUEUE_TRIP ? queue : p->trip.least / QUEUE_TRIP;
     return queue < QUEUE_LEAST ? QUEUE_LEAST : queue > RS_WAN_QUEUE_MOST ? RS_WAN_QUEUE_MOST : queue;
+}
+
+static void take_delay(rs_wan_delay *d, rs_time delay, bool new_spell) {
+    if (d->count == 0 || new_spell) {
+        d->before = d->count ? d->recent : delay;
+        d->recent = delay;
+    }
+    d->recent = delay < d->recent ? delay : d->recent;
+    d->least = d->recent < d->before ? d->recent : d->before;
+    d->latest[d->count++ % RS_WAN_DELAYS] = delay;
 }
 
 static void take_rtt(rs_wan_path *p, const rs_wan_sample *s) {
     if (s->rtt <= 0)
         return;
+    bool new_spell = s->now >= p->spell_end;
     p->rtt = p->rtt ? p->rtt + (s->rtt - p->rtt) / 8 : s->rtt;
-    if (p->spell_end == 0 || s->now >= p->spell_end) {
+    if (new_spell) {
         p->best_bps = p->best_recent;
         p->best_recent = 0;
-        p->before = p->spell_end ? p->recent : s->rtt;
-        p->recent = s->rtt;
         p->spell_end = s->now + SPELL;
     }
-    p->recent = s->rtt < p->recent ? s->rtt : p->recent;
-    p->least = p->recent < p->before ? p->recent : p->before;
-    p->rtts[p->rtt_count++ % RS_WAN_RTTS] = s->rtt;
+    take_delay(&p->trip, s->rtt, new_spell);
+    take_delay(&p->there, s->at - s->stamp, new_spell);
 }
 
-static rs_time standing_queue(const rs_wan_path *p) {
-    uint32_t count = p->rtt_count < RS_WAN_RTTS ? p->rtt_count : RS_WAN_RTTS;
+/* By the least of the latest, since a host that is busy delays single ones. */
+static rs_time over_least(const rs_wan_delay *d) {
+    uint32_t count = d->count < RS_WAN_DELAYS ? d->count : RS_WAN_DELAYS;
     rs_time least = RS_NEVER;
     for (uint32_t i = 0; i < count; i++)
-        least = p->rtts[i] < least ? p->rtts[i] : least;
-    return count && least > p->least ? least - p->least : 0;
+        least = d->latest[i] < least ? d->latest[i] : least;
+    return count ? least - d->least : 0;
+}
+
+/* What a status waited for on its way back is no queue of ours (as LEDBAT has it, RFC 6817), and what the clocks drift
+ * apart is none either: no more than both show. */
+static rs_time standing_queue(const rs_wan_path *p) {
+    rs_time trip = over_least(&p->trip), there = over_least(&p->there);
+    return trip < there ? trip : there;
 }
 
 static double bps(const rs_wan_path *p, uint64_t packets, rs_time time) {
@@ -126,7 +142,7 @@ typedef struct {
 static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     const rs_wan_sample *b = &p->base;
     double part = s->part > 0 ? s->part : 1;
-    rs_time least = p->least / 8 > WINDOW_LEAST ? p->least / 8 : WINDOW_LEAST;
+    rs_time least = p->trip.least / 8 > WINDOW_LEAST ? p->trip.least / 8 : WINDOW_LEAST;
     if (!p->based || s->next < b->next || s->received < b->received || s->repairs < b->repairs || s->at < b->at ||
         s->marked < b->marked || s->dropped < b->dropped) {
         p->based = true;
@@ -147,7 +163,7 @@ static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     uint64_t all = came + repairs, marked = s->marked - b->marked;
     w->marked = all ? (double)(marked < all ? marked : all) / (double)all : 0;
     w->dropped = s->dropped > b->dropped;
-    w->rtts = p->least ? (double)w->time / (double)p->least : 1;
+    w->rtts = p->trip.least ? (double)w->time / (double)p->trip.least : 1;
     w->rtts = w->rtts < 1 ? w->rtts : 1;
     p->queue = standing_queue(p);
     p->judged += passed;
@@ -178,7 +194,7 @@ static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     p->round_most_bps = (int64_t)came > p->round_most_bps ? (int64_t)came : p->round_most_bps;
     if (came * GROWTH > (double)p->rate_bps && !w->limited)
         set_rate(p, came * GROWTH);
-    bool full = p->queue > wanted_queue(p) + p->least / 32 || w->marked > 0.05 || w->dropped;
+    bool full = p->queue > wanted_queue(p) + p->trip.least / 32 || w->marked > 0.05 || w->dropped;
     if (s->next >= p->round_end) {
         bool grew = (double)p->round_most_bps >= GREW * (double)p->found_bps || w->limited;
         p->flat = grew ? 0 : p->flat + 1;
@@ -241,7 +257,7 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
  * is counted: a rate that waits to see that swings about what is carried, and on the mean stays 4 % below. */
 static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     rs_time wanted = wanted_queue(p);
-    double rate = (double)p->rate_bps, rtt = (double)(p->least > MS ? p->least : MS);
+    double rate = (double)p->rate_bps, rtt = (double)(p->trip.least > MS ? p->trip.least : MS);
     double out = (double)(p->out_most > p->out_before ? p->out_most : p->out_before), queue = (double)p->queue;
     if (p->queue >= wanted / 4 && out > 0) /* else what comes out is not all that could */
         queue += (rate - out) / out * rtt;

@@ -23,8 +23,16 @@ typedef struct {
     int64_t sent_bps; /* at which it has sent */
 } rs_wan_sample;
 
-#define RS_WAN_RTTS 4                       /* docs/wan.md */
+#define RS_WAN_DELAYS 4                     /* docs/wan.md */
 #define RS_WAN_QUEUE_MOST INT64_C(25000000) /* ns (docs/wan.md); a sender's pause as long is caught up */
+
+/* Of round trips, or of the way there by two clocks, which may differ by anything: only differences mean something. */
+typedef struct {
+    rs_time least;                 /* without a queue: */
+    rs_time recent, before;        /* the least of the present spell and of the one before, `least` is the lesser */
+    rs_time latest[RS_WAN_DELAYS]; /* the newest ones, */
+    uint32_t count;                /* of so many ever taken */
+} rs_wan_delay;
 
 /* All zero, then rs_wan_path_start. */
 typedef struct {
@@ -34,15 +42,10 @@ typedef struct {
     int64_t most_bps;      /* never more */
     bool found;            /* start-up is over */
     /* how long packets are on the path */
-    rs_time rtt;            /* smoothed */
-    rs_time least;          /* without a queue */
-    rs_time recent, before; /* the least of the present spell and of the one before, `least` is the lesser */
+    rs_time rtt; /* smoothed */
+    rs_wan_delay trip, there;
     rs_time spell_end;
-    rs_time
-        queue; /* that stood of late: by the least of the latest RTTs, since a host that is busy delays single ones */
-    rs_time rtts[RS_WAN_RTTS];
-    uint32_t rtt_count; /* ever taken; the newest RS_WAN_RTTS are kept */
-    bool drained;       /* the rate was lowered to look for the least round trip */
+    rs_time queue; /* that stood of late on the way there */
     rs_time drain_end, drain_again;
     /* what comes out of it */
     bool based;
