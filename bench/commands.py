@@ -176,6 +176,7 @@ def report(results: dict[str, Any], folder: Path) -> None:
 
     runs = results["runs"]
     about = {name: results["manifest"][name] for name in ("commit", "time", "machine")}
+    about["parameters"] = {"quick": bool((results["manifest"].get("parameters") or {}).get("quick"))}
     about["commit"] = ", ".join(dict.fromkeys(run.get("commit", about["commit"]) for run in runs)) or about["commit"]
     summary = {**summarize(runs), "manifest": about, "columns": HEAD, "cases": cells(runs)}
     text = f"{table(runs)}\n{figures(summary)}"
@@ -184,35 +185,27 @@ def report(results: dict[str, Any], folder: Path) -> None:
     save(summary, folder / "summary.json")
     draw(runs, folder / "bench.png")
     click.echo(text)
-    tell_drops({**summary, "manifest": results["manifest"]})
+    for line in trend.told(summary):
+        OUT.print(f"[red]{line}[/red]")
     OUT.print(f"every run: {short(folder / 'results.json')}; figures: {short(folder / 'summary.json')}; "
               f"picture: {short(folder / 'bench.png')}; logs: {short(folder / 'logs')}")  # fmt: skip
 
 
-def tell_drops(summary: dict[str, Any]) -> None:
-    """Says what is worse than the history's last row has it; nothing where that cannot be told."""
-    try:
-        rows = trend.load()
-        row = trend.row_of({**summary, "manifest": {**summary["manifest"], "commit": "this"}})
-    except trend.HistoryError:
-        return
-    for drop in trend.drops(row, rows):
-        OUT.print(f"[red]{drop.text()}[/red] (rostrum bench history)")
-
-
 @bench.command()
 @click.option("--add", "summary", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Keep the figures of this summary.json; only of a commit without changes.")  # fmt: skip
+              help="Keep the figures of this JSON of a bench; only of a commit without changes.")  # fmt: skip
 @click.option("--bench", "which", type=click.Choice(list(trend.FIGURES)), default="datapath", show_default=True)
-@click.option("--png", type=click.Path(dir_okay=False, path_type=Path), help="Draw them here.")
-def history(summary: Path | None, which: str, png: Path | None) -> None:
+@click.option("--png", type=click.Path(dir_okay=False, path_type=Path), default=build_folder() / "history.png",
+              show_default=True, help="Where the picture goes.")  # fmt: skip
+def history(summary: Path | None, which: str, png: Path) -> None:
     """Headline figures by commit (results/history.json): ratios only, so that machines can be compared.
 
-    A figure has dropped when it is more than 10 % worse than in the row before, beyond what it scatters.
+    A figure has dropped when it is more than 10 % worse than in the row before, beyond what it scatters; a bench says
+    so at its end. Quick runs are compared with quick ones.
 
     \b
       rostrum bench datapath --quick && rostrum bench history --add build/bench/summary.json
-      rostrum bench history --png trend.png
+      rostrum bench history
     """
     try:
         if summary:
@@ -220,12 +213,12 @@ def history(summary: Path | None, which: str, png: Path | None) -> None:
             which = row.bench
             OUT.print("kept" if trend.add(row) else "kept, in the place of this commit's row")
         rows = trend.load()
-        if png:
-            trend.draw(rows, which, png)
-            OUT.print(short(png))
+        png.parent.mkdir(parents=True, exist_ok=True)
+        trend.draw(rows, which, png)
     except (trend.HistoryError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     OUT.print(_trend_table([one for one in rows if one.bench == which], which))
+    OUT.print(f"picture: {short(png)}")
 
 
 def _trend_table(rows: list[trend.Row], which: str) -> Table:

@@ -23,10 +23,18 @@ FILE = TREE / "results" / "history.json"
 DROP = 0.10
 ROWS_MOST = 500
 MESSAGES = {"flood_loss1_ratio": "higher", "vs_best_tool_flood_loss0": "higher", "vs_best_tool_flood_loss1": "higher"}
+ORDER = {"vs_corosync": "higher", "p99_vs_corosync": "lower", "vs_jgroups": "higher", "p99_vs_jgroups": "lower",
+         "view_leases": "lower"}  # fmt: skip
+SECURITY = dict.fromkeys(
+    ("limited_ratio_9000", "limited_ratio_1500", "share_of_arithmetic_9000", "share_of_arithmetic_1500",
+     "messages_ratio", "messages_signed_ratio"), "higher",
+)  # fmt: skip
 # What of each bench is kept, and which way is better: ratios to what the same run measured.
 FIGURES = {
     "datapath": {name: goal.better for name, goal in GOALS.items() if name != "max_rss_mb"},
     "messages": MESSAGES,
+    "order": ORDER,
+    "security": SECURITY,
 }
 
 
@@ -79,16 +87,19 @@ def _numbers(given: dict[str, Any]) -> dict[str, float]:
 
 
 def row_of(summary: dict[str, Any]) -> Row:
-    """Of a summary.json of a bench. Raises HistoryError, also for one of a tree with changes."""
+    """Of what a bench wrote: its summary.json, or its JSON with a summary. Raises HistoryError, also for one of a tree
+    with changes."""
     manifest = summary.get("manifest")
     if not isinstance(manifest, dict) or not isinstance(manifest.get("commit"), str):
         raise HistoryError("it has no manifest: no summary.json of a bench")
     commit = str(manifest["commit"])
     if "+changes" in commit or "unknown" in commit or "," in commit:
         raise HistoryError(f"it is of {commit}: only figures of one commit without changes are kept")
-    bench = "messages" if any(name in summary for name in MESSAGES) else "datapath"
+    inner = summary.get("summary", summary)
+    inner = inner if isinstance(inner, dict) else {}
+    bench = max(FIGURES, key=lambda one: sum(name in inner for name in FIGURES[one]))
     try:
-        given = {name: summary[name] for name in FIGURES[bench] if summary.get(name) is not None}
+        given = {name: inner[name] for name in FIGURES[bench] if inner.get(name) is not None}
         figures = {name: round(value, 4) for name, value in _numbers(given).items()}
     except (ValueError, TypeError) as error:
         raise HistoryError(f"a figure is no number: {error}") from None
@@ -123,6 +134,15 @@ def drops(row: Row, before: Iterable[Row]) -> list[Drop]:
         if by > DROP + noise(values):
             found.append(Drop(name, values[-1], now, by))
     return found
+
+
+def told(summary: dict[str, Any]) -> list[str]:
+    """For the end of a bench: what is worse than the history's last row has it; nothing where that cannot be told."""
+    try:
+        row = row_of({**summary, "manifest": {**summary["manifest"], "commit": "this"}})
+        return [f"{one.text()} (rostrum bench history --bench {row.bench})" for one in drops(row, load())]
+    except HistoryError:
+        return []
 
 
 def noise(values: list[float]) -> float:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rostrum.bench import history
 from rostrum.bench.install import JGROUPS, NATIVE, install
 from rostrum.bench.session import OUT
 from rostrum.client import Agent, Group, RostrumError
@@ -375,3 +376,5 @@ def order(quick: bool, tools: str, members: int, size: int, rate: float, output:
     if output:
         facts = manifest(0, {"quick": quick, "members": members, "bytes": size, "rate": rate})
         save({"summary": summary, "runs": found, "manifest": facts}, output)
+        for line in history.told({"summary": summary, "manifest": facts}):
+            OUT.print(f"[red]{line}[/red]")

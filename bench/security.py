@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 from rich.table import Table
-from rostrum.bench import cases
+from rostrum.bench import cases, history
 from rostrum.bench.cases import MB, PARTS, Case, Entry
 from rostrum.bench.messages.cases import MessageCase
 from rostrum.bench.messages.tools import SECURITY
@@ -83,6 +83,8 @@ def security(quick: bool, repeat: int | None, json_file: Path, folder: Path) -> 
     about = manifest(1, {"quick": quick, "repeat": rounds})
     save(rounded({"summary": summary, "parts": parts, "runs": [*runs, *talk], "manifest": about}), json_file)
     show(runs, summary)
+    for line in history.told({"summary": summary, "manifest": about}):
+        OUT.print(f"[red]{line}[/red]")
     OUT.print(f"figures in {short(json_file)}; logs: {short(folder / 'logs')}")
 
 

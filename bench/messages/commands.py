@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rostrum.bench import history
 from rostrum.bench.install import install
 from rostrum.bench.messages.cases import MessageCase, parse, planned
 from rostrum.bench.messages.summary import draw, summarize, table
@@ -108,5 +109,7 @@ def report(results: dict[str, Any], folder: Path, output: Path | None) -> None:
         save(summary, file)
     draw(summary, folder / "messages.png")
     click.echo(text)
+    for line in history.told(summary):
+        OUT.print(f"[red]{line}[/red]")
     OUT.print(f"every run: {short(folder / 'results.json')}; figures: {short(folder / 'summary.json')}; "
               f"picture: {short(folder / 'messages.png')}; logs: {short(folder / 'logs')}")  # fmt: skip

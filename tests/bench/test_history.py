@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from rostrum.bench import history
-from rostrum.bench.commands import bench, tell_drops
+from rostrum.bench.commands import bench, report
 from rostrum.bench.history import HistoryError, Row
 
 NAME = "vs_tcp3_offload"  # higher is better
@@ -83,9 +83,7 @@ def test_file__a_spoilt_one_is_told(tmp_path: Path, text: str) -> None:
         history.load(file)
 
 
-def test_command__keeps_shows_draws_and_bench_tells_drops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command__keeps_shows_draws_and_tells_drops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, source = tmp_path / "history.json", tmp_path / "summary.json"
     monkeypatch.setattr(history, "FILE", file)
     source.write_text(json.dumps(summary()))
@@ -93,9 +91,33 @@ def test_command__keeps_shows_draws_and_bench_tells_drops(
     assert done.exit_code == 0, done.output
     assert (tmp_path / "t.png").stat().st_size > 1000
     source.write_text(json.dumps(summary("abd", **{NAME: 0.5})))
-    done = CliRunner().invoke(bench, ["history", "--add", str(source)])
+    keep = ["history", "--add", str(source), "--png", str(tmp_path / "t.png")]
+    done = CliRunner().invoke(bench, keep)
     assert done.exit_code == 0 and "dropped" in done.output, done.output
-    tell_drops(summary("abc+changes", **{NAME: 0.2}))
-    assert f"{NAME} dropped by 60%" in capsys.readouterr().out.replace("\n", " ")
+    assert history.told(summary("abc+changes", **{NAME: 0.2}))[0].startswith(f"{NAME} dropped by 60%")
     source.write_text("{")
-    assert CliRunner().invoke(bench, ["history", "--add", str(source)]).exit_code == 1
+    assert CliRunner().invoke(bench, keep).exit_code == 1
+
+
+def test_row__of_benches_that_nest_their_summary() -> None:
+    given = {"summary": {"vs_corosync": 2.4, "p99_vs_corosync": 0.5, "skipped": {}}, "manifest": {"commit": "a"}}
+    assert history.row_of(given) == Row("a", "", "order", False, {"vs_corosync": 2.4, "p99_vs_corosync": 0.5})
+    assert history.row_of({"summary": {"messages_ratio": 1.0}, "manifest": {"commit": "a"}}).bench == "security"
+
+
+def test_bench__a_quick_one_is_kept_as_quick_and_its_end_tells_what_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(history, "FILE", tmp_path / "history.json")
+    runs = json.loads(Path(__file__).with_name("recorded.json").read_text())["runs"]
+    runs = [{name: value for name, value in run.items() if name != "commit"} for run in runs]
+    made = {"commit": "a" * 40, "time": "t", "machine": {}, "parameters": {"quick": True}}
+    report({"runs": runs, "manifest": made}, tmp_path)
+    kept = history.row_of(json.loads((tmp_path / "summary.json").read_text()))
+    assert kept.quick
+    better = {name: value * (2 if history.FIGURES["datapath"][name] == "higher" else 0.5)
+              for name, value in kept.figures.items()}  # fmt: skip
+    history.add(Row("b" * 40, "t", "datapath", True, better))
+    capsys.readouterr()
+    report({"runs": runs, "manifest": made}, tmp_path)
+    assert "dropped by" in capsys.readouterr().out
