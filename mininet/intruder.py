@@ -282,6 +282,8 @@ class Receiver:
                 kind, _, _, nonce, session = struct.unpack_from("<BBHQI", body)
                 for answer in self.answers(kind, nonce, session, body[16:]):
                     writer.write(answer)
+                if writer.is_closing():
+                    return
 
     def answers(self, kind: int, nonce: int, session: int, fields: bytes) -> list[bytes]:
         if kind == HELLO:
@@ -297,7 +299,7 @@ class Receiver:
                 to = socket.inet_ntoa(group.to_bytes(4, "big"))
                 say(kind="transfer", nonce=nonce, epoch=epoch, key=key.hex(), to=to, port=port, fragment=fragment,
                     fragments=max(1, end - first))  # fmt: skip
-            reports = false_reports(nonce, session, first, end) if group else []
+            reports = false_reports(nonce, session, first, end)
             say(kind="lies", reports=len(reports), acknowledgements=self.acknowledge(nonce, end))
             return [control(OPEN_ACK, nonce, session, struct.pack("<BQH", 0, 1 << 30, 0)),
                     control(INTL_SEQ, nonce, session, struct.pack("<Q", first)), *reports]  # fmt: skip

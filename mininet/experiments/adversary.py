@@ -272,14 +272,20 @@ def _lies_in_reports(stage: Stage, one: Intruder) -> None:
         ("reports", "republic", "far beyond the object, at a bit a second, all once more, another's end"),
         ("acknowledgements", "rdcm", "of all, of more than there is, of nothing, by each flag, to all"),
     ):
-        known = len(one.lines)
+        before = _lies_told(one, kind)
+
+        def told(kind: str = kind, before: int = before) -> int:
+            return _lies_told(one, kind) - before
+
         outcomes = [stage.transfer([*RECEIVERS, INSIDER], protocol) for _ in range(2)]
         bad = stage.others(attacked=True)
-        tried = sum(line[kind] for line in one.lines[known:] if line.get("kind") == "lies")
-        if tried == 0:
-            raise LabError(f"no lies in {kind} were told")
+        tried = until(told, f"lies in {kind}")
         slowed = statistics.median(took for took, _ in outcomes) / statistics.median(stage.took[False])
         stage.note(f"insider, {kind}", tried, bad + sum(wrong for _, wrong in outcomes), text, own_slowdown=slowed)
+
+
+def _lies_told(one: Intruder, kind: str) -> int:
+    return sum(line[kind] for line in one.lines if line.get("kind") == "lies")
 
 
 def _lies_about_messages(stage: Stage, members: Members, one: Intruder, key: Line) -> None:
