@@ -43,6 +43,7 @@ static void stop(void *of_node) {
     rs_memory_give(allocator, own->forward_marks);
     rs_memory_give(allocator, own->entries);
     rs_memory_give(allocator, own->scratch);
+    rs_memory_give(allocator, own->left);
     rs_memory_give(allocator, own);
 }
 
@@ -131,17 +132,14 @@ static void change(void *of_node, rs_gm_group *group, const rs_gm_group *next) {
         rs_qsm_view_retire(view);
     if (!is_alone(next))
         return;
-    rs_qsm_view *same = rs_qsm_view_find(own, group->id | ALONE, next->version);
-    if (same)
-        rs_qsm_view_remove(same); /* The group was forgotten, and comes again in the version it had. */
-    rs_qsm_view_add(own->prepared);
+    rs_qsm_view_install(own->prepared);
     own->prepared = NULL;
 }
 
 static rs_status region(void *of_node, rs_time now, const rs_messages_region *view) {
     rs_qsm *own = of_node;
     rs_messages *node = own->node;
-    uint32_t option[RS_GROUP_OPTIONS_MOST];
+    uint32_t option[RS_GROUP_OPTIONS_MOST] = {0};
     rs_qsm_view *before = rs_qsm_view_current(own, view->region);
     (void)now;
     if (view->region >= ALONE || view->version == 0 || (before && view->version <= before->version)) {
@@ -168,16 +166,13 @@ static rs_status region(void *of_node, rs_time now, const rs_messages_region *vi
             rs_gm_refuse(node, "the view of region %u names a node twice", view->region);
             return RS_ERR_INVALID;
         }
-    rs_qsm_view *same = rs_qsm_view_find(own, view->region, view->version);
-    if (same)
-        rs_qsm_view_remove(same);
     rs_qsm_view *made =
         rs_qsm_view_new(own, view->region, view->version, view->channel, nodes, view->node_count, option);
     rs_memory_give(&node->allocator, nodes);
     if (!made)
         return RS_ERR_MEMORY;
     made->open = view->open;
-    rs_qsm_view_add(made);
+    rs_qsm_view_install(made);
     return RS_OK;
 }
 

@@ -78,15 +78,35 @@ void rs_qsm_view_free(rs_qsm_view *view) {
         rs_memory_give(allocator, parts[i]);
 }
 
-void rs_qsm_view_add(rs_qsm_view *view) {
-    rs_qsm_view *before = rs_qsm_view_current(view->own, view->region), **at = bucket(view->own, view->region);
-    if (before)
+static bool is_like(const rs_qsm_view *one, const rs_qsm_view *other) {
+    return one->count == other->count && memcmp(one->nodes, other->nodes, one->count * sizeof *one->nodes) == 0 &&
+           memcmp(one->option, other->option, sizeof one->option) == 0;
+}
+
+void rs_qsm_view_install(rs_qsm_view *view) {
+    rs_qsm *own = view->own;
+    rs_qsm_view *same = rs_qsm_view_find(own, view->region, view->version);
+    rs_qsm_view *before = rs_qsm_view_current(own, view->region), **at = bucket(own, view->region);
+    if (before && before != same)
         rs_qsm_view_retire(before);
+    if (same && is_like(same, view)) {
+        same->channel = view->channel;
+        same->open = view->open;
+        own->old_count -= !same->current;
+        same->current = true;
+        same->made = ++own->views_made;
+        same->retired_at = 0;
+        rs_qsm_view_wake(same);
+        rs_qsm_view_free(view);
+        return;
+    }
     view->current = true;
     view->made = ++view->own->views_made;
     view->next = *at;
     *at = view;
-    view->own->view_count++;
+    own->view_count++;
+    if (same)
+        rs_qsm_view_remove(same); /* versions started over */
 }
 
 void rs_qsm_view_retire(rs_qsm_view *view) {

@@ -11,8 +11,9 @@ rs_qsm_view *rs_qsm_view_current(const rs_qsm *own, uint32_t region);
 rs_qsm_view *rs_qsm_view_new(rs_qsm *own, uint32_t region, uint64_t version, rs_group channel, const rs_peer *nodes,
                              uint32_t count, const uint32_t *option);
 void rs_qsm_view_free(rs_qsm_view *view);
-/* It is the current one from now on. */
-void rs_qsm_view_add(rs_qsm_view *view);
+/* It is the current one from now on; if it is here already, and was left, that one is: what it sent is kept, and its
+ * numbers go on. Takes `view`. */
+void rs_qsm_view_install(rs_qsm_view *view);
 void rs_qsm_view_retire(rs_qsm_view *view);
 void rs_qsm_view_remove(rs_qsm_view *view); /* out of the table, and freed */
 void rs_qsm_view_wake(rs_qsm_view *view);

@@ -21,14 +21,53 @@
 
 /* --------------------------------------------------------------------------------------------------- own packets */
 
+static rs_qsm_left *find_left(const rs_qsm *own, uint32_t region) {
+    for (uint32_t i = 0; i < own->left_count; i++)
+        if (own->left[i].region == region)
+            return &own->left[i];
+    return NULL;
+}
+
+/* A publisher that comes again, while the region's nodes are the same, goes on with its numbers: those that it used are
+ * old there. Of a region that has a newer view they never come again. */
+static void remember(const rs_qsm_view *view) {
+    rs_qsm *own = view->own;
+    if (view->out->next == 1 || rs_qsm_view_current(own, view->region))
+        return;
+    rs_qsm_left *place = find_left(own, view->region);
+    if (!own->left)
+        own->left = rs_memory_take(&own->node->allocator, RS_QSM_LEFT * sizeof *own->left);
+    if (!own->left)
+        return;
+    if (!place && own->left_count < RS_QSM_LEFT)
+        place = &own->left[own->left_count++];
+    else if (!place) /* the one that was put there first gives way */
+        place = &own->left[own->left_next++ % RS_QSM_LEFT];
+    *place = (rs_qsm_left){view->region, view->version, view->out->next};
+}
+
+static uint64_t first_number(const rs_qsm_view *view) {
+    const rs_qsm_left *left = find_left(view->own, view->region);
+    return left && left->version == view->version ? left->next : 1;
+}
+
 rs_qsm_out *rs_qsm_out_of(rs_qsm_view *view, rs_time now) {
     if (view->out)
         return view->out;
+    uint64_t first = first_number(view), before = first - 1;
     const rs_allocator *allocator = &view->own->node->allocator;
     rs_qsm_out *out = rs_memory_take(allocator, sizeof *out);
     if (!out)
         return NULL;
-    *out = (rs_qsm_out){.kept = 1, .sent = 1, .next = 1, .position_at = RS_NEVER, .view = view};
+    *out = (rs_qsm_out){.kept = first,
+                        .sent = first,
+                        .next = first,
+                        .stable = before,
+                        .cached = before,
+                        .told = before,
+                        .spread = before,
+                        .position_at = RS_NEVER,
+                        .view = view};
     rs_list_init(&out->waiting);
     rs_qsm_control_init(&out->control, view->option[RS_QSM_OPTION_RATE] ? RS_QSM_RATE_PAPER : RS_QSM_RATE_OURS,
                         (double)view->option[RS_QSM_OPTION_LAMBDA] / 1000,
@@ -55,6 +94,7 @@ void rs_qsm_out_free(rs_qsm_view *view) {
     rs_qsm_out *out = view->out;
     if (!out)
         return;
+    remember(view);
     for (uint64_t sn = out->kept; sn < out->next; sn++) {
         if (sn > out->cached)
             rs_qsm_completion_packet(view->own, packet_at(out, sn), true);

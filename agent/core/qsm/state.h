@@ -24,6 +24,7 @@
 #define RS_QSM_FORWARD_RATE 20000 /* packets a second that a node forwards: fixed (end of Sec. 2.3.3) */
 #define RS_QSM_FORWARD_MARKS (16 * RS_QSM_OUTBOX) /* bits: of 16 packets one is taken for another that waits */
 #define RS_QSM_BUCKETS 1024u
+#define RS_QSM_LEFT 4096u /* regions whose numbering is remembered: as many as an agent knows at a time */
 #define RS_QSM_RETRY (3 * INT64_C(1000000)) /* a token is passed again then, each time twice as long after it, */
 #define RS_QSM_TRIES 7u                     /* so many times in all: a node with much to do is waited for */
 #define RS_QSM_TRIED (127 * RS_QSM_RETRY)
@@ -114,6 +115,12 @@ typedef struct {
     rs_list waiting; /* In rs_qsm.sending while there is something to send. */
     rs_qsm_view *view;
 } rs_qsm_out;
+
+/* A region that this node sent to and knows no more. */
+typedef struct {
+    uint32_t region;
+    uint64_t version, next; /* as of rs_qsm_out */
+} rs_qsm_left;
 
 /* A token that this node passes on, until it is acknowledged. */
 typedef struct {
@@ -220,6 +227,8 @@ struct rs_qsm {
     uint32_t entry_count;
     uint8_t *scratch; /* one message */
     uint64_t cache_bytes, out_bytes;
+    rs_qsm_left *left; /* A ring of RS_QSM_LEFT, made with the first. */
+    uint32_t left_count, left_next;
     rs_list completed;
     uint32_t completions; /* groups whose applications want to know */
     uint64_t views_made;

@@ -457,7 +457,7 @@ uint32_t rs_groups_status(const rs_groups *g, rostrum_group_status *rows, uint32
         snprintf(row->name, sizeof row->name, "%s", group->name);
         snprintf(row->protocol, sizeof row->protocol, "%s", group->protocol);
         snprintf(row->order, sizeof row->order, "%.*s", (int)strcspn(group->order, ","), group->order);
-        if (rs_group_is_viewed(group))
+        if (group->place_count > 0) /* none before a view, nor where regions have the addresses */
             rs_address_text(g->channels[group->places[0].channel].address, row->address);
     }
     return count;

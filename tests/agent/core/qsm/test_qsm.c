@@ -50,6 +50,43 @@ static void publish(cluster *c, uint32_t count) {
     }
 }
 
+/* A program publishes some messages, ends, and another one publishes from the same server later. */
+static void publisher__that_comes_again_is_heard(void **state) {
+    const uint64_t seed = cluster_seed();
+    const rs_peer sender = NODES - 1;
+    const rs_time pauses[] = {20 * MS, 300 * MS, 3000 * MS, 30000 * MS};
+    rs_peer nodes[NODES];
+    (void)state;
+    cluster *c = cluster_new(&(cluster_options){.nodes = NODES, .seed = seed, .loss = 0.2, .delay = 50 * US});
+    for (uint32_t i = 0; i < NODES; i++)
+        nodes[i] = i;
+    tell_region(c, nodes, NODES - 1, 1);
+    const rs_messages_region none = {.protocol = "qsm", .region = REGION, .version = 2};
+    const rs_messages_region again = {.protocol = "qsm",
+                                      .options = "replicas=3",
+                                      .region = REGION,
+                                      .version = 1,
+                                      .channel = REGION_CHANNEL,
+                                      .nodes = nodes,
+                                      .node_count = NODES - 1};
+    for (uint32_t i = 0; i < 12; i++) {
+        cluster_view(c, 0, nodes, NODES - 1,
+                     &(rs_messages_view){.protocol = "qsm", .regions = &region_number, .region_count = 1});
+        if (i > 0)
+            assert_int_equal(rs_messages_set_region(cluster_node(c, sender), cluster_now(c), &again), RS_OK);
+        for (uint32_t k = 0; k < 3; k++)
+            cluster_publish(c, sender, 0, 50);
+        cluster_run(c, cluster_now(c) + 20 * MS);
+        assert_int_equal(rs_messages_forget(cluster_node(c, sender), cluster_now(c), 0), RS_OK);
+        assert_int_equal(rs_messages_set_region(cluster_node(c, sender), cluster_now(c), &none), RS_OK);
+        cluster_run(c, cluster_now(c) + pauses[i % 4]);
+    }
+    cluster_account a = cluster_check(c);
+    assert_int_equal(a.due, 12 * 3 * (NODES - 1));
+    assert_int_equal(a.missed + a.lost_events + a.twice + a.wrong, 0);
+    cluster_free(c);
+}
+
 /* Any datagram may be lost, doubled, corrupted or overtaken: tokens, pulls and ACKs too. */
 static void region__that_groups_share_delivers_all_in_order(void **state) {
     const uint64_t seed = cluster_seed();
@@ -546,6 +583,7 @@ static void state__of_many_groups_and_nodes_is_bounded(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(publisher__that_comes_again_is_heard),
         cmocka_unit_test(region__that_groups_share_delivers_all_in_order),
         cmocka_unit_test(region__that_nodes_move_from_loses_nothing_until_groups_are_told),
         cmocka_unit_test(view__that_a_sender_hears_of_late_is_there_for_it),
