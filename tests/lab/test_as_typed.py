@@ -63,18 +63,24 @@ def came_or_told(shown: str, *expected: str) -> None:
     assert came, shown
 
 
-def test_publish_three_times__seconds_apart__all_come_or_are_told(typed) -> None:
-    shown = typed("""
-        rostrum sub news --server h3 --lab $NAME --count 3 --wait 30s >got & sub=$!
-        for n in $(seq 100); do grep -q h3 <(rostrum groups show news --lab $NAME 2>&1) && break; sleep 0.2; done
-        rostrum pub news one --server h1 --lab $NAME
+@pytest.mark.parametrize("protocol", ["plain", "ricochet", "qsm"])
+def test_publish_three_times__seconds_apart__all_come_or_are_told(typed, protocol: str) -> None:
+    shown = typed(f"""
+        rostrum groups create news-{protocol} --protocol {protocol} --lab $NAME
+        rostrum sub news-{protocol} --server h3 --lab $NAME --count 3 --wait 30s >got & sub=$!
+        for n in $(seq 100); do
+            grep -q h3 <(rostrum groups show news-{protocol} --lab $NAME 2>&1) && break; sleep 0.2
+        done
+        rostrum pub news-{protocol} one --server h1 --lab $NAME
         sleep 4
-        rostrum pub news two --server h1 --lab $NAME
+        rostrum status --server h3 --lab $NAME
+        rostrum pub news-{protocol} two --server h1 --lab $NAME
         sleep 4
-        rostrum pub news three --server h1 --lab $NAME
+        rostrum pub news-{protocol} three --server h1 --lab $NAME
         wait $sub || true; cat got
     """)
     came_or_told(shown, "one", "two", "three")
+    assert "went away" not in shown, shown
 
 
 def test_publish__restart_of_the_agent__publish_again__both_come_or_are_told(typed) -> None:
