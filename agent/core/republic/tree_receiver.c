@@ -17,6 +17,7 @@
 #define SERVE_LEAST RS_CONTROL_LATE      /* after the last request of somebody below, */
 #define SERVE_MOST (4 * RS_CONTROL_LATE) /* and after all is here: whoever is not heard has other help */
 #define LOSS_SAMPLE 4096                 /* packets */
+#define BESIDE_MOST 900000u              /* ppm (a bound) */
 
 typedef struct {
     rs_reporter reporter; /* What it collects of its children, and says to its parent. */
@@ -32,7 +33,9 @@ typedef struct {
     /* losses of its own */
     uint64_t base_offset;   /* They are counted from there, */
     uint64_t base_received; /* where so many packets had come. */
-    uint32_t lossy_ppm;     /* It lost that part of late. */
+    uint64_t base_mended;   /* So many repairs had come from its parent then. */
+    uint32_t lossy_ppm;     /* It lost that part of late, */
+    uint32_t mended_ppm;    /* and had that from its parent, beside what all get. */
     uint64_t mark_sn;       /* The newest packet that asked for a report. */
     /* the end */
     uint32_t final_reports; /* So many reports of being done are still to go, */
@@ -151,12 +154,19 @@ rs_rx_verdict rs_tree_told(rs_node *node, rs_time now, rs_receiving *x, const rs
     return RS_RX_NONE;
 }
 
+/* What its parent sent takes of its NIC besides what the sender sends to all. What it had by then was lost to both, far
+ * from here, and came by a repair for all: one of the two takes the place of the lost packet. */
+static uint64_t mended_beside(const rs_receiving *x) {
+    return x->stats.peer_repairs_received - x->stats.peer_repairs_old;
+}
+
 void rs_tree_session(rs_receiving *x) {
     tree *t = of(x);
     if (!t)
         return;
     rs_reporter_session(&t->reporter, x->ring.first, x->ring.end);
     t->base_offset = t->base_received = 0;
+    t->base_mended = mended_beside(x);
     t->mark_sn = UINT64_MAX;
     t->final_reports = 0;
     t->last_due = RS_NEVER;
@@ -178,13 +188,17 @@ static void count_losses(rs_receiving *x, tree *t) {
     if (offset < t->base_offset || own->session_received < t->base_received) {
         t->base_offset = offset;
         t->base_received = own->session_received;
+        t->base_mended = mended_beside(x);
     }
     uint64_t expected = offset - t->base_offset, got = own->session_received - t->base_received;
     if (expected < LOSS_SAMPLE)
         return;
+    uint64_t mended = mended_beside(x) - t->base_mended;
     t->lossy_ppm = got < expected ? (uint32_t)((expected - got) * 1000000 / expected) : 0;
+    t->mended_ppm = mended < expected ? (uint32_t)(mended * 1000000 / expected) : 1000000;
     t->base_offset = offset;
     t->base_received = own->session_received;
+    t->base_mended = mended_beside(x);
 }
 
 static rs_report own_report(rs_node *node, rs_time now, rs_receiving *x, tree *t) {
@@ -202,8 +216,10 @@ static rs_report own_report(rs_node *node, rs_time now, rs_receiving *x, tree *t
     own.at = m.rate.at;
     own.waited = m.rate.waited;
     own.lossy_ppm = t->lossy_ppm;
-    /* What is lost comes again, beside the data. */
-    own.share_bps = m.rate.share_bps / 1000000 * (1000000 - t->lossy_ppm);
+    /* Its parent's repairs come beside what the sender sends at its rate. A tenth of the share is left at least: after
+     * a pause they may be more than the data. */
+    uint32_t beside = t->mended_ppm < BESIDE_MOST ? t->mended_ppm : BESIDE_MOST;
+    own.share_bps = m.rate.share_bps / 1000000 * (1000000 - beside);
     return own;
 }
 

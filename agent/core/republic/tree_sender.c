@@ -256,6 +256,14 @@ static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, co
         rs_rate_recompute(node, now, x);
 }
 
+/* As far as everybody was that it is reported with. */
+static uint64_t claimed(rs_tree_sender *t, uint32_t place) {
+    while (t->nodes[place].parent != RS_TREE_NOBODY)
+        place = t->nodes[place].parent;
+    const rs_tree_speaker *s = rs_tree_speaker_of(t, place);
+    return s ? s->claim : 0;
+}
+
 /* It speaks for itself. */
 static void promote(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
     rs_republic_sender *own = rs_republic_sender_of(x);
@@ -266,14 +274,15 @@ static void promote(rs_node *node, rs_time now, rs_sending *x, uint32_t place) {
     if (t->nodes[place].first_child != RS_TREE_NOBODY)
         bypass(node, now, x, place, "it is slower than the others, and speaks for itself");
     uint32_t parent = t->nodes[place].parent;
+    uint64_t seen = claimed(t, place);
     remove_child(t, place);
     add_speaker(t, x, place);
     t->promoted++;
     rs_recipient *r = &x->recipients[place];
     rs_progress *progress = rs_progress_of(r);
     progress->seen_at = now;
-    if (progress->seen_pos < progress->start_pos)
-        progress->seen_pos = progress->start_pos;
+    seen = seen > progress->start_pos ? seen : progress->start_pos;
+    progress->seen_pos = seen > progress->seen_pos ? seen : progress->seen_pos;
     rs_sent_times_least(&own->sent_times, rs_reports_least(x));
     own->sent_times.interval = rs_report_interval(x);
     progress->rate->model = rs_progress_of(rs_speaker(x, 0))->rate->model; /* as the one that spoke for it */

@@ -348,6 +348,31 @@ static void slow_one_deep_in_the_tree__the_rate_follows_it(void **state) {
     net_free(n);
 }
 
+static bool one_in_sixteen_is_lost_at_the_last(net *n, rs_peer to, const rs_data_header *h, void *context) {
+    (void)n;
+    (void)context;
+    return to == SERVERS - 1 && h->sn % 16 == 0;
+}
+
+/* One that loses much speaks for itself from the middle of the object on. It was as far as all that it was reported
+ * with, so the data channel does not wait for its first report. */
+static void lossy_one_begins_to_speak__the_data_do_not_pause(void **state) {
+    (void)state;
+    seen s;
+    net *n = begin(17, &s);
+    net_knob(n)->drop = one_in_sixteen_is_lost_at_the_last;
+    s.from = 100 * MS;
+    for (rs_time at = 100 * MS; at < 2 * SEC && !s.speaks[SERVERS - 1]; at += MS)
+        net_at(n, at);
+    assert_true(s.speaks[SERVERS - 1]);
+    assert_true(s.newest > 4096 && s.newest < OBJECT / 8896 - 100);
+    assert_in_range(s.longest_gap, PACKET / 2, 10 * PACKET);
+    net_knob(n)->drop = NULL;
+    net_at(n, 10 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    net_free(n);
+}
+
 /* A path so slow that each packet asks for a report: none of them is taken for a repeated question. */
 static void slow_path__reports_come(void **state) {
     (void)state;
@@ -523,6 +548,7 @@ int main(void) {
         cmocka_unit_test(sender_pauses__all_are_complete),
         cmocka_unit_test(no_datagrams__all_are_complete),
         cmocka_unit_test(slow_one_deep_in_the_tree__the_rate_follows_it),
+        cmocka_unit_test(lossy_one_begins_to_speak__the_data_do_not_pause),
         cmocka_unit_test(slow_path__reports_come),
         cmocka_unit_test(liar__is_gone_around),
         cmocka_unit_test(parent__repairs_with_changed_bytes),
