@@ -427,12 +427,21 @@ static uint32_t every(const rs_node *node, const rs_rdcm *r) {
     return given < quarter || rs_rdcm_options(node)->no_congestion_control ? given : quarter;
 }
 
+/* For how long an ACK waits at most: where packets come fast enough, for twice as long as `ack_every` of them take. After
+ * that nothing comes for the moment that it could wait for. */
+static rs_time usual_delay(const rs_node *node, const rs_rdcm *r) {
+    const rs_rdcm_config *c = rs_rdcm_options(node);
+    rs_time usual = 2 * rs_passes_time(&r->passes, c->ack_every, c->ack_delay);
+    usual = usual > ANSWER_TIME ? usual : ANSWER_TIME;
+    return usual < c->ack_delay ? usual : c->ack_delay;
+}
+
 static void gathered(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, bool at_once) {
     rs_rdcm_news *news = &r->news[kind];
     if (at_once || news->unacked >= every(node, r)) {
         rs_rdcm_say_all(node, r, kind);
     } else if (news->due == RS_NEVER) {
-        news->due = now + rs_rdcm_options(node)->ack_delay;
+        news->due = now + usual_delay(node, r);
         rs_rdcm_wake(node, r, news->due);
     }
 }
@@ -594,8 +603,8 @@ rs_time rs_watch_timeout(const rs_node *node, const rs_rdcm_watch *w) {
     const rs_rdcm_config *c = rs_rdcm_options(node);
     if (c->ack_timeout)
         return c->ack_timeout;
-    rs_time late =
-        (rs_rtt_late(&w->rtt, c->ack_timeout_first) << w->stretch) + c->ack_delay; /* samples are the newest's */
+    rs_time delay = w->delay && w->delay < c->ack_delay ? w->delay : c->ack_delay; /* samples are the newest's */
+    rs_time late = (rs_rtt_late(&w->rtt, c->ack_timeout_first) << w->stretch) + delay;
     return late < c->ack_timeout_least ? c->ack_timeout_least : late > TIMEOUT_MOST ? TIMEOUT_MOST : late;
 }
 
@@ -805,6 +814,7 @@ uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w
     uint64_t grown = w->flying_most + l.by_repair;
     w->flying_most = grown < w->flying_room ? (uint32_t)grown : w->flying_room;
     measure(node, now, r, w, top, &l);
+    w->delay = usual_delay(node, r) / 2 * 3;
     w->by_tree = ack->flags & RS_ACK_BY_TREE;
     suspect(node, now, r, w, &l, ack->flags & RS_ACK_STARVED);
     if (ring_of(r, w) == RS_RING_LEAF || ring_of(r, w) == RS_RING_PROXY)
@@ -947,8 +957,8 @@ bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uin
     if (w->out && !overtaken && !spoke_since(node, r, w, passed))
         return false; /* until the answer comes, or `again` */
     rs_time due = passed == INT64_MIN || passed == RS_NEVER || overtaken ? now : passed + rs_watch_timeout(node, w);
-    if (!overtaken && due > now && *sn + 1 == r->transfer->fragments && !r->transfer->sending)
-        due = tail_due(node, w, passed, due);
+    if (!overtaken && due > now && r->here.top == r->transfer->fragments && !r->transfer->sending)
+        due = tail_due(node, w, rs_passes_when(&r->passes, r->here.top - 1), due);
     if (!overtaken && w->by_tree && !r->transfer->sending && due < w->probed_at + rs_watch_timeout(node, w) / PROBES)
         due = w->probed_at + rs_watch_timeout(node, w) / PROBES;
     if (now < due) {

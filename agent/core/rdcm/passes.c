@@ -1,5 +1,7 @@
 #include "core/rdcm/passes.h"
 
+#define FEW 16 /* packets that tell no rate (a bound) */
+
 static const rs_pass *back(const rs_passes *p, uint32_t steps) {
     return &p->ring[(p->newest + RS_PASSES - steps) % RS_PASSES];
 }
@@ -38,4 +40,9 @@ rs_time rs_passes_when(const rs_passes *p, uint64_t sn) {
 
 rs_time rs_passes_oldest(const rs_passes *p) {
     return p->count ? back(p, p->count - 1)->at : INT64_MIN;
+}
+
+rs_time rs_passes_time(const rs_passes *p, uint32_t packets, rs_time otherwise) {
+    uint64_t many = p->count > 1 ? back(p, 0)->top - back(p, p->count - 1)->top : 0;
+    return many < FEW ? otherwise : (back(p, 0)->at - back(p, p->count - 1)->at) / (rs_time)many * (rs_time)packets;
 }

@@ -26,6 +26,8 @@ void rs_passes_note(rs_passes *passes, rs_time now, uint64_t top, rs_time grain)
 uint64_t rs_passes_by(const rs_passes *passes, rs_time at);
 /* When it passed, within a grain: never too early. RS_NEVER: it has not; INT64_MIN: long ago. */
 rs_time rs_passes_when(const rs_passes *passes, uint64_t sn);
+/* In which so many pass, as of late; `otherwise` where too few did to tell. */
+rs_time rs_passes_time(const rs_passes *passes, uint32_t packets, rs_time otherwise);
 /* The end of the oldest stretch that is remembered; INT64_MIN: none is. */
 rs_time rs_passes_oldest(const rs_passes *passes);
 

@@ -41,6 +41,7 @@ typedef struct {
     uint64_t *tried;      /* ...and again: these were repaired at any time, also if that was lost. */
     rs_rtt rtt;           /* From a packet's passing here to its ACK. */
     rs_rtt answer;        /* From a repair to its ACK. */
+    rs_time delay;        /* Its ACKs wait so long beside; 0: as long as they may. */
     rs_flying *flying;    /* The repairs of `repaired`, in order, are a ring: */
     uint32_t head;        /* the oldest is there, */
     uint32_t count;       /* there are so many, */

@@ -59,10 +59,13 @@ class _Node:
 
 
 class BackupOverlay:
-    """The overlay of one group. `seed` decides among receivers that are equally good proxies."""
+    """The overlay of one group. A branch's proxy is the nearest of those that are equally good, so that repairs have
+    short ways; `at_random`, as in the paper, `seed` decides.
+    """
 
-    def __init__(self, sender: str, seed: int = 1) -> None:
+    def __init__(self, sender: str, seed: int = 1, at_random: bool = False) -> None:
         self.sender = sender
+        self._at_random = at_random
         self._random = seed & _MASK
         self._root = _Node(sender, None)
         self._nodes: dict[str, _Node] = {sender: self._root}
@@ -71,10 +74,15 @@ class BackupOverlay:
 
     @classmethod
     def build(
-        cls, sender: str, children: Mapping[str, Sequence[str]], receivers: Iterable[str], seed: int = 1
+        cls,
+        sender: str,
+        children: Mapping[str, Sequence[str]],
+        receivers: Iterable[str],
+        seed: int = 1,
+        at_random: bool = False,
     ) -> BackupOverlay:
         """Of a whole tree: `children` of each node that has any, from the sender down. Raises NotInTree."""
-        overlay = cls(sender, seed)
+        overlay = cls(sender, seed, at_random)
         order = overlay._grow(children)
         for name in receivers:
             overlay._place(name)
@@ -86,7 +94,7 @@ class BackupOverlay:
         """The overlay of the tree as it is now: those of the receivers that it still reaches, with the same proxies
         wherever they still stand for their branch (Sec. 3.4: as little changes as can). Raises NotInTree.
         """
-        overlay = BackupOverlay(self.sender)
+        overlay = BackupOverlay(self.sender, at_random=self._at_random)
         overlay._random = self._random
         order = overlay._grow(children)
         for name in self._places:
@@ -314,23 +322,36 @@ class BackupOverlay:
             node = node.parent
 
     def _choose(self, node: _Node) -> str:
-        """A receiver below that is in the fewest rings, at random among equals. When a ring is put in below others, all
-        may be in two already: one is taken out of its higher ring, which is formed after this one.
+        """A receiver below that is in the fewest rings; of equals the nearest, or, as in the paper, one at random. When
+        a ring is put in below others, all may be in two already: one is taken out of its higher ring, which is formed
+        after this one.
         """
         if not node.free[0] and not node.free[1]:
             self._free_one(node)
         fewest = 0 if node.free[0] else 1
-        left = self._draw(node.free[fewest])
+        return self._any(node, fewest) if self._at_random else self._nearest(node, fewest)
+
+    def _nearest(self, node: _Node, rings: int) -> str:
+        """Of those in so many rings; looks no deeper than there. There is one."""
+        level = [node]
         while True:
-            if node.receiver is not None and self._rings[node.receiver] == fewest:
+            for one in level:
+                if one.receiver is not None and self._rings[one.receiver] == rings:
+                    return one.receiver
+            level = [child for one in level for child in one.children.values() if child.free[rings]]
+
+    def _any(self, node: _Node, rings: int) -> str:
+        left = self._draw(node.free[rings])
+        while True:
+            if node.receiver is not None and self._rings[node.receiver] == rings:
                 if left == 0:
                     return node.receiver
                 left -= 1
             for child in node.children.values():
-                if left < child.free[fewest]:
+                if left < child.free[rings]:
                     node = child
                     break
-                left -= child.free[fewest]
+                left -= child.free[rings]
 
     def _itself(self, node: _Node) -> str:
         """The receiver at a node, for the branch that leads to nobody else."""

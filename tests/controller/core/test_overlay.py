@@ -182,8 +182,20 @@ def test_follow__another_tree_keeps_proxies_that_still_stand_for_their_branch(si
 
 def test_same_seed__same_overlay() -> None:
     children, receivers = random_tree(random.Random(5), 300)
-    first, again, other = (list(BackupOverlay.build("s", children, receivers, seed).rings()) for seed in (1, 1, 2))
+    first, again, other = (
+        list(BackupOverlay.build("s", children, receivers, seed, at_random=True).rings()) for seed in (1, 1, 2)
+    )
     assert first == again != other
+
+
+def test_equally_good_proxies__the_nearest_stands_for_its_branch() -> None:
+    children = {"s": ["l", "r"], "l": ["m", "a"], "m": ["b", "c"], "r": ["d"]}
+    nearest, drawn = (
+        {BackupOverlay.build("s", children, "abcd", seed, at_random).top() for seed in range(20)}
+        for at_random in (False, True)
+    )
+    assert nearest == {("a", "d")}
+    assert len(drawn) > 1  # as in the paper
 
 
 def test_wrong_trees__are_told() -> None:
