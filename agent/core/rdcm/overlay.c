@@ -12,7 +12,6 @@
 /* Where no other source is named: docs/rdcm.md. */
 #define READY_TRIES 64            /* a bound */
 #define OLD_SILENT (1000 * RS_MS) /* an old successor silent for so long is let go */
-#define ANSWER_TIME (RS_MS / 8)   /* in which repairs are acknowledged */
 #define LATE_MANY 4               /* time-outs: an answer that takes longer is none (test_rdcm) */
 #define AHEAD_PARTS 16 /* expectations are told in steps of so many to a window, so that the slowest can know its own */
 
@@ -404,7 +403,7 @@ void rs_rdcm_say_repaired(rs_node *node, rs_time now, rs_rdcm *r, rs_peer by) {
     }
     if (r->later_due != RS_NEVER || !r->later)
         return;
-    r->later_due = now + ANSWER_TIME;
+    r->later_due = now + RS_RDCM_ANSWER;
     rs_rdcm_wake(node, r, r->later_due);
 }
 
@@ -422,26 +421,12 @@ void rs_rdcm_say_to(rs_node *node, rs_rdcm *r, rs_peer predecessor) {
             rs_rdcm_say(node, r, bits_of(&r->rings[i], i) & 1u << (2 * i));
 }
 
-static uint32_t every(const rs_node *node, const rs_rdcm *r) {
-    uint32_t quarter = r->bic.window / 4 ? r->bic.window / 4 : 1, given = rs_rdcm_options(node)->ack_every;
-    return given < quarter || rs_rdcm_options(node)->no_congestion_control ? given : quarter;
-}
-
-/* For how long an ACK waits at most: where packets come fast enough, for twice as long as `ack_every` of them take. After
- * that nothing comes for the moment that it could wait for. */
-static rs_time usual_delay(const rs_node *node, const rs_rdcm *r) {
-    const rs_rdcm_config *c = rs_rdcm_options(node);
-    rs_time usual = 2 * rs_passes_time(&r->passes, c->ack_every, c->ack_delay);
-    usual = usual > ANSWER_TIME ? usual : ANSWER_TIME;
-    return usual < c->ack_delay ? usual : c->ack_delay;
-}
-
 static void gathered(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, bool at_once) {
     rs_rdcm_news *news = &r->news[kind];
-    if (at_once || news->unacked >= every(node, r)) {
+    if (at_once || news->unacked >= rs_rdcm_ack_every(node, r)) {
         rs_rdcm_say_all(node, r, kind);
     } else if (news->due == RS_NEVER) {
-        news->due = now + usual_delay(node, r);
+        news->due = now + rs_rdcm_ack_delay(node, r);
         rs_rdcm_wake(node, r, news->due);
     }
 }
@@ -461,7 +446,7 @@ void rs_rdcm_expected_moved(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind
     uint64_t expected = rs_rdcm_expected(r, kind), said = r->news[kind].expected;
     if (expected == said)
         return;
-    gathered(node, now, r, kind, expected < said || expected - said >= every(node, r));
+    gathered(node, now, r, kind, expected < said || expected - said >= rs_rdcm_ack_every(node, r));
 }
 
 /* The words that tell most: all above `cum`, if they fit; otherwise from the lowest news on, or the newest. */
@@ -814,7 +799,7 @@ uint64_t rs_watch_learn(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w
     uint64_t grown = w->flying_most + l.by_repair;
     w->flying_most = grown < w->flying_room ? (uint32_t)grown : w->flying_room;
     measure(node, now, r, w, top, &l);
-    w->delay = usual_delay(node, r) / 2 * 3;
+    w->delay = rs_rdcm_ack_delay(node, r) / 2 * 3;
     w->by_tree = ack->flags & RS_ACK_BY_TREE;
     suspect(node, now, r, w, &l, ack->flags & RS_ACK_STARVED);
     if (ring_of(r, w) == RS_RING_LEAF || ring_of(r, w) == RS_RING_PROXY)
@@ -930,7 +915,7 @@ static bool spoke_since(const rs_node *node, const rs_rdcm *r, const rs_rdcm_wat
 
 /* Of an object's last packet: nothing comes after it that would show its loss (RFC 8985, 7.2). */
 static rs_time tail_due(const rs_node *node, const rs_rdcm_watch *w, rs_time passed, rs_time due) {
-    rs_time late = rs_rtt_late(&w->rtt, rs_watch_timeout(node, w)) + ANSWER_TIME;
+    rs_time late = rs_rtt_late(&w->rtt, rs_watch_timeout(node, w)) + RS_RDCM_ANSWER;
     return passed + late < due ? passed + late : due;
 }
 

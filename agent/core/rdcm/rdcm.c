@@ -39,6 +39,20 @@ static bool configure(const void *given, void *options) {
     return true;
 }
 
+uint32_t rs_rdcm_ack_every(const rs_node *node, const rs_rdcm *r) {
+    uint32_t quarter = r->bic.window / 4 ? r->bic.window / 4 : 1, given = rs_rdcm_options(node)->ack_every;
+    return given < quarter || rs_rdcm_options(node)->no_congestion_control ? given : quarter;
+}
+
+/* Where packets come fast enough, twice as long as `ack_every` of them take: after that nothing comes for the moment
+ * that it could wait for. */
+rs_time rs_rdcm_ack_delay(const rs_node *node, const rs_rdcm *r) {
+    const rs_rdcm_config *c = rs_rdcm_options(node);
+    rs_time usual = 2 * rs_passes_time(&r->passes, c->ack_every, c->ack_delay);
+    usual = usual > RS_RDCM_ANSWER ? usual : RS_RDCM_ANSWER;
+    return usual < c->ack_delay ? usual : c->ack_delay;
+}
+
 /* How many sns sets tell apart: all of a small object. */
 static uint64_t capacity_for(const rs_node *node, const rs_transfer *t) {
     uint64_t capacity = 64, bytes = rs_rdcm_options(node)->stream_bytes;
