@@ -913,10 +913,10 @@ static bool spoke_since(const rs_node *node, const rs_rdcm *r, const rs_rdcm_wat
     return !w->by_tree && w->heard_at >= at + rs_watch_timeout(node, w) / 2;
 }
 
-/* Of an object's last packet: nothing comes after it that would show its loss (RFC 8985, 7.2). */
+/* Once an object's last packet passed: nothing comes after it that would show losses (RFC 8985, 7.2). */
 static rs_time tail_due(const rs_node *node, const rs_rdcm_watch *w, rs_time passed, rs_time due) {
     rs_time late = rs_rtt_late(&w->rtt, rs_watch_timeout(node, w)) + RS_RDCM_ANSWER;
-    return passed + late < due ? passed + late : due;
+    return passed != RS_NEVER && passed + late < due ? passed + late : due;
 }
 
 bool rs_watch_next(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_watch *w, uint64_t *sn) {
