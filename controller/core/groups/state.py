@@ -161,8 +161,7 @@ class Outbox:
     def take(self, agents: Mapping[str, tuple[int, int]], default_port: int) -> list[act.PushGroups]:
         """`agents`: server -> (port, boot id)."""
         pushes = []
-        for server in {**self.waiting_regions, **self.waiting}:  # what belongs together comes soon after each other
-            regions = self.waiting_regions.get(server, [])
+        for server, regions in self.waiting_regions.items():
             some: list[GroupRegion] = []
             size = 0
             for region in regions:
@@ -171,9 +170,9 @@ class Outbox:
                     some, size = [], 0
                 some.append(region)
                 size += len(region.nodes) + len(region.gone)
-            if some:
-                pushes.append(self._push(server, [], agents, default_port, some))
-            views = self.waiting.get(server, [])
+            pushes.append(self._push(server, [], agents, default_port, some))
+        self.waiting_regions = {}
+        for server, views in self.waiting.items():
             batch: list[GroupView] = []
             size = 0
             for view in views:
@@ -183,9 +182,8 @@ class Outbox:
                     batch, size = [], 0
                 batch.append(view)
                 size += named
-            if batch:
-                pushes.append(self._push(server, batch, agents, default_port))
-        self.waiting_regions, self.waiting = {}, {}
+            pushes.append(self._push(server, batch, agents, default_port))
+        self.waiting = {}
         return pushes
 
     def _push(
