@@ -279,7 +279,7 @@ def test_a_relay_without_room_is_passed_over_and_told(lab: World) -> None:
 
 
 @pytest.mark.parametrize("where", ["a port nobody listens on", "an address nobody has"])
-def test_a_relay_at_a_wrong_address_is_passed_over_and_named(lab: World, where: str) -> None:
+def test_a_relay_at_a_wrong_address_is_skipped_and_named(lab: World, where: str) -> None:
     address, port = lab.manager.servers["h3"]
     nobody = f"{address.rpartition('.')[0]}.250"
     lab.manager.servers["h3"] = (address, 9) if "port" in where else (nobody, port)

@@ -147,7 +147,7 @@ struct rs_qsm_view {
     rs_qsm *own;
     uint32_t region;
     uint64_t version;
-    uint64_t made; /* The how manieth of this node's views. */
+    uint64_t made; /* A number of its own for each time that it became the current one. */
     rs_group channel;
     rs_peer *nodes; /* ascending */
     uint32_t count;

@@ -16,7 +16,7 @@
 struct rs_aead {
     EVP_CIPHER_CTX *context;
     bool seals;
-    OSSL_PARAM tag[2]; /* to ask for one, or to tell it: by EVP_CIPHER_CTX_ctrl each packet would make it anew */
+    OSSL_PARAM tag[2]; /* to ask for one, or to tell it: EVP_CIPHER_CTX_ctrl would make it for each packet */
 };
 
 rs_cipher rs_cipher_here(void) {
