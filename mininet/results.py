@@ -1,16 +1,21 @@
-"""The form of a result file: JSON, one line a run. `results/` at the root has those that documents name."""
+"""The form of a result file: JSON, a line a run or a series of short rows. `results/` has those that documents name."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 DIGITS = 6  # of a figure: more than any of them is good for
+SERIES_MOST = 32  # rows on a line: some 2,500 characters of them
 
 
 def text(report: dict[str, Any]) -> str:
-    """A line for each member, numbers and text side by side; for a list of records or rows, one for each of these."""
+    """A line for each member, numbers and text side by side; for a list of records, one for each of these; for a list
+    of rows, one for those that follow each other with the same first cell (a series: runs of one configuration).
+    """
     parts: list[str] = []
     was_plain = False
     for name, value in report.items():
@@ -44,9 +49,18 @@ def rounded(value: Any) -> Any:
 
 
 def _member(value: Any) -> str:
-    if isinstance(value, list | tuple) and value and all(isinstance(row, dict | list | tuple) for row in value):
-        return "[\n" + ",\n".join(_line(row) for row in value) + "\n]"
+    if isinstance(value, list | tuple) and value:
+        if all(isinstance(row, list | tuple) for row in value):
+            return "[\n" + ",\n".join(",".join(map(_line, rows)) for rows in _series(value)) + "\n]"
+        if all(isinstance(row, dict | list | tuple) for row in value):
+            return "[\n" + ",\n".join(map(_line, value)) + "\n]"
     return _line(value)
+
+
+def _series(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]]:
+    for _, alike in groupby(rows, key=lambda row: _line(row[:1])):
+        series = list(alike)
+        yield from (series[at : at + SERIES_MOST] for at in range(0, len(series), SERIES_MOST))
 
 
 def _line(value: Any) -> str:

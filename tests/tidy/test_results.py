@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from rostrum.lab.results import save, text
+from rostrum.lab.results import SERIES_MOST, save, text
 
 from tests.tidy.tree import complaint, files
 from tests.tidy.tree import text as text_of
@@ -21,7 +21,7 @@ def test_results__are_few_lines() -> None:
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_results__have_a_line_a_run_and_say_what_they_came_from(name: str) -> None:
+def test_results__have_a_line_a_run_or_series_and_say_what_they_came_from(name: str) -> None:
     report = json.loads(text_of(name))
     assert text_of(name) == text(report), f"{name}: write it with rostrum.lab.results.save"
     sources = report["rows"] if name == "results/history.json" else [report["manifest"]]
@@ -47,3 +47,11 @@ def test_save__writes_what_a_reader_gets_back(tmp_path: Path) -> None:
     assert len(file.read_text().splitlines()) == 13
     save(report, Path("/dev/null"))
     assert not Path("/dev/null").is_file()
+
+
+def test_text__has_a_line_a_series_of_rows_none_of_them_long() -> None:
+    rows = [[0, 1.5], [0, 2], [1, 3], *([2, n] for n in range(SERIES_MOST + 1)), [[0], 1], [], [0, 4]]
+    written = text({"columns": ["case", "t"], "runs": rows})
+    assert json.loads(written)["runs"] == rows
+    lines = written.splitlines()[3:-2]
+    assert [len(json.loads(f"[{line.rstrip(',')}]")) for line in lines] == [2, 1, SERIES_MOST, 1, 1, 1, 1]
