@@ -97,6 +97,32 @@ def test_publish__restart_of_the_agent__publish_again__both_come_or_are_told(typ
     came_or_told(shown, "before", "after")
 
 
+def test_a_subscriber_freezes__is_told_that_it_was_put_out(typed) -> None:
+    shown = typed("""
+        rostrum groups create steady --order agreed --lab $NAME
+        shown() { rostrum groups show steady --lab $NAME 2>&1; }
+        rostrum sub steady --server h5 --lab $NAME --count 2 --wait 60s >got 2>&1 & sub=$!
+        rostrum sub steady --server h7 --lab $NAME --count 3 --wait 60s >whole 2>&1 & other=$!
+        for n in $(seq 100); do grep -q h5 <(shown) && grep -q h7 <(shown) && break; sleep 0.2; done
+        rostrum pub steady before --server h1 --lab $NAME
+        for n in $(seq 100); do grep -q before got && break; sleep 0.2; done
+        rostrum lab kill --name $NAME h5 --signal STOP
+        trap 'rostrum lab kill --name $NAME h5 --signal CONT' EXIT
+        for n in $(seq 200); do grep -q h5 <(shown) || break; sleep 0.2; done
+        rostrum pub steady missed --server h1 --lab $NAME
+        for n in $(seq 100); do grep -q missed whole && break; sleep 0.2; done
+        trap - EXIT; rostrum lab kill --name $NAME h5 --signal CONT
+        for n in $(seq 200); do grep -q "in again" got && break; sleep 0.2; done
+        rostrum pub steady after --server h1 --lab $NAME
+        wait $sub $other; grep -v ^view got
+    """)
+    assert re.findall("^(before|missed|after|h5 was put out)", shown, re.MULTILINE) == [
+        "before",
+        "h5 was put out",
+        "after",
+    ]
+
+
 def test_send__pause__send_other_bytes_under_the_same_name__the_new_ones_are_read(typed) -> None:
     typed("""
         head -c 3M /dev/urandom >table; cp table first
@@ -179,10 +205,12 @@ def test_publish__to_a_manager_that_dies_before_it_answers__waits_and_goes_on(ty
         sleep 2
         rostrum lab kill --name $NAME manager; sleep 12; rostrum lab start --name $NAME manager
         wait $pub
-        for n in $(seq 225); do grep -qE "hello|lost: 1 of h1" got said && break; sleep 0.2; done
+        for n in $(seq 225); do grep -qE "hello|lost: 1 packet of h1" got said && break; sleep 0.2; done
         kill $sub 2>/dev/null || true; wait $sub || true; cat got said
     """)
-    assert "hello" in shown or "lost: 1 of h1" in shown, shown  # it was published before h3 had its manager again
+    assert "hello" in shown or "lost: 1 packet of h1" in shown, (
+        shown
+    )  # it was published before h3 had its manager again
 
 
 def test_stream__while_the_manager_is_away__says_what_it_waits_for(typed) -> None:

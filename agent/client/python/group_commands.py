@@ -21,6 +21,7 @@ from .values import RostrumError, TimedOut, Unavailable
 Connect = Callable[[], Agent]
 AGENT_WAIT_S = 60.0  # for an agent that went away, as a join waits for a manager
 AGENT_LOOK_S = 0.25
+MISSED = "the group did not hear it for seconds; what others published meanwhile went by here"
 
 
 def _group_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -193,7 +194,7 @@ def sub(
                     continue
                 if message.lost is not None:
                     lost += message.lost
-                    click.echo(f"lost: {message.lost or 'some'} {_of(message)}: {message.why}", err=True)
+                    click.echo(f"lost: {_what(message)}: {message.why}", err=True)
                     continue
                 got += 1
                 if not quiet:
@@ -229,8 +230,13 @@ def _messages(
                     f"{agent.server} is {again}in {group} ({messages.protocol}, order {messages.order})", err=True
                 )
                 gone, give_up = None, time.monotonic()
+                viewed = False
                 while True:
                     message = messages.next(wait)
+                    if message.view:
+                        if viewed and message.view.anew:
+                            click.echo(f"{agent.server} was put out and is in again: {MISSED}", err=True)
+                        viewed = True
                     if start is not None and message.view is None and message.primary is None and message.lost is None:
                         start = message.sn + 1
                     yield message
@@ -256,8 +262,10 @@ def _told(message: Message) -> str:
     return f"view after {view.number}: {', '.join(view.members)}{''.join(f'; {one}' for one in changes)}"
 
 
-def _of(message: Message) -> str:
-    return f"of {message.sender} from {message.sn} on" if message.sender else "messages"
+def _what(message: Message) -> str:
+    what = "packet" if message.sender else "message"
+    of = f" of {message.sender} from {message.sn} on" if message.sender else ""
+    return f"{message.lost or 'some'} {what}{'' if message.lost == 1 else 's'}{of}"
 
 
 def _show(message: Message, as_json: bool) -> None:
