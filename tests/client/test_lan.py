@@ -10,18 +10,21 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
+from rostrum.client import lan
 from rostrum.client.cli import main
 from rostrum.client.lan import (
     LAN_APP_ID,
     TRAILER_MAGIC,
     Nic,
+    PrivateAgent,
     Receiver,
     Trailer,
     _peers_of,
+    find_receivers,
     free_path,
     nic_for,
     read_trailer,
@@ -189,3 +192,18 @@ def test_send__to_nobody_is_a_usage_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["send", str(file)])
     assert result.exit_code == 2
     assert "--to names no server" in result.output
+
+
+def test_send__tells_whom_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    nic = SimpleNamespace(name="eth7", address="10.0.0.1")
+    private = SimpleNamespace(nic=nic, peers=list)
+    monkeypatch.setattr(lan, "TELL_FIRST_S", 0.0)
+    said: list[str] = []
+    with pytest.raises(RostrumError, match="0 of 2 receivers are there"):
+        find_receivers(cast(PrivateAgent, private), [], 2, 0.05, said.append)
+    with pytest.raises(RostrumError, match=r"no answer from 10\.0\.0\.2"):
+        find_receivers(cast(PrivateAgent, private), ["10.0.0.2"], 1, 0.05, said.append)
+    assert [line.split(":")[0] for line in said] == [
+        "waiting for 2 receivers, 0 so far, on eth7 (10.0.0.1), 1 s more at most",
+        "waiting for 10.0.0.2 on eth7 (10.0.0.1), 1 s more at most",
+    ]

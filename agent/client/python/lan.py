@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import re
 import shutil
@@ -36,6 +37,7 @@ TRAILER_MAX = 4096
 TRIAL = "doctor"  # how the transfer of an object is called that is to be thrown away
 START_BOUND_S = 10.0
 LOOK_S = 0.02
+TELL_FIRST_S, TELL_EACH_S = 2.0, 10.0  # who waits for receivers is told whom for
 SIOCGIFADDR, SIOCGIFMTU = 0x8915, 0x8921
 
 
@@ -290,7 +292,8 @@ def find_receivers(
     """
     if private.nic.address in names:
         raise RostrumError(f"{private.nic.address} is this host: name others", Code.INVALID)
-    deadline = time.monotonic() + wait
+    began = time.monotonic()
+    deadline, tell_at = began + wait, began + TELL_FIRST_S
     told: set[str] = set()
     while True:
         there = [peer for peer in private.peers() if peer.receives]
@@ -309,6 +312,13 @@ def find_receivers(
                 f"{who} after {wait:g} s on {private.nic.name} ({private.nic.address}): does rostrum receive run "
                 f"there, and does its firewall take {PORTS}? rostrum doctor --lan looks closer",
                 Code.TIMEOUT,
+            )
+        if time.monotonic() >= tell_at:
+            tell_at += TELL_EACH_S
+            whom = ", ".join(missing) or f"{count} receivers, {len(there)} so far,"
+            left = f"{math.ceil(deadline - time.monotonic())} s more at most"
+            tell(
+                f"waiting for {whom} on {private.nic.name} ({private.nic.address}), {left}: rostrum receive runs there?"
             )
         time.sleep(LOOK_S)
 

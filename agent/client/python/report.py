@@ -106,7 +106,9 @@ def print_result(result: SendResult, name: str, console: Console = OUT) -> None:
         sent += f", {result.packets_repair} repairs by multicast for {result.losses_repaired} losses"
     if result.acks_received:
         sent += f", {result.acks_received} acknowledgements received"
-    way = f"{result.path} path by {result.protocol}" + (f" ({result.reason})" if result.reason else "")
+    way = "no path" if result.path == "none" else f"{result.path} path by {result.protocol}"
+    if result.reason:
+        way += f" ({result.reason})"
     rate = f"; up to {rate_text(result.rate_bps)}" if result.rate_bps else ""
     console.print(f"{way}; {result.sessions} session(s); {sent}{rate}", markup=False, soft_wrap=True)
     goodput = result.goodput_bps

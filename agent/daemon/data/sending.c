@@ -593,7 +593,7 @@ void rs_sending_cancel_api(void *context, const rs_api_call *call, const rs_obje
     rs_agent *agent = context;
     for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
         if (memcmp(&t->id, id, sizeof *id) == 0 && !rs_sending_of(t)->leg) {
-            rs_sending_cancel(agent, t, "cancelled by an application at the sender");
+            rs_sending_cancel(agent, t, "an application there asked for it");
             rs_api_reply_ok(agent->api, call);
             return;
         }
