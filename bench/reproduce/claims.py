@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rostrum.bench.reproduce.judge import Bound, JudgeError, Verdict, evaluate, judge, parse
+from rostrum.bench.reproduce.judge import Bound, JudgeError, LackingError, Verdict, evaluate, judge, parse
 from rostrum.topologies.places import TREE
 
 FILE = TREE / "results" / "claims.yaml"
@@ -65,7 +65,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with what a result says of it. `commit`: of the result, with +changes if its tree had any."""
+    """A claim with what a result says of it. `commit`: of the result, with +changes if its tree had any. `failed`:
+    there should have been a value, but the run gave none.
+    """
 
     claim: Claim
     verdict: Verdict
@@ -73,6 +75,7 @@ class Judged:
     reason: str = ""
     commit: str = ""
     command: str = ""
+    failed: bool = False
 
     def row(self) -> dict[str, Any]:
         one = self.claim
@@ -107,21 +110,28 @@ class Claims:
             raise ClaimsError(f"no claim is called {' or '.join(patterns)}: rostrum reproduce --list")
         return found
 
-    def judged(self, claim: Claim, result: dict[str, Any] | None, reason: str = "") -> Judged:
-        """By this result; without one it is not judged, for this reason or its own."""
+    def judged(
+        self, claim: Claim, result: dict[str, Any] | None, reason: str = "", quick: bool | None = None
+    ) -> Judged:
+        """By this result; without one it is not judged, for this reason or its own. `quick`: it is of a short run
+        [as it says], which may lack points.
+        """
         run = self.runs.get(claim.run)
         command = f"rostrum {run.command}" if run else ""
         if result is None:
-            return Judged(claim, Verdict.NOT_JUDGED, reason=claim.not_judged or reason, command=command)
+            why = claim.not_judged or reason
+            return Judged(claim, Verdict.NOT_JUDGED, reason=why, command=command, failed=bool(claim.run))
         manifest = result.get("manifest")
         commit = str(manifest.get("commit", "unknown")) if isinstance(manifest, dict) else "unknown"
+        short = bool(result.get("short_run")) if quick is None else quick
         try:
             value = evaluate(claim.value, result)
         except JudgeError as error:
-            return Judged(claim, Verdict.NOT_JUDGED, reason=str(error), commit=commit, command=command)
+            few = short and isinstance(error, LackingError)
+            said = f"{SHORT_RUN} lacks it ({error}): rostrum reproduce --only {claim.run}" if few else str(error)
+            return Judged(claim, Verdict.NOT_JUDGED, reason=said, commit=commit, command=command, failed=not few)
         verdict = judge(value, claim.found, claim.shape)
-        notes = [claim.why if verdict is not Verdict.FOUND else "", run.note if run else "",
-                 SHORT_RUN if result.get("short_run") else ""]  # fmt: skip
+        notes = [claim.why if verdict is not Verdict.FOUND else "", run.note if run else "", SHORT_RUN if short else ""]
         return Judged(claim, verdict, value, "; ".join(filter(None, notes)), commit, command)
 
 

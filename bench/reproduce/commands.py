@@ -18,6 +18,7 @@ from rostrum.topologies.places import build_folder, short
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False, soft_wrap=True)
 STYLES = {Verdict.FOUND: "green", Verdict.SHAPE: "yellow", Verdict.NOT_FOUND: "red", Verdict.NOT_JUDGED: "dim"}
 STDOUT = "-"
+PIPE_WIDTH = 200  # columns of the table where no terminal has a width
 
 
 @click.group(invoke_without_command=True)
@@ -41,7 +42,8 @@ def reproduce(
     """Try the papers' claims again, and judge them.
 
     Each claim of results/claims.yaml names a command of rostrum, a figure of what that writes, and which values agree.
-    A verdict is: found, found in shape (the trend, not the number), not found, not judged (and why).
+    A verdict is: found, found in shape (the trend, not the number), not found, not judged (and why). Ends with 1 if a
+    run failed, or a full one lacks what is asked for.
 
     \b
       rostrum reproduce --list                              verdicts by stored results
@@ -68,7 +70,7 @@ def reproduce(
         runner.write_json(judged, None if json_file == STDOUT else Path(json_file))
     if json_file != STDOUT:
         _show(judged)
-    if not list_ and any(one.verdict is Verdict.NOT_JUDGED and one.claim.run for one in judged):
+    if not list_ and any(one.failed for one in judged):
         ctx.exit(1)
 
 
@@ -93,9 +95,9 @@ def _stored(claims: Claims, chosen: list[Claim]) -> list[Judged]:
     return [_judged(claims, one, outcomes) for one in chosen]
 
 
-def _judged(claims: Claims, claim: Claim, outcomes: dict[str, runner.Outcome]) -> Judged:
+def _judged(claims: Claims, claim: Claim, outcomes: dict[str, runner.Outcome], quick: bool | None = None) -> Judged:
     outcome = outcomes.get(claim.run)
-    return claims.judged(claim, outcome.result if outcome else None, outcome.reason if outcome else "")
+    return claims.judged(claim, outcome.result if outcome else None, outcome.reason if outcome else "", quick)
 
 
 def _tried(claims: Claims, chosen: list[Claim], quick: bool, again: bool, store: bool) -> list[Judged]:
@@ -116,11 +118,14 @@ def _tried(claims: Claims, chosen: list[Claim], quick: bool, again: bool, store:
             if outcomes[run.name].result is not None and not (quick and runner.has_full_run(run)):
                 for file in runner.store(run, outcomes[run.name], claims, quick):
                     ERR.print(f"[dim]stored: {short(file)}[/dim]")
-    return [_judged(claims, one, outcomes) for one in chosen]
+    return [_judged(claims, one, outcomes, quick) for one in chosen]
 
 
 def _show(judged: list[Judged]) -> None:
-    table = Table("claim", "where", "theirs", "ours", "verdict", "commit", "why", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for name in ("claim", "where", "theirs", "ours", "verdict", "commit"):
+        table.add_column(name, no_wrap=name in ("claim", "commit"))
+    table.add_column("why", min_width=30)
     for one in judged:
         style = STYLES[one.verdict]
         changed = "+changes" if one.commit.endswith("+changes") else ""
@@ -128,6 +133,6 @@ def _show(judged: list[Judged]) -> None:
         table.add_row(
             *map(escape, cells), f"[{style}]{one.verdict.value}[/{style}]", one.commit[:8] + changed, escape(one.reason)
         )
-    OUT.print(table)
+    Console(soft_wrap=True, width=None if OUT.is_terminal else PIPE_WIDTH).print(table)
     counts = runner.summary(judged)["summary"]
     OUT.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))

@@ -41,6 +41,10 @@ class JudgeError(ValueError):
     """An expression or a bound is none, or the result has not what it asks for."""
 
 
+class LackingError(JudgeError):
+    """The result has not what the expression asks for: a short run has fewer points."""
+
+
 @dataclass(frozen=True)
 class Bound:
     """Values that agree: "< 3", ">= 0.9", "0.9 to 1.1"."""
@@ -116,6 +120,8 @@ def _value(node: ast.AST, result: dict[str, Any]) -> Any:
         given = [_value(one, result) for one in node.args]
         named = {str(one.arg): _value(one.value, result) for one in node.keywords}
         return FUNCTIONS[node.func.id](result, *given, **named)
+    except JudgeError:
+        raise
     except (TypeError, ValueError, ArithmeticError) as error:
         raise JudgeError(f"{ast.unparse(node)}: {error}") from None
 
@@ -124,7 +130,7 @@ def _member(there: Any, key: Any) -> Any:
     try:
         return there[key]
     except (KeyError, IndexError, TypeError):
-        raise JudgeError(f"the result has no {key}") from None
+        raise LackingError(f"the result has no {key}") from None
 
 
 def _at(result: dict[str, Any], *keys: Any) -> Any:
@@ -141,7 +147,7 @@ def _row(result: dict[str, Any], table: str, **members: Any) -> Any:
     for one in rows:
         if isinstance(one, dict) and all(one.get(name) == value for name, value in members.items()):
             return one
-    raise JudgeError(f"{table} has no row with {', '.join(f'{k} {v}' for k, v in members.items())}")
+    raise LackingError(f"the result has no row of {table} with {', '.join(f'{k} {v}' for k, v in members.items())}")
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

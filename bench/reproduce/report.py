@@ -62,10 +62,14 @@ def _row(one: Judged) -> str:
     e, claim = html.escape, one.claim
     reason = f"<br><span class=r>{e(one.reason)}</span>" if one.reason else ""
     source = f"<code>{e(one.command)}</code>" if one.command else ""
-    source += f"<br><span class=r>{e(one.commit[:12] + ('+changes' if '+' in one.commit else ''))}</span>"
+    source += f"<br><span class=r>{e(_commit(one))}</span>"
     verdict = f'<td class=v style="color:{COLOURS[one.verdict]}">{one.verdict.value}{reason}'
     message = "".join(f"<td>{e(text)}" for text in (claim.where, claim.claim, str(claim.theirs), one.ours))
     return f"<tr id={e(claim.id)}>{message}{verdict}<td>{source}"
+
+
+def _commit(one: Judged) -> str:
+    return one.commit[:12] + ("+changes" if one.commit.endswith("+changes") else "")
 
 
 def _picture(command: str, file: Path) -> str:
@@ -79,12 +83,16 @@ def _picture(command: str, file: Path) -> str:
 
 
 def latex(judged: list[Judged]) -> str:
-    """A longtable, for a document with \\usepackage{longtable}."""
+    """A longtable, for a landscape document with \\usepackage{longtable}; it is as wide as the text."""
+    widths = (0.06, 0.06, 0.24, 0.08, 0.08, 0.07, 0.18, 0.07)  # of the line, less the space between columns
+    columns = "".join(rf">{{\raggedright\arraybackslash}}p{{{width}\linewidth}}" for width in widths)
     lines = [
-        r"\begin{longtable}{llp{0.42\linewidth}lll}",
-        r"Paper & Where & Claim & Theirs & Ours & Verdict \\ \hline \endhead",
+        r"% \usepackage[landscape]{geometry} \usepackage{array} \usepackage{longtable}",
+        rf"{{\scriptsize\setlength{{\tabcolsep}}{{3pt}}\begin{{longtable}}{{{columns}}}",
+        r"Paper & Where & Claim & Theirs & Ours & Verdict & Command & Commit \\ \hline \endhead",
     ]
     for one in judged:
-        cells = (one.claim.paper, one.claim.where, one.claim.claim, str(one.claim.theirs), one.ours, one.verdict.value)
+        cells = [one.claim.paper, one.claim.where, one.claim.claim, str(one.claim.theirs), one.ours, one.verdict.value,
+                 one.command, _commit(one)]  # fmt: skip
         lines.append(" & ".join(cell.translate(TEX) for cell in cells) + r" \\")
-    return "\n".join([*lines, r"\end{longtable}", ""])
+    return "\n".join([*lines, r"\end{longtable}}", ""])

@@ -31,7 +31,7 @@ def along(field: str, values: Iterable[Any], base: Setting | None = None) -> Poi
 
 
 def tuning(quick: bool) -> Points:
-    by_c: dict[Key, Setting] = {("c, r = 8", str(c)): Setting(c=c) for c in ((1, 3, 5) if quick else range(1, 8))}
+    by_c: dict[Key, Setting] = {("c, r = 8", str(c)): Setting(c=c) for c in ((1, 4, 7) if quick else range(1, 8))}
     by_r: dict[Key, Setting] = {
         ("r, c = r / 2", str(r)): Setting(r=r, c=r / 2) for r in ((4, 8, 16) if quick else range(4, 17, 2))
     }
@@ -68,7 +68,7 @@ def overload(quick: bool) -> Points:
     return {
         (f"{percent} % lost besides", str(mbps)): replace(base, loss_percent=percent, link_bps=mbps * 10**6)
         for percent in (0, 20)
-        for mbps in ((3, 6, 12) if quick else (2, 3, 4, 5, 6, 7, 8, 10, 12))
+        for mbps in ((3, 4, 12) if quick else (2, 3, 4, 5, 6, 7, 8, 10, 12))
     }
 
 
@@ -108,7 +108,7 @@ STUDIES = (
         NAKs.
         """,
         "groups per node",
-        lambda quick: along("degree", (2, 16, 128, 1024) if quick else (2**power for power in range(1, 11))),
+        lambda quick: along("degree", (2, 64, 1024) if quick else (2**power for power in range(1, 11))),
         logarithmic=True,
     ),
     Study(
@@ -150,7 +150,7 @@ STUDIES = (
         64 nodes, 128 groups each, of 10; 1 % lost, (r, c) = (8, 5), no NAKs.
         """,
         "length of bursts",
-        lambda quick: along("burst", (5, 20, 40) if quick else range(5, 41, 5), Setting(model="bursty")),
+        lambda quick: along("burst", (5, 10, 40) if quick else range(5, 41, 5), Setting(model="bursty")),
     ),
     Study(
         "ricochet-stagger",
@@ -192,7 +192,7 @@ STUDIES = (
         "groups per node",
         lambda quick: along(
             "degree",
-            (2, 16, 64) if quick else (2, 4, 8, 16, 32, 64, 128),
+            (2, 16, 128) if quick else (2, 4, 8, 16, 32, 64, 128),
             Setting(protocol="plain", settle_s=0.1),
         ),
         figures=(DISCOVERY, LATEST_DISCOVERY),

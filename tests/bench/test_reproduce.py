@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -269,6 +270,34 @@ def test_store__a_short_run_is_marked_and_replaces_no_full_one(folders: Path, mo
     assert "short run" in Claims({}, (claim,)).judged(claim, {"short_run": True}).reason
 
 
+def test_quick__points_that_a_short_run_lacks_are_no_failure(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = table.Claim(**{**GOOD, "value": 'at("summary", "512")'})
+    wanted = Claims({"r": Run("r", "sim run wan")}, (claim, table.Claim(**{**GOOD, "id": "b"})))
+    monkeypatch.setattr("rostrum.bench.reproduce.commands.load", lambda: wanted)
+    fake(folders, monkeypatch, """echo '{"summary": {"2": 1}, "manifest": {"commit": "abc"}}' > "$1" """)
+    short = CliRunner().invoke(reproduce, ["--quick", "--only", "r", "--json"])
+    first, second = json.loads(short.stdout)["claims"]
+    assert short.exit_code == 0 and first["verdict"] == "not judged" and second["verdict"] == "found"
+    assert "a short run (--quick) lacks it (the result has no 512)" in first["reason"]
+    full = CliRunner().invoke(reproduce, ["--again", "--only", "r", "--json"])
+    assert full.exit_code == 1 and json.loads(full.stdout)["claims"][0]["reason"] == "the result has no 512"
+    fake(folders, monkeypatch, "exit 3")
+    assert CliRunner().invoke(reproduce, ["--quick", "--again", "--only", "r"]).exit_code == 1
+
+
+def test_quick__short_runs_of_ricochet_have_every_point_that_claims_ask_for() -> None:
+    """Keys of a claim that are numbers are points on a study's axis."""
+    from rostrum.sim.experiments.ricochet import STUDIES
+
+    studies, claims, asked = {one.name: one for one in STUDIES}, table.load(), 0
+    for claim in (one for one in claims.claims if one.run in studies):
+        points = {key[-1] for key in studies[claim.run].points(True)}
+        numbers = set(re.findall(r'"(\d+)"', claim.value))
+        assert numbers <= points, (claim.id, numbers - points)
+        asked += len(numbers)
+    assert asked > 20
+
+
 def test_a_spoilt_result__is_told(folders: Path) -> None:
     (folders / "results" / "r.json").write_text("{")
     with pytest.raises(ClaimsError, match=r"r\.json"):
@@ -281,3 +310,12 @@ def test_report__is_whole_in_itself_and_escapes() -> None:
     text = report.page([claims.judged(wild, None)], claims)
     assert "<script>" not in text and 'src="http' not in text and "a &lt; b" in text
     assert r"50 \% \& $<$script$>$" in report.latex([claims.judged(wild, None)])
+
+
+def test_report__the_table_for_a_document_has_command_and_commit() -> None:
+    claims = table.load()
+    result = {**RESULT, "summary": {"alive_over_sender": 1.0}, "manifest": {"commit": "0123456789abcdef+changes"}}
+    claim = next(one for one in claims.claims if one.id == "rdcm-fig15-others")
+    text = report.latex([claims.judged(claim, result)])
+    assert "rostrum sim run rdcm-failure & 0123456789ab+changes" in text
+    assert len({line.count(" & ") for line in text.splitlines() if " & " in line}) == 1
