@@ -310,6 +310,7 @@ bool rs_qsm_receive_nak(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *b
         return true; /* Others are on their way; who still misses these says so again. */
     out->naked = ranges;
     out->naked_partition = partition;
+    out->naked_by = head.who;
     out->naked_range = 0;
     out->naked_q = ranges.range[0].first;
     rs_list_keep(&own->sending, &out->waiting, true);
@@ -433,28 +434,28 @@ static bool address(rs_qsm_out *o, rs_messages_out *out, const rs_qsm_own_packet
     return true;
 }
 
-/* What a whole partition missed, by multicast: whoever else misses it has it, too. */
+/* What a whole partition missed, by multicast: whoever else misses it has it, too. If that was missed as well, or may
+ * be (nobody listens for ever at the address of a view that is over), who asks has it alone: the ring passes it on. */
 static bool poll_again(rs_qsm_out *o, rs_time now, rs_messages_out *out) {
+    const rs_qsm_view *view = o->view;
+    bool alone = rs_qsm_out_others(view) == 1 || view->channel == RS_NO_GROUP || !view->current;
     while (o->naked_range < o->naked.count && o->turn == 0) {
         uint64_t first = o->naked.range[o->naked_range].first, end = first + o->naked.range[o->naked_range].count;
-        uint64_t q = o->naked_q < first ? first : o->naked_q, sn = rs_qsm_sn_of(o->view, o->naked_partition, q);
+        uint64_t q = o->naked_q < first ? first : o->naked_q, sn = rs_qsm_sn_of(view, o->naked_partition, q);
         if (q >= end || sn >= o->sent) {
             o->naked_range++;
             continue;
         }
         o->naked_q = q + 1;
-        const rs_qsm_own_packet *packet = rs_qsm_out_packet(o->view, sn);
+        const rs_qsm_own_packet *packet = rs_qsm_out_packet(view, sn);
         if (!packet || now - packet->sent_at < AGAIN_LEAST)
             continue;
         packet_at(o, sn)->sent_at = now;
         rs_qsm_control_sent(&o->control, now);
-        o->view->own->stats.again_sent++;
-        if (rs_qsm_out_others(o->view) == 1 || o->view->channel == RS_NO_GROUP) {
-            uint32_t place = o->naked_partition; /* its leader: the ring has it pushed on */
-            place += place == o->view->self ? o->view->partitions : 0;
-            to_peer(out, o->view->nodes[place < o->view->count ? place : o->view->self == 0], packet->bytes,
-                    packet->length);
-        } else
+        view->own->stats.again_sent++;
+        if (packet_at(o, sn)->again++ > 0 || alone)
+            to_peer(out, o->naked_by, packet->bytes, packet->length);
+        else
             address(o, out, packet);
         return true;
     }

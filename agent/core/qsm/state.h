@@ -87,7 +87,8 @@ typedef struct rs_qsm_stream {
 typedef struct {
     uint8_t *bytes;
     uint32_t length, room;
-    uint32_t span; /* Bytes that its messages take at a receiver. */
+    uint32_t span;  /* Bytes that its messages take at a receiver. */
+    uint32_t again; /* So often it was sent again, for a NAK. */
     rs_time sent_at;
 } rs_qsm_own_packet;
 
@@ -105,7 +106,8 @@ typedef struct {
     uint64_t told, spread; /* If this node leads: as of a stream. */
     rs_qsm_ranges naked;   /* What all of a partition missed, and is multicast again, */
     uint32_t naked_partition, naked_range;
-    uint64_t naked_q; /* ... from here on. */
+    uint64_t naked_q; /* ... from here on, */
+    rs_peer naked_by; /* ... or sent to this node of it alone, which said so. */
     uint32_t turn;    /* Without a multicast address: the packet went to so many nodes. */
     rs_time position_at;
     uint32_t positions; /* Told without an answer. */

@@ -121,6 +121,31 @@ static void region__that_groups_share_delivers_all_in_order(void **state) {
     cluster_free(c);
 }
 
+/* Multicast of the region reaches nobody: the switches have no rules for its address, or have them no more. A partition
+ * that misses all is sent it alone, also when the view is over meanwhile. */
+static void region__whose_multicast_reaches_nobody_loses_nothing(void **state) {
+    const uint64_t seed = cluster_seed();
+    const rs_peer nodes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .delay = 50 * US, .jitter = 100 * US};
+    cluster *c = begin(&options);
+    cluster_view(c, REGION_CHANNEL + 1, nodes, 1, &(rs_messages_view){.protocol = "plain"});
+    for (uint64_t version = 2; version < 6; version++) {
+        rs_messages_region deaf = region_view(nodes, NODES, version);
+        deaf.channel += version % 2 == 0;
+        for (uint32_t i = 0; i < NODES; i++)
+            assert_int_equal(rs_messages_set_region(cluster_node(c, i), cluster_now(c), &deaf), RS_OK);
+        publish(c, 100);
+        if (version == 4)
+            cluster_run(c, cluster_now(c) + 1000 * MS);
+    }
+    cluster_run(c, cluster_now(c) + 20000 * MS);
+    cluster_account a = cluster_check(c);
+    assert_true(a.by_via[RS_VIA_RETRANSMIT] > 1000);
+    assert_int_equal(a.missed + a.lost_events + a.twice + a.wrong + a.out_of_order, 0);
+    cluster_free(c);
+}
+
 static void view_of_groups(cluster *c, const uint32_t *regions, uint32_t count) {
     rs_peer nodes[NODES];
     for (uint32_t i = 0; i < NODES; i++)
@@ -585,6 +610,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(publisher__that_comes_again_is_heard),
         cmocka_unit_test(region__that_groups_share_delivers_all_in_order),
+        cmocka_unit_test(region__whose_multicast_reaches_nobody_loses_nothing),
         cmocka_unit_test(region__that_nodes_move_from_loses_nothing_until_groups_are_told),
         cmocka_unit_test(view__that_a_sender_hears_of_late_is_there_for_it),
         cmocka_unit_test(views__that_change_for_a_minute_are_few),
