@@ -77,7 +77,7 @@ def _place(core: Core, number: int, now: int) -> None:
     m = core.members
     view = m.regions.views.get(number)
     if view is None or view.nodes.bit_count() == 1:
-        m.sharing.remove(-number)
+        m.sharing.end(-number, now + LINGER_NS)
     else:
         try:
             m.sharing.place(-number, (view.nodes, _senders(core, view)), now, LINGER_NS, m.bad_roots)

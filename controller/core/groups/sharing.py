@@ -141,6 +141,15 @@ class Sharing:
             del here.groups[group]
             self._dirty[here.address] = here
 
+    def end(self, group: int, until: int) -> None:
+        """As `remove`, but while rules are plentiful its own stay until then: what was sent there comes yet."""
+        here = self.at.get(group)
+        if here is None or not self._is_roomy(here):
+            self.remove(group)
+        else:
+            del self.at[group]
+            self._leave(here, group, until)
+
     def links_changed(self, dead: Collection[tuple[str, int]]) -> list[int]:
         """`dead`: ends (switch, port) of links that carry nothing. Returns the groups that need another tree: over a
         dead link, or around one that lives again and leads to racks that theirs does not reach.

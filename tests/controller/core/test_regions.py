@@ -4,6 +4,7 @@ server knows the newest views it needs, told once, with addresses and rules for 
 from __future__ import annotations
 
 import random
+from ipaddress import IPv4Address
 
 import pytest
 from rostrum.controller.core import actions as act
@@ -177,6 +178,28 @@ def test_whatever_overlaps_each_server_holds_the_views_it_needs(sharing: bool) -
             if not held.everybody >> line.manager.core.members.places.number[server] & 1:
                 line.listeners[server].groups.pop(name, None)
     agree(line)
+
+
+def test_what_was_sent_to_a_region_that_has_ended_still_comes() -> None:
+    line = line_of(8)
+    servers = sorted(line.listeners)
+    line.join("a", *servers, options=WITH)
+    line.join("b", *servers[:4], options=WITH)
+    line.wait_alive(1000)
+    m = line.manager.core.members
+    before = {m.sharing.at[-number].address for number in m.regions.views}
+    assert len(before) == 2
+    for server in servers[:4]:
+        line.leave("b", server)
+    line.wait_alive(1000)
+    [only] = m.regions.views
+
+    def reached() -> set[IPv4Address]:
+        return {rule.group for switch in line.topology.switches for rule in m.sharing.rules_on(switch)}
+
+    assert reached() == before, "also the address of the region that is no more"
+    line.wait_alive(6000)
+    assert reached() == {m.sharing.at[-only].address}
 
 
 def test_regions_outlive_the_manager_by_its_journal() -> None:
