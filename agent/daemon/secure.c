@@ -364,8 +364,8 @@ static void tell_refused(rs_agent *agent) {
     if (now.late > told->late)
         rs_log_limited(
             &agent->unsealed, 10, RS_LOG_WARNING, "security",
-            "packets late=%llu cause=\"far behind others of their transmitter: sent once more by whoever heard "
-            "them, or another holder of the key has sent some far ahead in its name\"",
+            "packets late=%llu cause=\"their counters came before, or are far behind: sent once more by whoever heard "
+            "them, or another holder of the key uses counters in their transmitter's name\"",
             (unsigned long long)(now.late - told->late));
     *told = now;
 }

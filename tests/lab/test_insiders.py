@@ -4,13 +4,16 @@ messages are signed here (`--security signed`), objects are checked by the sende
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
 
 import pytest
-from rostrum.client import Agent
-from rostrum.lab.experiments.adversary import run, summarize
+from rostrum.client import Agent, TimedOut, Unavailable
+from rostrum.lab.experiments.adversary import Intruder, Stage, run, summarize, until
 from rostrum.lab.intruder import another
 from rostrum.lab.lab import Lab
 
@@ -89,6 +92,63 @@ def test_a_signed_stream_arrives_and_is_joined_under_way(lab: Lab) -> None:
 def test_objects_arrive_as_without(lab: Lab) -> None:
     data = data_of(3_000_000, 3)
     check(lab, send(lab, "h2", ["h3", "h5", "h7"], data), ["h3", "h5", "h7"], data)
+
+
+@pytest.mark.parametrize("protocol", ["plain", "ricochet", "qsm"])
+def test_what_was_recorded_before_a_restart_is_not_delivered_after_it(lab: Lab, protocol: str) -> None:
+    """The agent that comes again has the key in use, and no memory of what came. Whoever kept that sends it again, all
+    the time, from before it is there."""
+    group = "recorded-" + protocol
+    old, new = ([(word % number).ljust(900, b".") for number in range(10)] for word in (b"old %d", b"new %d"))
+    stage = Stage(lab, 1000, 1)
+    with (
+        Agent(lab.agent_socket("h1")) as one,
+        Agent(lab.agent_socket("h5")) as five,
+        five.join(group, protocol=protocol) as other,
+        one.publisher(group) as out,
+    ):
+        with Agent(lab.agent_socket("h3")) as three, three.join(group, protocol=protocol) as receiver:
+            with stage.heard("h3") as heard:
+                out.publish_all(old)
+                assert set(take(receiver, len(old), 20.0)[0]) <= set(old)
+            lab.kill("h3")  # it has not left the group: the key stays
+        recorded = [json.dumps(one) for one in heard if is_multicast(one)]
+        assert recorded
+        thrower, enough = Intruder(lab, "h1", "throw", stage.plan("h1")), threading.Event()
+
+        def throw() -> None:
+            while not enough.wait(0.001 * len(recorded)):
+                thrower.tell(*recorded)
+
+        throwing = threading.Thread(target=throw, daemon=True)
+        throwing.start()
+        try:
+            lab.start_program("h3")
+            until(lambda: answers(lab, "h3"), "the agent that comes again")
+            with Agent(lab.agent_socket("h3")) as three, three.join(group, protocol=protocol) as receiver:
+                with pytest.raises(TimedOut):
+                    receiver.next(1.0)
+                out.publish_all(new)
+                got, _ = take(receiver, len(new), 20.0)
+                with pytest.raises(TimedOut):
+                    receiver.next(1.0)
+        finally:
+            enough.set()
+            throwing.join(20)
+        assert thrower.end()[-1]["sent"] > len(recorded)
+        assert len(got) == len(set(got)) and set(got) <= set(new)
+        assert set(got) == set(new) or protocol == "plain"
+        assert got and take(other, len(old), 20.0)[0]
+
+
+def answers(lab: Lab, server: str) -> bool:
+    with suppress(Unavailable), Agent(lab.agent_socket(server)):
+        return True
+    return False
+
+
+def is_multicast(datagram: dict[str, Any]) -> bool:
+    return 224 <= int(datagram["to"].partition(".")[0]) < 240
 
 
 def test_lies_of_the_adversary_have_the_right_check() -> None:

@@ -240,7 +240,7 @@ static bool receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t 
         return true;
     node->stats.data_received++;
     const bool strange = !stream || stream->incarnation != id.incarnation || stream->unheard;
-    if (strange && is_late(node)) {
+    if (strange && (is_late(node) || rs_gm_is_before(node, group, &body.views))) {
         (void)refused(node, now, group, NULL, id.sender);
         return true;
     }

@@ -192,6 +192,11 @@ bool rs_gm_believes(const rs_messages *node, const rs_gm_group *group, rs_peer s
     return rs_gm_may_publish(group, sender) && (!peer || peer->incarnation == 0 || peer->incarnation == incarnation);
 }
 
+bool rs_gm_is_before(const rs_messages *node, const rs_gm_group *group, const rs_gm_views *views) {
+    return node->config.sealed && node->came != RS_CAME_ALONE &&
+           (int32_t)(views->view[0].version - (uint32_t)group->begins_from) < 0;
+}
+
 /* ------------------------------------------------------------------------------------------------------ answers */
 
 bool rs_gm_peer_gets(rs_messages *node, rs_peer peer, uint32_t bytes) {

@@ -22,6 +22,9 @@ bool rs_gm_is_member(const rs_gm_group *group, rs_peer peer);
 bool rs_gm_may_publish(const rs_gm_group *group, rs_peer peer);
 /* The view lists the sender, and as far as is known it runs with that incarnation. */
 bool rs_gm_believes(const rs_messages *node, const rs_gm_group *group, rs_peer sender, uint32_t incarnation);
+/* A packet, or a heartbeat, that goes round once more may be of these views, and have been delivered to an earlier life
+ * of this node, or of its stream here: where packets are sealed it begins none. */
+bool rs_gm_is_before(const rs_messages *node, const rs_gm_group *group, const rs_gm_views *views);
 /* So many bytes may be sent to it because it asked: in all not much more than was multicast before it. */
 bool rs_gm_peer_gets(rs_messages *node, rs_peer peer, uint32_t bytes);
 

@@ -160,7 +160,14 @@ static void lead_back(rs_messages *node, rs_gm_stream *stream, uint64_t sn) {
 /* What a sender says of itself in one group. */
 static void hear_of(rs_messages *node, rs_time now, rs_gm_group *group, const rs_gm_id *id, const rs_gm_views *views) {
     bool fresh = false;
+    const bool sealed = node->config.sealed, certain = sealed && node->came == RS_CAME_ALONE;
     rs_gm_stream *stream = rs_gm_stream_find(node, id->sender, group->id);
+    const bool strange = !stream || stream->incarnation != id->incarnation || stream->unheard;
+    if (strange && rs_gm_is_before(node, group, views)) {
+        node->stats.refused++;
+        rs_gm_doubt(node, now, group, id->sender, NULL);
+        return;
+    }
     if (stream && stream->incarnation == id->incarnation && rs_gm_departed_counts(now, group, stream)) {
         fresh = stream->unheard;
         stream->unheard = false;
@@ -171,7 +178,6 @@ static void hear_of(rs_messages *node, rs_time now, rs_gm_group *group, const rs
             return;
         }
     }
-    const bool sealed = node->config.sealed, certain = sealed && node->came == RS_CAME_ALONE;
     stream->heard_at = now;
     if (fresh)
         rs_gm_stream_start(stream, id->sn + 1);

@@ -125,6 +125,9 @@ struct rs_gm_group {
     rs_message_group id;
     uint64_t version;
     uint64_t joined; /* The first version of which this node was a member, without a break since. */
+    /* No packet that was published under an earlier version begins a stream here where packets are sealed: whoever
+     * heard it, and keeps it, can send it again to a node that has just come and has the key. */
+    uint64_t begins_from;
     rs_group channel;
     rs_group *more_channels; /* Further ones, for engines that use several. */
     uint32_t more_count;

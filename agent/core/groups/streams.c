@@ -259,6 +259,7 @@ void rs_gm_streams_view(rs_messages *node, rs_time now, rs_gm_group *group, cons
     while (node->departed_count > RS_GM_DEPARTED) {
         rs_gm_stream *oldest = RS_HOLDER(rs_gm_stream, departed, node->departed.next);
         oldest->group->evicted = true;
+        oldest->group->begins_from = oldest->group->version; /* its sender comes back with a later one */
         rs_gm_stream_free(node, oldest);
     }
 }

@@ -132,7 +132,8 @@ static void apply(rs_messages *node, rs_time now, rs_gm_group *group, rs_gm_grou
         leave_engine(node, group, next);
     if (next->engine->change)
         next->engine->change(rs_gm_engine_own(node, next->engine), group, next);
-    group->joined = next->member ? (group->member ? group->joined : next->version) : 0;
+    if (!next->member || !group->member)
+        group->joined = group->begins_from = next->member ? next->version : 0;
     swap(group, next);
     rs_gm_publish_view(group);
     if (next->member && !group->member) { /* what others sent is no more of this node's business */

@@ -168,8 +168,8 @@ static void sealed(const rs_agent *agent, page *p) {
     counter(p, "packets_unsealable_total", s.unsealable, "Datagrams not sent, because there was no key.");
     counter(p, "packets_opened_total", s.opened[RS_SEAL_RIGHT], "Sealed datagrams whose tag was right.");
     counter(p, "packets_late_total", s.late,
-            "Sealed datagrams far behind others of their transmitter: once more, or "
-            "another holder of the key has sent some far ahead in its name.");
+            "Sealed datagrams whose counter came before, or is far behind: once more, or "
+            "another holder of the key uses counters in their transmitter's name.");
     family(p, "packets_refused_total", "counter", "Datagrams that nobody has looked at, by cause.");
     for (unsigned i = RS_SEAL_RIGHT + 1; i < RS_SEAL_VERDICTS; i++)
         by(p, "packets_refused_total", "cause", causes[i], s.opened[i]);

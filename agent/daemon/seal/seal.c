@@ -367,12 +367,10 @@ static bool is_late(const stream *st, uint64_t counter) {
     return counter <= st->newest && st->newest - counter >= RS_SEAL_WINDOW;
 }
 
-static bool is_new(const rs_seal *s, const stream *st, uint64_t counter) {
+static bool is_new(const stream *st, uint64_t counter) {
     if (counter > st->newest)
         return true;
-    if (is_late(st, counter))
-        return s->shared;
-    return !(st->seen[counter / 64 % WORDS] >> (counter % 64) & 1);
+    return !is_late(st, counter) && !(st->seen[counter / 64 % WORDS] >> (counter % 64) & 1);
 }
 
 static void take(stream *st, uint64_t counter) {
@@ -450,7 +448,8 @@ static rs_seal_verdict judge(rs_seal *s, rs_seal_place place, size_t clear, cons
                        .at = place,
                        .cipher = cipher};
     stream *known = find(s, &of), *st = known;
-    if (st && !is_new(s, st, counter))
+    const bool again = st && !is_new(st, counter); /* or another holder of the key has used that counter */
+    if (again && !s->shared)
         return RS_SEAL_REPLAYED;
     if (!st && (s->stats.streams >= RS_SEAL_STREAMS || !has_room(s)))
         return RS_SEAL_ROOM;
@@ -469,7 +468,7 @@ static rs_seal_verdict judge(rs_seal *s, rs_seal_place place, size_t clear, cons
     if (!rs_aead_open(st->aead, nonce, more, beside_length, pieces, 2, tag))
         return RS_SEAL_FORGED;
     memcpy(head, shown, clear);
-    if (is_late(st, counter)) /* its place is another one's */
+    if (again)
         return RS_SEAL_LATE;
     if (!known) {
         s->spare = NULL;

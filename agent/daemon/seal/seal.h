@@ -16,10 +16,9 @@
  * Nonces are made from the counter, which knows nothing of what is sent. Each receiver takes a counter once (a sliding
  * window by transmitter and address), and only once the tag was right: forgeries change nothing here.
  *
- * Whoever holds the epoch's key can seal as any transmitter, and send a counter far ahead in its name. Where several
- * hold a key (rs_seal_shared) that silences nobody: what is older than the window is told as LATE, and the caller takes
- * of it what is missing, or newer than all that came, for what it was sealed for has numbers of its own. A lie takes
- * the place of the packet whose counter it has. */
+ * Whoever holds the epoch's key can seal as any transmitter, by any counter. Where several hold a key (rs_seal_shared)
+ * that silences nobody: what has a counter that came before, or one older than the window, is told as LATE; the caller
+ * takes of it what is missing, or newer than all that came, for what it was sealed for has numbers of its own. */
 #ifndef RS_DAEMON_SEAL_SEAL_H
 #define RS_DAEMON_SEAL_SEAL_H
 
@@ -48,7 +47,7 @@ typedef enum {
     RS_SEAL_ROOM,     /* too many transmitters */
     RS_SEAL_SCOPE,    /* of a transfer or group that this agent has no key of, or made with a key of another one */
     RS_SEAL_VERDICTS,
-    RS_SEAL_LATE = RS_SEAL_VERDICTS /* right, and older than the window: new, or once more (rs_seal_shared) */
+    RS_SEAL_LATE = RS_SEAL_VERDICTS /* right, but REPLAYED by its counter: new, or once more (rs_seal_shared) */
 } rs_seal_verdict;
 
 const char *rs_seal_text(rs_seal_verdict verdict); /* for people */
@@ -56,7 +55,7 @@ const char *rs_seal_text(rs_seal_verdict verdict); /* for people */
 typedef struct {
     uint64_t sealed, unsealable; /* sent; not sent, because there is no key */
     uint64_t opened[RS_SEAL_VERDICTS];
-    uint64_t late;    /* opened, older than the window */
+    uint64_t late;    /* opened, and LATE */
     uint32_t streams; /* transmitters heard, times addresses; of now */
 } rs_seal_stats;
 
@@ -78,7 +77,8 @@ void rs_seal_free(rs_seal *seal); /* keys are wiped */
 bool rs_seal_learn(rs_seal *seal, uint16_t epoch, const uint8_t key[RS_AEAD_KEY], uint32_t transmitter, rs_time from);
 /* The key of one transmitter, of whose epoch the key is not known here: to seal with from now on. */
 bool rs_seal_learn_own(rs_seal *seal, uint16_t epoch, const uint8_t key[RS_AEAD_KEY], uint32_t transmitter);
-/* Others hold its keys as well: what is older than the window is LATE. Without it such packets are REPLAYED. */
+/* Others hold its keys as well: packets whose counter came before, or is older than the window, are LATE. Without it
+ * they are REPLAYED. */
 void rs_seal_shared(rs_seal *seal);
 /* What a transmitter is given, if not the epoch's key; `name`: 0, or the clear bytes of an agent's own key. */
 bool rs_seal_transmitter_key(const uint8_t epoch_key[RS_AEAD_KEY], uint32_t name, uint32_t transmitter,

@@ -373,7 +373,9 @@ def _out(core: Core, group: Group, server: int, now: int) -> None:
     names.pop(group.name, None)
     if not names:
         del m.of_server[server]
-    # `reborn` stays: a view under way may have it, and it may be back before that is told.
+    # A view under way may have it, and it may be back before that is told: then it is new in the next one all the same.
+    # What others published before is not for it, and packets of earlier views that come again are not taken there.
+    group.reborn |= group.told_members & 1 << server
     group.fresh &= ~(1 << server)
     if group.name in m.trouble:
         m.trouble[group.name].told.pop(server, None)

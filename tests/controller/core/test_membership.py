@@ -83,6 +83,19 @@ def test_view__tells_of_a_restart_though_the_server_left_and_came_back_while_rul
     line.assert_told()
 
 
+def test_view__has_another_version_for_a_member_that_left_and_is_back_before_that_was_told() -> None:
+    """It keeps nothing of what came before, and takes nothing of earlier views: recorded packets may come again."""
+    line = GroupLine()
+    line.join("news", "h1", "h3", "h5")
+    line.wait(QUARTER_S)
+    before = line.listeners["h3"].groups["news"].version
+    line.leave("news", "h3")
+    line.join("news", "h3")
+    line.wait(QUARTER_S)
+    assert line.listeners["h3"].groups["news"].version > before
+    line.assert_told()
+
+
 @pytest.mark.parametrize("since_start", [True, False])
 def test_view__waits_for_a_switch_that_comes_back_within_a_second(since_start: bool) -> None:
     line = GroupLine()

@@ -240,6 +240,53 @@ static void heartbeats__lead_nobody_astray(void **state) {
     end(t);
 }
 
+/* A member that joins, or comes again after a restart, has the key in use, and nothing else: neither windows nor
+ * streams. What was sent before it came, and was recorded, is none of its business; what is sent from then on is. */
+static void packets__of_before_a_member_joined_are_not_for_it(void **state) {
+    const rs_messages_view *like[] = {&RICOCHET, &FIFO, &PLAIN};
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        enum { ALL = 50 };
+        two *t = begin(like[i], 0);
+        datagram *recorded = calloc(ALL + 1, sizeof *recorded);
+        uint8_t last = 0;
+        assert_non_null(recorded);
+        for (uint32_t n = 0; n < ALL; n++) {
+            recorded[n] = *made(t, (uint8_t)n);
+            give(t, t->receiver, SENDER, RS_CAME_TO_ALL, &recorded[n]);
+            assert_int_equal(delivered(t->receiver, &last), 1);
+        }
+        put_heartbeat(&recorded[ALL], ALL / 2);
+        rs_messages_free(t->receiver); /* it is restarted: another life, a view that says so */
+        t->receiver =
+            pair_node(RECEIVER, (rs_messages_config){.sealed = true, .lone_heartbeats = true, .incarnation = 4});
+        const pair_server again[] = {{SENDER, LIFE, true}, {RECEIVER, 4, false}};
+        pair_view_of(t->receiver, 2, like[i], again, 2);
+        for (uint32_t round = 0; round < 2; round++)
+            for (uint32_t n = ALL + 1; n-- > 0;) {
+                give(t, t->receiver, SENDER, RS_CAME_TO_ALL, &recorded[n]);
+                assert_int_equal(delivered(t->receiver, &last), 0);
+            }
+        assert_int_equal(pair_stats(t->receiver).streams, 0);
+        assert_in_range(pair_stats(t->receiver).queries_sent, 1, 2); /* however many there were */
+        pair_view_of(t->sender, 2, like[i], again, 2);
+        assert_int_equal(talk(t, 2000 * MS, &last), 0);
+        for (uint32_t n = 0; n <= ALL; n++) {
+            give(t, t->receiver, SENDER, RS_CAME_TO_ALL, &recorded[n]);
+            assert_int_equal(delivered(t->receiver, &last), 0);
+        }
+        for (uint8_t value = 100; value < 110; value++) {
+            give(t, t->receiver, SENDER, RS_CAME_TO_ALL, made(t, value));
+            assert_int_equal(delivered(t->receiver, &last), 1);
+            assert_int_equal(last, value);
+        }
+        assert_int_equal(talk(t, 3000 * MS, &last), 0);
+        assert_int_equal(pair_stats(t->receiver).lost, 0);
+        free(recorded);
+        end(t);
+    }
+}
+
 /* What one node sends another is none of those that whoever has a group's key can make. */
 static void datagrams__of_one_node_to_another_have_no_groups_keys(void **state) {
     (void)state;
@@ -261,6 +308,7 @@ int main(void) {
         cmocka_unit_test(packets__behind_another_members_counter_are_heard),
         cmocka_unit_test(sender__is_heard_again_once_it_was_asked),
         cmocka_unit_test(heartbeats__lead_nobody_astray),
+        cmocka_unit_test(packets__of_before_a_member_joined_are_not_for_it),
         cmocka_unit_test(datagrams__of_one_node_to_another_have_no_groups_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

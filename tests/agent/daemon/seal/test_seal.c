@@ -238,8 +238,9 @@ static void counters__are_taken_once_whatever_their_order(void **state) {
     stop(&p);
 }
 
-/* Another holder of the key sends packets with counters far ahead as that transmitter. */
-static void jump__of_the_counter_silences_nobody_whose_key_others_hold(void **state) {
+/* Another holder of the key sends packets as that transmitter: with the counters that it is to use next, with counters
+ * far ahead. */
+static void counters__of_another_holder_of_the_key_silence_nobody(void **state) {
     (void)state;
     enum { SIZE = 8 + RS_SEAL_MORE };
     static pair p;
@@ -256,12 +257,19 @@ static void jump__of_the_counter_silences_nobody_whose_key_others_hold(void **st
         memcpy(early, p.sealed, SIZE);
         rs_seal *liar = rs_seal_new(rs_cipher_here());
         assert_true(rs_seal_learn(liar, 7, key_a, 0x100, 0));
+        rs_seal_skip(liar, 11);
+        for (unsigned i = 0; i < 10; i++) {
+            uint8_t lie[SIZE];
+            assert_true(rs_seal_close(liar, group, 0, p.plain, 8, NULL, 0, lie));
+            assert_int_equal(rs_seal_open(p.to, group, 0, lie, SIZE, p.head, sizeof p.head, p.rest), RS_SEAL_RIGHT);
+            make(&p, group, 0, 8, 0);
+            assert_int_equal(look(&p, group, 0, SIZE), shared ? RS_SEAL_LATE : RS_SEAL_REPLAYED);
+        }
         for (uint64_t ahead = 1 << 20; ahead <= UINT64_C(1) << 30; ahead <<= 5) {
             uint8_t lie[SIZE];
             rs_seal_skip(liar, ahead);
             assert_true(rs_seal_close(liar, group, 0, p.plain, 8, NULL, 0, lie));
             assert_int_equal(rs_seal_open(p.to, group, 0, lie, SIZE, p.head, sizeof p.head, p.rest), RS_SEAL_RIGHT);
-            assert_int_equal(rs_seal_open(p.to, group, 0, lie, SIZE, p.head, sizeof p.head, p.rest), RS_SEAL_REPLAYED);
             for (unsigned i = 0; i < 100; i++) {
                 make(&p, group, 0, 8, 0);
                 assert_int_equal(look(&p, group, 0, SIZE), shared ? RS_SEAL_LATE : RS_SEAL_REPLAYED);
@@ -271,7 +279,7 @@ static void jump__of_the_counter_silences_nobody_whose_key_others_hold(void **st
         p.sealed[SIZE - 1] ^= 1; /* late or not, its tag must be right */
         assert_int_equal(look(&p, group, 0, SIZE), shared ? RS_SEAL_FORGED : RS_SEAL_REPLAYED);
         rs_seal_stats_get(p.to, &stats);
-        assert_int_equal(stats.late, shared ? 300 : 0);
+        assert_int_equal(stats.late, shared ? 310 : 0);
         rs_seal_free(liar);
         stop(&p);
     }
@@ -510,7 +518,7 @@ int main(void) {
         cmocka_unit_test(packets__that_were_changed_anywhere_are_refused),
         cmocka_unit_test(garbage__is_refused_and_leaves_nothing),
         cmocka_unit_test(counters__are_taken_once_whatever_their_order),
-        cmocka_unit_test(jump__of_the_counter_silences_nobody_whose_key_others_hold),
+        cmocka_unit_test(counters__of_another_holder_of_the_key_silence_nobody),
         cmocka_unit_test(counters__beyond_the_bound_are_refused),
         cmocka_unit_test(epochs__older_ones_are_taken_for_a_while),
         cmocka_unit_test(keys__end_at_their_bound),
