@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/groups/deliver.h"
+#include "core/groups/early.h"
 #include "core/groups/members.h"
 #include "core/groups/missing.h"
 #include "core/groups/naks.h"
@@ -213,7 +214,7 @@ static void early_keep(rs_messages *node, rs_time now, rs_peer sender, const uin
 }
 
 static bool receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length,
-                    rs_messages_via via) {
+                    rs_messages_via via, bool carried) {
     rs_gm_id id;
     rs_gm_body body;
     bool fresh = false;
@@ -222,7 +223,7 @@ static bool receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t 
     rs_gm_stream *stream = rs_gm_stream_find(node, id.sender, id.group);
     rs_gm_group *group = stream ? stream->group : rs_gm_group_find(node, id.group);
     if (!group || !group->member) {
-        node->stats.foreign++;
+        node->stats.foreign += !carried || !rs_gm_early_carried(node, now, id.sender, bytes, length, via);
         return true;
     }
     if (id.sender == node->config.self || !rs_gm_intact(node, bytes, length))
@@ -232,7 +233,7 @@ static bool receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t 
     if (!rs_gm_is_from(node, from, id.sender))
         return true;
     if (!is_believed(node, now, group, stream, &id)) {
-        if (!is_late(node))
+        if (!is_late(node) && !(carried && rs_gm_early_carried(node, now, id.sender, bytes, length, via)))
             early_keep(node, now, id.sender, bytes, length);
         return true;
     }
@@ -263,12 +264,12 @@ static bool receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t 
 }
 
 bool rs_gm_receive_data(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
-    return receive(node, now, from, bytes, length, RS_VIA_DATA);
+    return receive(node, now, from, bytes, length, RS_VIA_DATA, false);
 }
 
 bool rs_gm_receive_carried(rs_messages *node, rs_time now, rs_peer sender, const uint8_t *bytes, size_t length,
                            rs_messages_via via) {
-    return rs_gm_get_kind(bytes, length) == RS_GM_KIND_DATA && receive(node, now, sender, bytes, length, via);
+    return rs_gm_get_kind(bytes, length) == RS_GM_KIND_DATA && receive(node, now, sender, bytes, length, via, true);
 }
 
 void rs_gm_early_look(rs_messages *node, rs_time now, const rs_gm_group *group) {
@@ -285,4 +286,11 @@ void rs_gm_early_look(rs_messages *node, rs_time now, const rs_gm_group *group) 
         } else
             i++;
     }
+    const rs_time until = node->carried_until;
+    node->carried_until = 0; /* each is looked at once */
+    for (rs_gm_carried *packet; (packet = rs_gm_early_next(node, now, group));) {
+        rs_gm_receive_carried(node, now, packet->sender, packet->bytes, packet->length, packet->via);
+        rs_gm_early_done(node, packet);
+    }
+    node->carried_until = until;
 }

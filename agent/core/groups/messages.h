@@ -220,7 +220,7 @@ typedef struct {
     /* Not believed: of a sender that the view does not list, or with an id that is not of who sent the datagram. */
     uint64_t strangers;
     uint64_t early;    /* data of senders that the view does not list yet, kept for a moment; of them `strangers` count
-                     * those that no view came for */
+                     * those that no view came for, of what an engine's datagrams carried `foreign` */
     uint64_t versions; /* datagrams of another version of the protocol; `other_version` is that of the last */
     uint64_t other_version;
     uint64_t kinds; /* datagrams of a kind that no engine here has; `other_kind` is that of the last */

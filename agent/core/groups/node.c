@@ -3,6 +3,7 @@
 
 #include "core/groups/arrive.h"
 #include "core/groups/deliver.h"
+#include "core/groups/early.h"
 #include "core/groups/members.h"
 #include "core/groups/missing.h"
 #include "core/groups/naks.h"
@@ -59,7 +60,7 @@ static bool configure(rs_messages_config *c) {
 static void init_lists(rs_messages *node) {
     rs_list *lists[] = {&node->missing_order, &node->assemblies,    &node->beating,           &node->smalls,
                         &node->smalls_free,   &node->handed_smalls, &node->handed_assemblies, &node->wide,
-                        &node->departed};
+                        &node->departed,      &node->carried_by_age};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         rs_list_init(lists[i]);
 }
@@ -162,6 +163,7 @@ void rs_messages_free(rs_messages *node) {
         rs_gm_group_free(node, node->groups[i]);
     }
     rs_gm_peers_free(node);
+    rs_gm_early_free(node);
     for (uint32_t i = 0; i < node->engine_count; i++)
         if (node->engines[i]->stop)
             node->engines[i]->stop(node->engine_own[i]);
@@ -244,6 +246,7 @@ void rs_messages_timeout(rs_messages *node, rs_time now) {
     rs_gm_take_back(node);
     rs_gm_missing_timeout(node, now);
     rs_gm_deliver_timeout(node, now);
+    rs_gm_early_timeout(node, now);
     for (uint32_t i = 0; i < node->engine_count; i++)
         if (node->engines[i]->timeout)
             node->engines[i]->timeout(node->engine_own[i], now);
@@ -258,6 +261,7 @@ static rs_time earlier(rs_time a, rs_time b) {
 rs_time rs_messages_deadline(const rs_messages *node) {
     rs_time first = earlier(rs_gm_missing_deadline(node), rs_gm_deliver_deadline(node));
     first = earlier(first, earlier(rs_gm_positions_deadline(node), node->sweep_at));
+    first = earlier(first, rs_gm_early_deadline(node));
     for (uint32_t i = 0; i < node->engine_count; i++)
         if (node->engines[i]->deadline)
             first = earlier(first, node->engines[i]->deadline(node->engine_own[i]));

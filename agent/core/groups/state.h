@@ -6,7 +6,8 @@
  *   missing.c   what is known to be missing                       naks.c    when it is asked for, of whom, and answers
  *   publish.c   messages become packets                           deliver.c order, large messages, events
  *   positions.c how far publishers are: heartbeats, questions     log.c     rings of packets
- *   engine.h    the seam of engines    options.c their options    wire.c    datagrams that all engines share */
+ *   engine.h    the seam of engines    options.c their options    wire.c    datagrams that all engines share
+ *   early.c     what came before its view */
 #ifndef RS_CORE_MESSAGES_STATE_H
 #define RS_CORE_MESSAGES_STATE_H
 
@@ -30,7 +31,8 @@
 #define RS_GM_RETRANSMITS 8192u  /* a power of two */
 #define RS_GM_ANSWERED 1024u     /* answers that are remembered; a power of two */
 #define RS_GM_EARLY 64u          /* packets that wait for a view, at most */
-#define RS_GM_NUMBERS 4096u      /* groups whose numbering is remembered when they are forgotten */
+#define RS_GM_CARRIED_BUCKETS 256u
+#define RS_GM_NUMBERS 4096u /* groups whose numbering is remembered when they are forgotten */
 #define RS_GM_DEPARTED_BOUND (32 * INT64_C(1000000000)) /* ... and so long they are asked how far they were */
 #define RS_GM_DEPARTED 1024u /* streams of senders that left their group, kept so that a return goes on with them */
 #define RS_GM_NAK_LEAST (4 * INT64_C(1000000)) /* a packet is not asked for again sooner, and not given again */
@@ -72,6 +74,18 @@ typedef struct {
     uint32_t length;
     uint8_t *bytes;
 } rs_gm_early;
+
+/* A data packet that an engine's datagram carried, before a view of its group (early.h). */
+typedef struct {
+    rs_list by_age, in_bucket;
+    rs_time at; /* It came then, */
+    rs_peer sender;
+    uint32_t incarnation;
+    rs_message_group group;
+    rs_messages_via via; /* ... by this. */
+    uint32_t length;
+    uint8_t bytes[];
+} rs_gm_carried;
 
 /* One sender in one group. Slots are a ring over the newest `capacity` sns; what is older is settled. */
 typedef struct {
@@ -274,6 +288,10 @@ struct rs_messages {
     uint32_t peer_mask, early_count;
     rs_gm_early early[RS_GM_EARLY]; /* The oldest first. */
     uint8_t *early_bytes;
+    rs_list carried_by_age;
+    rs_list *carried_buckets; /* RS_GM_CARRIED_BUCKETS of them, by group; made with the first packet. */
+    uint32_t carried_bytes;   /* What they take together. */
+    rs_time carried_until;    /* Until then packets of groups that are not known are kept. */
 
     rs_gm_forgotten *numbers; /* A ring of RS_GM_NUMBERS. */
     uint32_t number_count, number_next;

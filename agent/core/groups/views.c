@@ -7,6 +7,7 @@
 
 #include "core/groups/arrive.h"
 #include "core/groups/deliver.h"
+#include "core/groups/early.h"
 #include "core/groups/members.h"
 #include "core/groups/missing.h"
 #include "core/groups/options.h"
@@ -264,6 +265,7 @@ rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages
     if (status != RS_OK)
         return status;
     take_incarnations(node, view);
+    rs_gm_early_expect(node, now);
     rs_gm_early_look(node, now, rs_gm_group_find(node, view->group));
     return RS_OK;
 }
@@ -278,6 +280,7 @@ rs_status rs_messages_set_region(rs_messages *node, rs_time now, const rs_messag
                      RS_GM_MEMBERS_MOST);
         return RS_ERR_INVALID;
     }
+    rs_gm_early_expect(node, now);
     return engine->region(rs_gm_engine_own(node, engine), now, view);
 }
 
@@ -328,9 +331,11 @@ rs_status rs_messages_change_view(rs_messages *node, rs_time now, rs_message_gro
     }
     next.member = rs_gm_is_member(&next, node->config.self);
     rs_status status = install(node, now, group, &next);
-    if (status == RS_OK)
-        rs_gm_early_look(node, now, group);
-    return status;
+    if (status != RS_OK)
+        return status;
+    rs_gm_early_expect(node, now);
+    rs_gm_early_look(node, now, group);
+    return RS_OK;
 }
 
 void rs_gm_group_free(rs_messages *node, rs_gm_group *group) {

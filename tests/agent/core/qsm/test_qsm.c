@@ -190,6 +190,40 @@ static void region__that_nodes_move_from_loses_nothing_until_groups_are_told(voi
     cluster_free(c);
 }
 
+/* Views of regions are told before those of groups: a new group's first messages come, by a region that is known,
+ * before some members have heard of the group. */
+static void group__that_a_member_hears_of_late_has_its_first_messages(void **state) {
+    const uint64_t seed = cluster_seed();
+    const rs_peer nodes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    const rs_messages_view like = {
+        .protocol = "qsm", .order = RS_ORDER_FIFO, .regions = &region_number, .region_count = 1};
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .loss = 0.01, .delay = 50 * US, .jitter = 100 * US};
+    cluster *c = begin(&options);
+    for (uint32_t late = 0; late < 40; late++) {
+        const rs_message_group id = GROUPS + late;
+        rs_messages_view view = like;
+        view.group = view.channel = id;
+        view.version = 1;
+        view.members = nodes;
+        view.member_count = NODES;
+        cluster_view(c, id, nodes, NODES, &like);
+        for (uint32_t i = 1; i < NODES; i += 2)
+            assert_int_equal(rs_messages_forget(cluster_node(c, i), cluster_now(c), id), RS_OK);
+        for (uint32_t i = 0; i < 50; i++)
+            cluster_publish(c, 0, id, 4 + cluster_random(c, 3000));
+        cluster_run(c, cluster_now(c) + 40 * MS);
+        for (uint32_t i = 1; i < NODES; i += 2) /* the same view, late */
+            assert_int_equal(rs_messages_set_view(cluster_node(c, i), cluster_now(c), &view), RS_OK);
+    }
+    cluster_loss(c, 0);
+    cluster_run(c, cluster_now(c) + 20000 * MS);
+    cluster_account a = cluster_check(c);
+    assert_int_equal(a.due, 40 * 50 * (NODES - 1));
+    assert_int_equal(a.missed + a.lost_events + a.twice + a.wrong + a.out_of_order, 0);
+    cluster_free(c);
+}
+
 /* One node hears of a region's next view after two seconds in which nobody sent, and all else is settled: what it
  * publishes under the one before is taken still. */
 static void view__that_a_sender_hears_of_late_is_there_for_it(void **state) {
@@ -530,7 +564,8 @@ static void sender__that_hears_of_no_round_has_few_packets_on_the_way(void **sta
 #define IN_REGION 1000u
 
 /* A packet of the region, with a message of a byte of that group. */
-static void give_message(rs_messages *node, rs_peer sender, rs_message_group group, uint64_t sn, uint64_t message) {
+static void give_message(rs_messages *node, rs_time now, rs_peer sender, rs_message_group group, uint64_t sn,
+                         uint64_t message) {
     uint8_t inside[RS_GM_DATA_LEAST + 1] = {0}, bytes[RS_QSM_CARRIED + sizeof inside - RS_GM_HEADER] = {0};
     const rs_gm_body about = {.length = 1, .form = RS_GM_SINGLE, .views = {.view = {{.version = 1}}, .count = 1}};
     const rs_gm_id id = {sender, 5, group, message};
@@ -542,7 +577,7 @@ static void give_message(rs_messages *node, rs_peer sender, rs_message_group gro
     rs_qsm_put_sn(bytes, sn);
     rs_qsm_put_inner(bytes + RS_QSM_DATA_HEAD, &inner);
     rs_gm_seal(bytes, sizeof bytes);
-    assert_true(rs_messages_receive(node, 1, sender, bytes, sizeof bytes));
+    assert_true(rs_messages_receive(node, now, sender, bytes, sizeof bytes));
 }
 
 static uint32_t events_of(rs_messages *node) {
@@ -587,13 +622,17 @@ static void state__of_many_groups_and_nodes_is_bounded(void **state) {
     assert_int_equal(rs_messages_deadline(node), RS_NEVER); /* idle ones wake nobody */
     before = held;
     for (uint32_t i = 1; i <= MANY_GROUPS; i++) /* a publisher of each: what is here of it */
-        give_message(node, 1, i, i, 1);
+        give_message(node, 1, 1, i, i, 1);
     assert_int_equal(events_of(node), MANY_GROUPS);
     print_message("a publisher in a group: %zu bytes\n", (held - before) / MANY_GROUPS);
     assert_true((held - before) / MANY_GROUPS < 640);
     before = held;
     for (uint32_t i = 2; i < IN_REGION; i++) /* a packet of each, of a group that this node is not in */
-        give_message(node, nodes[i], 20000, 1, 1);
+        give_message(node, 1, nodes[i], 20000, 1, 1);
+    size_t kept = held;
+    rs_messages_timeout(node, 3000 * MS + 1); /* no view of it came */
+    print_message("packets that wait for a view: %zu bytes each\n", (kept - held) / (IN_REGION - 2));
+    assert_in_range((kept - held) / (IN_REGION - 2), 100, 200);
     print_message("a sender: %zu bytes\n", (held - before) / (IN_REGION - 2));
     assert_true((held - before) / (IN_REGION - 2) < 1024);
     assert_int_equal(rs_messages_count(node, "qsm_packets", "received"), MANY_GROUPS + IN_REGION - 2);
@@ -612,6 +651,7 @@ int main(void) {
         cmocka_unit_test(region__that_groups_share_delivers_all_in_order),
         cmocka_unit_test(region__whose_multicast_reaches_nobody_loses_nothing),
         cmocka_unit_test(region__that_nodes_move_from_loses_nothing_until_groups_are_told),
+        cmocka_unit_test(group__that_a_member_hears_of_late_has_its_first_messages),
         cmocka_unit_test(view__that_a_sender_hears_of_late_is_there_for_it),
         cmocka_unit_test(views__that_change_for_a_minute_are_few),
         cmocka_unit_test(completion__is_told_of_all_and_not_before_it_is_there),
