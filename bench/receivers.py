@@ -26,7 +26,7 @@ BOUND_S = 600
 @click.option("--receivers", "-n", "counts", multiple=True, type=click.IntRange(1, 16_384),
               help="How many; may be repeated. Ratios are against the fewest. [10, 100, 1000, 10000; with --agent 10, "
                    "10000]")  # fmt: skip
-@click.option("--size", "mib", type=click.IntRange(8, 65_536), help="MiB of the object. [1024; with --agent 512]")
+@click.option("--size", "mib", type=click.IntRange(8, 65_536), help="MiB of the object. [1024]")
 @click.option("--repeat", type=click.IntRange(1, 1000), help="Rounds; the best counts. [10; with --agent 3]")
 @click.option("--agent", is_flag=True, help="A whole rostrumd over sockets, and a manager; needs root.")
 @click.option("--quick", is_flag=True, help="A smaller object, fewer rounds: seconds.")
@@ -38,11 +38,11 @@ def receivers(
     """Processor time and memory of a sender with up to 16,384 receivers, which a program plays.
 
     Of its protocol core alone: no root, no sockets; time is virtual, only the core's own calls are measured. With
-    --agent of a whole agent over sockets, which has a connection to each: what a MB costs is spent at high rate, what a
-    receiver costs before and after it.
+    --agent of a whole agent over sockets, which has a connection to each: what a MB costs is spent when all have light,
+    what a receiver costs before and after that.
     """
     most = sorted(set(counts or (AGENT_COUNTS if agent else COUNTS)))
-    mib = mib or ((128 if quick else 512) if agent else 256 if quick else 1024)
+    mib = mib or (256 if quick else 1024)
     repeat = repeat or ((1 if quick else 3) if agent else 5 if quick else 10)
     try:
         if agent:
@@ -72,9 +72,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
 
 
 def agent_table(rows: list[dict[str, Any]]) -> Table:
-    shown = Table(
-        "receivers", "CPU us / MB", "ratio", "reports", "once, us each", "s", "of them opening", "resident MB"
-    )
+    shown = Table("receivers", "CPU us / MB", "ratio", "reports", "once, us each", "s", "of them opening", "bytes each")
     for row in rows:
         shown.add_row(
             str(row["receivers"]),
@@ -84,7 +82,7 @@ def agent_table(rows: list[dict[str, Any]]) -> Table:
             f"{row['fixed_us_per_receiver']:.1f}",
             f"{row['seconds']:.3f}",
             f"{row['opening_s']:.3f}",
-            f"{row['resident_bytes'] / 1e6:.1f}",
+            f"{row['bytes_per_receiver']:.0f}",
         )
     return shown
 

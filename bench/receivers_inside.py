@@ -17,9 +17,8 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rostrum.client import Agent, RostrumError
 from rostrum.lab.namespace import LabError
@@ -139,35 +138,49 @@ def spent_ns(pid: int) -> int:
     return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
 
-def resident(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def own_bytes(pid: int) -> int:
+    """Memory of the process that is no file's: objects are files in memory."""
+    _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Sample(NamedTuple):
+    time_ns: int
+    spent_ns: int  # processor time by then
+    sent_bytes: int  # by the data interface
+    own_bytes: int
+
+
+def look(pid: int) -> Sample:
+    sent = int(Path(f"/sys/class/net/{DATA}/statistics/tx_bytes").read_text())
+    return Sample(time.time_ns(), spent_ns(pid), sent, own_bytes(pid))
 
 
 @contextlib.contextmanager
-def sampled(pid: int) -> Iterator[list[tuple[int, int]]]:
-    """The time, and what the process had spent by then, in ns, every few milliseconds."""
-    samples, over = [(time.time_ns(), spent_ns(pid))], threading.Event()
+def sampled(pid: int) -> Iterator[list[Sample]]:
+    """What the process had spent and sent, every few milliseconds."""
+    samples, over = [look(pid)], threading.Event()
 
     def sample() -> None:
         while not over.wait(SAMPLE_S):
-            samples.append((time.time_ns(), spent_ns(pid)))
+            samples.append(look(pid))
 
-    thread = threading.Thread(target=sample)
+    thread = threading.Thread(target=sample, daemon=True)
     thread.start()
     try:
         yield samples
     finally:
         over.set()
         thread.join()
-        samples.append((time.time_ns(), spent_ns(pid)))
+        samples.append(look(pid))
 
 
-def spent_by(samples: list[tuple[int, int]], when: int) -> float:
-    """At that time, between two samples."""
-    for (t0, s0), (t1, s1) in pairwise(samples):
-        if t0 <= when <= t1:
-            return s0 + (s1 - s0) * (when - t0) / max(t1 - t0, 1)
-    return samples[-1][1] if when > samples[-1][0] else samples[0][1]
+def flow_of(samples: list[Sample], begin: int, end: int) -> tuple[Sample, Sample]:
+    """The first and the last sample of that time. Raises LabError: it was too short."""
+    within = [one for one in samples if begin <= one.time_ns <= end]
+    if len(within) < 2 or within[-1].sent_bytes == within[0].sent_bytes:
+        raise LabError("the object was sent before all receivers had light: take a larger one")
+    return within[0], within[-1]
 
 
 def send(client: Agent, pid: int, number: int, count: int, data: bytes) -> dict[str, float]:
@@ -182,10 +195,14 @@ def send(client: Agent, pid: int, number: int, count: int, data: bytes) -> dict[
         raise LabError(f"{count} receivers: {result.cause}; {wrong}")
     if not result.high_rate_ns:
         raise LabError(f"{count} receivers: no data packet came to them; the object went to each by itself")
-    flowing = spent_by(samples, result.data_done_ns) - spent_by(samples, result.high_rate_ns)
+    all_lit = max(result.high_rate_ns, *(one.first_light_ns for one in result.receivers))
+    first, last = flow_of(samples, all_lit, result.data_done_ns)
+    us_per_mb = (last.spent_ns - first.spent_ns) / 1e3 / ((last.sent_bytes - first.sent_bytes) / 1e6)
+    spent_us = (samples[-1].spent_ns - samples[0].spent_ns) / 1e3
     return {
-        "cpu_us_per_mb": flowing / 1e3 / (len(data) / 1e6),
-        "fixed_us_per_receiver": (samples[-1][1] - samples[0][1] - flowing) / 1e3 / count,
+        "cpu_us_per_mb": us_per_mb,
+        "fixed_us_per_receiver": (spent_us - us_per_mb * len(data) / 1e6) / count,
+        "own_bytes": max(one.own_bytes for one in samples),
         "seconds": (result.done_ns - result.requested_ns) / 1e9,
         "opening_s": (result.high_rate_ns - result.accepted_ns) / 1e9,
         "reports": result.acks_received,
@@ -204,15 +221,23 @@ def measure(job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
         port = stack.enter_context(manager(max(counts), folder))
         pid, socket = stack.enter_context(agent(port, 4 * size + (64 << 20), folder))
         client = stack.enter_context(Agent(socket))
-        number = 0
+        number = before = 0
         for turn in range(job["repeat"] + 1):  # the first opens the connections
             for count in counts:
                 number += 1
-                got = {"receivers": count, **send(client, pid, number, count, data), "resident_bytes": resident(pid)}
+                got = {"receivers": count, **send(client, pid, number, count, data)}
+                before = before or int(got["own_bytes"])  # with the fewest receivers, before there were more
                 if turn == 1 or (turn and got["cpu_us_per_mb"] < best[count]["cpu_us_per_mb"]):
                     best[count] = got
-    least = best[counts[0]]["cpu_us_per_mb"]
-    return [{**best[count], "cpu_ratio": best[count]["cpu_us_per_mb"] / least} for count in counts]
+    fewest = best[counts[0]]["cpu_us_per_mb"]
+    return [
+        {
+            **best[count],
+            "cpu_ratio": best[count]["cpu_us_per_mb"] / fewest,
+            "bytes_per_receiver": (best[count]["own_bytes"] - before) / count if count > counts[0] else 0,
+        }
+        for count in counts
+    ]
 
 
 def main(job: dict[str, Any]) -> int:

@@ -152,9 +152,10 @@ static void queue_line(const char *line, size_t length) {
         out_queue.dropped++;
         return;
     }
+    if (out_queue.used == 0) /* else the writer is not waiting */
+        pthread_cond_signal(&out_queue.more);
     put_bytes((const char *)&size, sizeof size);
     put_bytes(line, length);
-    pthread_cond_signal(&out_queue.more);
 }
 
 static size_t line_of_dropped(char *line, size_t size, const char *time, uint64_t count);

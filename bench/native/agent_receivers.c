@@ -32,7 +32,7 @@
 #define HEAD_BYTES 128u
 #define ROOM (UINT64_C(16) << 20)
 #define SHARE INT64_C(10000000000)
-#define SAMPLES_EACH INT64_C(1000000) /* ns: 1,000 receivers a second say how far they are, whoever reports for them */
+#define SAMPLE INT64_C(250000000) /* ns: each says so often how far it is where the sender names no other time */
 #define EVENTS 256
 
 typedef struct {
@@ -58,7 +58,7 @@ typedef struct {
     uint64_t nonce, newest, received;
     uint32_t session, group, sender, interface;
     int epoll, listener, data;
-    int64_t sample_at;
+    int64_t sample_at, sample; /* the next receiver says how far it is then; each so often */
 } scene;
 
 static void fail(const char *what) {
@@ -128,6 +128,7 @@ static void begin(scene *s, const rs_message *open) {
     s->speaker_count = s->accepted = s->turn = 0;
     s->newest = s->received = 0;
     s->by_tree = s->asked = false;
+    s->sample = SAMPLE;
     listen_to_group(s, open);
 }
 
@@ -163,6 +164,8 @@ static void heard(scene *s, receiver *r, const rs_message *m) {
         break;
     case RS_MSG_REPORT_TO:
         s->by_tree |= m->report_to.on;
+        if (m->report_to.sample_us)
+            s->sample = (int64_t)m->report_to.sample_us * 1000;
         if (m->report_to.on && m->report_to.parent.address == 0)
             speaks(s, r);
         break;
@@ -304,10 +307,10 @@ static void take_data(scene *s) {
 }
 
 static void take_samples(scene *s) {
-    int64_t now = now_ns();
-    if (!s->by_tree || s->received == 0 || now - s->sample_at > 100 * SAMPLES_EACH)
+    int64_t now = now_ns(), each = s->accepted ? s->sample / s->accepted + 1 : SAMPLE;
+    if (!s->by_tree || s->received == 0 || now - s->sample_at > 100 * each)
         s->sample_at = now;
-    for (; s->sample_at < now; s->sample_at += SAMPLES_EACH) {
+    for (; s->sample_at < now; s->sample_at += each) {
         receiver *r = s->all[s->turn++ % s->count];
         if (r->lit)
             say_rate(s, r);

@@ -142,6 +142,7 @@ bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
                                .arity = c->feedback_arity};
         grow(t, x, order, &shape);
         t->sample = SAMPLE_EACH * (rs_time)count > SAMPLE_LEAST ? SAMPLE_EACH * (rs_time)count : SAMPLE_LEAST;
+        x->said_each = t->sample;
         rs_engine_take(&x->t, x->t.engine, t);
         x->feedback_interval = 5 * RS_MS;
         x->rate.epoch = 2 * x->feedback_interval;

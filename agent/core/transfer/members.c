@@ -87,18 +87,45 @@ void rs_sender_session_sent(rs_sending *x) {
             x->recipients[i].sent += sent;
 }
 
-uint64_t rs_sender_sent(const rs_sending *x) {
-    uint64_t ring = x->end - x->first, sent = x->pos < ring ? x->pos : ring, all = 0, count = 0;
+void rs_sender_count(rs_sending *x) {
+    x->taking = 0;
+    x->sent_to_all = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
-        uint64_t its = r->sent + (r->member ? sent : 0);
         if (r->state == RS_RECIPIENT_FAILED)
             continue;
-        all += its < x->t.fragments ? its : x->t.fragments;
-        count++;
+        x->taking += r->member;
+        x->sent_to_all += r->sent;
     }
-    all = count ? all / count : x->sent_before + sent;
+}
+
+void rs_sender_failed(rs_sending *x, rs_recipient *r) {
+    r->state = RS_RECIPIENT_FAILED;
+    x->failed++;
+    x->kept -= r->kept;
+    x->taking -= r->member;
+    x->sent_to_all -= r->sent;
+}
+
+/* Of a send to thousands each tells when it has light, and when it is done: nobody looks at all of them for that. */
+uint64_t rs_sender_sent(const rs_sending *x) {
+    uint64_t ring = x->end - x->first, sent = x->pos < ring ? x->pos : ring, count = x->recipient_count - x->failed;
+    uint64_t all = count ? (x->sent_to_all + sent * x->taking) / count : x->sent_before + sent;
     return all < x->t.fragments ? all : x->t.fragments;
+}
+
+void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out) {
+    uint64_t ring = x->end - x->first;
+    uint64_t distinct = x->sent_before + (x->pos < ring ? x->pos : ring), mean = rs_sender_sent(x);
+    *out = x->stats;
+    out->phase = x->phase;
+    out->packets_redundant =
+        out->packets_sent > distinct ? out->packets_sent - distinct : 0; /* it may have begun later */
+    out->bytes_present = mean >= x->t.fragments ? x->t.size : mean * x->t.fragment_size;
+    out->receivers = x->recipient_count;
+    out->receivers_done = x->done;
+    out->receivers_failed = x->failed - x->left;
+    rs_engine_stats(node, &x->t, out);
 }
 
 bool rs_sender_wants(rs_node *node, rs_recipient *r, uint64_t from, uint64_t to) {

@@ -14,6 +14,10 @@ bool rs_sender_served(rs_sending *x, const rs_path_grant *grant); /* of these, t
 bool rs_sender_has_members(const rs_sending *x);                  /* a session that begins now */
 void rs_sender_session_sent(rs_sending *x);                       /* it is over */
 uint64_t rs_sender_sent(const rs_sending *x); /* distinct fragments, the mean of what was sent to each receiver */
+/* Counts whom the mean is of, once it is settled who is in a session. */
+void rs_sender_count(rs_sending *x);
+void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out);
+void rs_sender_failed(rs_sending *x, rs_recipient *r); /* it counts no more */
 /* Fragments [from, to) are to be patched, besides what is already. False: nothing is, or out of memory, and it will
  * ask again. */
 bool rs_sender_wants(rs_node *node, rs_recipient *r, uint64_t from, uint64_t to);

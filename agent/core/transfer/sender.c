@@ -177,9 +177,7 @@ void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, cons
     rs_sending *x = (rs_sending *)r->link.transfer;
     rs_event event = {.kind = RS_EV_PEER_FAILED, .xfer = x->t.id, .peer = r->link.peer->id, .session = x->t.session};
     bool opened = rs_is_opened(r);
-    r->state = RS_RECIPIENT_FAILED;
-    x->failed++;
-    x->kept -= r->kept;
+    rs_sender_failed(x, r);
     if (x->first_cause[0] == '\0')
         rs_format(x->first_cause, sizeof x->first_cause, "%s", cause);
     leave_alone(node, now, r);
@@ -191,10 +189,8 @@ void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, cons
 }
 
 static void left(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
-    r->state = RS_RECIPIENT_FAILED;
-    x->failed++;
+    rs_sender_failed(x, r);
     x->left++;
-    x->kept -= r->kept;
     leave_alone(node, now, r);
     rs_emit(node, &(rs_event){.kind = RS_EV_PEER_LEFT,
                               .xfer = x->t.id,
@@ -284,6 +280,22 @@ static const char *seconds(char *out, size_t size, rs_time time) {
     return out;
 }
 
+/* Thousands that others report of say seldom themselves how far they are, and nothing is waited for sooner. But whose
+ * connection ended is to come back, and when all is sent each has to answer. */
+static rs_time silent_since(const rs_node *node, rs_time now, const rs_sending *x, const rs_recipient *r) {
+    const rs_peer_state *p = r->link.peer;
+    rs_time heard = r->link.heard_at, until = now; /* the time between two is a random one, of said_each on average */
+    rs_time due = heard + x->said_each + x->said_each / 2 + tick(node) - node->config.receiver_silence_bound / 2;
+    if (!r->reported || due <= heard)
+        return heard;
+    if (x->stats.data_done_at && x->stats.data_done_at < until)
+        until = x->stats.data_done_at;
+    if (!rs_peer_is_up(p) && p->down_since < until)
+        until = p->down_since;
+    until = until < due ? until : due;
+    return until > heard ? until : heard;
+}
+
 /* True if the recipient was given up. */
 static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
     const rs_peer_state *p = r->link.peer;
@@ -293,7 +305,7 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
     }
     rs_time bound = node->config.receiver_silence_bound, stall = node->config.no_path_bound;
     /* Before the first path nobody owes anything, and the caller may not even know the addresses. */
-    rs_time since = rs_is_opened(r) ? r->link.heard_at : RS_NEVER;
+    rs_time since = rs_is_opened(r) ? silent_since(node, now, x, r) : RS_NEVER;
     rs_time over = r->member ? x->stats.data_done_at : 0, progress = r->progress_at > over ? r->progress_at : over;
     bool all_sent = !r->kept && r->reached >= x->t.fragments && (!r->member || x->phase == RS_PHASE_PATCHING);
     char text[RS_CAUSE_MAX], time[32];
@@ -310,7 +322,7 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
                   seconds(time, sizeof time, now - progress));
     } else {
         rs_time quiet = r->reported ? bound / 2 : tick(node);
-        if (rs_is_opened(r) && !r->kept && rs_peer_is_up(p) && now - r->link.heard_at >= quiet)
+        if (rs_is_opened(r) && !r->kept && rs_peer_is_up(p) && now - since >= quiet)
             rs_ping(node, now, &r->link);
         return false;
     }
@@ -385,20 +397,6 @@ void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r) {
     leave_alone(node, now, r);
     if (rs_is_active(r))
         rs_control_set_pending(node, now, &r->link, rs_is_opened(r) ? RS_CONTROL_OPEN : RS_CONTROL_CONNECT);
-}
-
-void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out) {
-    uint64_t ring = x->end - x->first;
-    uint64_t distinct = x->sent_before + (x->pos < ring ? x->pos : ring), mean = rs_sender_sent(x);
-    *out = x->stats;
-    out->phase = x->phase;
-    out->packets_redundant =
-        out->packets_sent > distinct ? out->packets_sent - distinct : 0; /* it may have begun later */
-    out->bytes_present = mean >= x->t.fragments ? x->t.size : mean * x->t.fragment_size;
-    out->receivers = x->recipient_count;
-    out->receivers_done = x->done;
-    out->receivers_failed = x->failed - x->left;
-    rs_engine_stats(node, &x->t, out);
 }
 
 rs_status rs_send_nonce(const rs_node *node, rs_xfer xfer, uint64_t *nonce) {
@@ -491,6 +489,7 @@ static void keeps(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
     const rs_news news = {.what = RS_NEWS_LEFT, .receiver = r};
     if (x->t.engine->notify)
         x->t.engine->notify(node, now, &x->t, &news);
+    x->taking -= r->member;
     r->member = r->wanted = false;
     leave_alone(node, now, r);
     rs_emit(node, &(rs_event){.kind = RS_EV_PEER_KEPT, .xfer = x->t.id, .peer = r->link.peer->id});
@@ -966,6 +965,7 @@ void rs_sender_join(rs_node *node, rs_time now, rs_sending *x) {
         r->first = x->first;
         r->reached = x->end;
     }
+    rs_sender_count(x);
 }
 
 void rs_sender_demote(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {

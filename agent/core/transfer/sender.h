@@ -40,5 +40,4 @@ void rs_sender_arm(rs_node *node, rs_sending *x);
 void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r);
 void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r);
 void rs_sender_free(rs_node *node, rs_sending *x);
-void rs_sender_stats(const rs_node *node, const rs_sending *x, rs_xfer_stats *out);
 #endif

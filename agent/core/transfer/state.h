@@ -248,6 +248,9 @@ struct rs_sending {
     uint64_t first, end;      /* The ring of the present one. */
     uint64_t pos;             /* Data packets sent in it: the next sn is first + pos mod ring. */
     uint64_t sent_before;     /* Fragments sent in earlier ones. */
+    rs_time said_each;        /* Receivers that others report of say so often themselves how far they are. */
+    uint32_t taking;          /* So many receivers that did not fail are in it, */
+    uint64_t sent_to_all;     /* and those that did not fail were sent so many in earlier ones, together. */
     bool fnsd_said;           /* DATA_FNSD of it is said to whoever comes back, too. */
     rs_time answer_due;       /* The answer to RS_EV_PATH_WANTED is waited for until then. */
     rs_time path_done_due;    /* The path is given back then: the last packets have arrived. */

@@ -242,7 +242,7 @@ bool rs_connection_read(rs_connection *c, rs_time now, rs_connection_message mes
         if (!c->tls && (size_t)got < room)
             break;
     }
-    if (c->in_length == 0 && c->in_room > IN_FIRST) {
+    if (c->in_length == 0) { /* of thousands hardly any is inside a message */
         free(c->in);
         c->in = NULL;
         c->in_room = 0;

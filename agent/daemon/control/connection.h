@@ -22,6 +22,7 @@ typedef enum {
 
 typedef struct rs_connection {
     struct rs_connection *next, *previous;
+    size_t counted; /* of `out_length`, in what waits on all */
     rs_watch watch;
     int fd;
     rs_tls *tls; /* NULL: plain */

@@ -20,6 +20,8 @@
 #define DELAY_MOST_US 2000
 #define LONG_TRIP_US 5000 /* beyond what fabrics have: the kernel is asked once more what it has measured since */
 #define KNOCK_AFTER (20 * RS_MILLISECOND) /* the kernel waits a second for the answer to a first segment; twice, ... */
+#define LOOK_LEAST 256u                   /* connections that are looked at each RS_POOL_TICK, */
+#define LOOK_TICKS 8u                     /* or more, so that all are in so many */
 #define KNOCKS_MOST 5u /* ... four times as long, and so on; then as long as `connect_timeout` says */
 
 /* Linux 6.15; older kernels refuse, take 200 ms to miss a lost last segment, and are silent up to as long again as a
@@ -216,7 +218,11 @@ void rs_control_address_known(rs_control *control, rs_peer peer) {
 }
 
 void rs_control_used(rs_control *control, rs_peer peer) {
-    for (rs_connection *c = control->connections; c; c = c->next)
+    const rs_pool_peer *p = peer < control->peer_room ? &control->peers[peer] : NULL;
+    if (p && p->sending)
+        p->sending->used = true;
+    bool others = p && p->connections > (p->sending ? 1u : 0u);
+    for (rs_connection *c = others ? control->connections : NULL; c; c = c->next)
         c->used |= c->peer == peer;
 }
 
@@ -250,9 +256,9 @@ bool rs_control_send(rs_control *control, rs_peer peer, const uint8_t *header, s
         rs_pool_close(control, c, RS_LOG_WARNING, text);
         return false;
     }
+    rs_pool_count_waiting(control, c);
     /* Slow readers, however many, must not fill the memory. */
-    bool full = c->out_length >= RS_CONNECTION_HIGH ||
-                (c->out_length > 0 && !c->choked && rs_control_waiting(control) >= RS_CONNECTIONS_HIGH);
+    bool full = c->out_length >= RS_CONNECTION_HIGH || (c->out_length > 0 && control->waiting >= RS_CONNECTIONS_HIGH);
     if (!c->choked && full) {
         c->choked = true;
         control->callbacks.peer_writable(control->callbacks.context, peer, false);
@@ -262,10 +268,7 @@ bool rs_control_send(rs_control *control, rs_peer peer, const uint8_t *header, s
 }
 
 size_t rs_control_waiting(const rs_control *control) {
-    size_t waiting = 0;
-    for (const rs_connection *c = control->connections; c; c = c->next)
-        waiting += c->out_length;
-    return waiting;
+    return control->waiting;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- time */
@@ -282,22 +285,36 @@ static const char *overdue(const rs_control *control, const rs_connection *c, rs
     return NULL;
 }
 
+/* `c` may be gone after this. */
+static void look_at(rs_control *control, rs_connection *c, rs_time now) {
+    const char *cause = overdue(control, c, now);
+    bool idle = !cause && c->phase == RS_CONNECTION_UP && now - c->last_activity >= control->options.idle_timeout;
+    bool in_use = rs_pool_in_use(control, c);
+    bool useless = c->phase == RS_CONNECTION_UP && !in_use && !c->used && !rs_pool_proven(control, c) &&
+                   now - c->phase_since >= control->options.use_bound;
+    if (cause)
+        control->stats.broken++;
+    else if (useless)
+        cause = "nothing came by it, and nobody has told where its server is";
+    if (cause || idle)
+        rs_pool_close(control, c, cause ? RS_LOG_WARNING : RS_LOG_DEBUG, cause ? cause : "unused for a while");
+    else if (knock_at(control, c) <= now)
+        knock_again(control, c);
+}
+
+/* At all while some are not up yet, which are tried again within milliseconds. Of thousands that are up at a part each
+ * time, and at each of them within LOOK_TICKS. */
 static void check_connections(rs_control *control, rs_time now) {
-    for (rs_connection *c = control->connections, *next; c; c = next) {
-        next = c->next;
-        const char *cause = overdue(control, c, now);
-        bool idle = !cause && c->phase == RS_CONNECTION_UP && now - c->last_activity >= control->options.idle_timeout;
-        bool in_use = rs_pool_in_use(control, c);
-        bool useless = c->phase == RS_CONNECTION_UP && !in_use && !c->used && !rs_pool_proven(control, c) &&
-                       now - c->phase_since >= control->options.use_bound;
-        if (cause)
-            control->stats.broken++;
-        else if (useless)
-            cause = "nothing came by it, and nobody has told where its server is";
-        if (cause || idle)
-            rs_pool_close(control, c, cause ? RS_LOG_WARNING : RS_LOG_DEBUG, cause ? cause : "unused for a while");
-        else if (knock_at(control, c) <= now)
-            knock_again(control, c);
+    uint32_t count = control->stats.connections, part = count / LOOK_TICKS + 1;
+    bool all = control->young_count > 0 || count <= LOOK_LEAST;
+    if (all)
+        control->looked_at = control->connections;
+    for (uint32_t left = all ? count : part > LOOK_LEAST ? part : LOOK_LEAST; left > 0; left--) {
+        rs_connection *c = control->looked_at || all ? control->looked_at : control->connections;
+        if (!c)
+            break;
+        control->looked_at = c->next;
+        look_at(control, c, now);
     }
 }
 
@@ -327,7 +344,7 @@ static rs_time next_tick(const rs_control *control, rs_time now) {
     for (rs_peer peer = 0; peer < control->peer_room && control->wanted_count > 0; peer++)
         if (control->peers[peer].wanted && control->peers[peer].retry_at > now && control->peers[peer].retry_at < tick)
             tick = control->peers[peer].retry_at;
-    for (const rs_connection *c = control->connections; c; c = c->next)
+    for (const rs_connection *c = control->young_count > 0 ? control->connections : NULL; c; c = c->next)
         if (knock_at(control, c) < tick)
             tick = knock_at(control, c);
     return tick;

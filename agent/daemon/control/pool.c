@@ -55,6 +55,10 @@ void rs_pool_on_connection_removed(rs_control *control, rs_peer peer) {
     rs_peers_release(control->options.peers, peer);
 }
 
+static uint32_t source_of(uint32_t address) {
+    return (address * UINT32_C(2654435761) >> 8) % RS_POOL_SOURCES;
+}
+
 rs_connection *rs_pool_add(rs_control *control, int fd, bool outgoing, rs_peer peer, const struct sockaddr_in *remote) {
     pooled *p = calloc(1, sizeof *p);
     if (!p)
@@ -86,6 +90,9 @@ rs_connection *rs_pool_add(rs_control *control, int fd, bool outgoing, rs_peer p
         c->next->previous = c;
     control->connections = c;
     control->stats.connections++;
+    control->young_count++;
+    if (!outgoing)
+        control->sources[source_of(c->remote_address)]++;
     if (peer != RS_NO_PEER)
         belongs_to(control, peer);
     return c;
@@ -138,7 +145,8 @@ static bool evict(rs_control *control, uint32_t source) {
 
 const char *rs_pool_make_place(rs_control *control, uint32_t source) {
     uint32_t most = control->options.max_connections, count = 0;
-    for (const rs_connection *c = control->connections; c && source; c = c->next)
+    bool many = control->sources[source_of(source)] >= RS_POOL_SOURCE_MOST; /* there, or at others of the same hash */
+    for (const rs_connection *c = control->connections; c && source && many; c = c->next)
         count += !c->outgoing && c->remote_address == source;
     if (count >= RS_POOL_SOURCE_MOST)
         return evict(control, source) ? NULL : "its address has as many connections as one may have, all in use";
@@ -150,6 +158,12 @@ const char *rs_pool_make_place(rs_control *control, uint32_t source) {
 /* -------------------------------------------------------------------------------------------------------- closing */
 
 static void unlink_connection(rs_control *control, rs_connection *c) {
+    if (control->looked_at == c)
+        control->looked_at = c->next;
+    if (!c->outgoing)
+        control->sources[source_of(c->remote_address)]--;
+    control->young_count -= c->phase != RS_CONNECTION_UP;
+    control->waiting -= c->counted;
     if (c->previous)
         c->previous->next = c->next;
     else
@@ -166,7 +180,8 @@ void rs_pool_drop(rs_control *control, rs_connection *c) {
 }
 
 static rs_connection *other_up(const rs_control *control, rs_peer peer, const rs_connection *but) {
-    for (rs_connection *c = control->connections; c; c = c->next)
+    bool others = control->peers[peer].connections > 1; /* with the one that just ended, which is still counted */
+    for (rs_connection *c = others ? control->connections : NULL; c; c = c->next)
         if (c != but && c->peer == peer && c->phase == RS_CONNECTION_UP)
             return c;
     return NULL;
@@ -324,6 +339,7 @@ static bool greeted(rs_control *control, rs_connection *c, const uint8_t *bytes,
         return false;
     }
     c->phase = RS_CONNECTION_UP;
+    control->young_count--;
     rs_peers_entry(control->options.peers, c->peer)->round_trip_us = rs_round_trip_us(c->fd);
     c->phase_since = rs_pool_now(control);
     rs_pool_peer *p = &control->peers[c->peer];
@@ -353,7 +369,13 @@ static bool take_message(void *context, const uint8_t *header, size_t header_len
 
 /* --------------------------------------------------------------------------------------------------------- events */
 
+void rs_pool_count_waiting(rs_control *control, rs_connection *c) {
+    control->waiting += c->out_length - c->counted;
+    c->counted = c->out_length;
+}
+
 void rs_pool_watch(rs_control *control, rs_connection *c) {
+    rs_pool_count_waiting(control, c);
     rs_loop_watch(control->options.loop, &c->watch, c->fd, rs_connection_events(c));
 }
 

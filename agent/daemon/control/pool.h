@@ -13,7 +13,8 @@
 #define RS_POOL_BACKOFF_MIN (50 * RS_MILLISECOND)
 #define RS_POOL_BACKOFF_MAX RS_SECOND
 #define RS_POOL_SOURCE_MOST \
-    16u                      /* accepted connections of one address: an agent has one, and its restarts for a moment */
+    16u /* accepted connections of one address: an agent has one, and its restarts for a moment */
+#define RS_POOL_SOURCES 4096u
 #define RS_POOL_KEPT_PART 8u /* one in so many places is for connections opened here */
 
 /* What the pool knows of one peer. */
@@ -31,10 +32,14 @@ struct rs_control {
     rs_control_callbacks callbacks;
     rs_watch listener;
     rs_accept_pause pause;
-    rs_connection *connections;
-    rs_pool_peer *peers; /* by rs_peer */
+    rs_connection *connections; /* the newest first */
+    rs_connection *looked_at;   /* the next to be looked at; NULL: from the first on */
+    rs_pool_peer *peers;        /* by rs_peer */
     uint32_t peer_room;
     uint32_t wanted_count;
+    uint32_t young_count;              /* connections that are not up yet */
+    size_t waiting;                    /* bytes to be sent, of all connections */
+    uint16_t sources[RS_POOL_SOURCES]; /* accepted connections, by a hash of their addresses */
     rs_time next_tick;
     rs_control_stats stats;
     rs_log_limit refusals, endings; /* lines that strangers cause */
@@ -54,7 +59,10 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
 void rs_pool_drop(rs_control *control, rs_connection *c);
 /* False: broken, with the reason. */
 bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *text);
+/* After whatever may have let bytes go, or wait. */
 void rs_pool_watch(rs_control *control, rs_connection *c);
+/* What waits to be sent on it counts. */
+void rs_pool_count_waiting(rs_control *control, rs_connection *c);
 /* Could not be reached: the next attempt waits longer. */
 void rs_pool_back_off(rs_control *control, rs_peer peer);
 /* Makes a place for one more connection, from `source` (0: opened here), at the cost of one that is not in use. NULL:

@@ -58,7 +58,6 @@ struct rs_send_state {
     rs_phase phase;
     rostrum_send_result result;
     rs_xfer_stats stats;     /* as last seen */
-    rs_time sample_at;       /* with many receivers not again before */
     rostrum_code failure;    /* how it failed before any path was there */
     rs_time report_at;       /* RS_NEVER = nothing new */
     const char *final_phase; /* "done", "failed"; NULL before that */

@@ -118,6 +118,31 @@ static void start__only_speakers_are_asked(void **state) {
     net_free(n);
 }
 
+/* Who says each 250 ms how far it is need not be asked between, however short the bound on silence; who is gone is
+ * given up within that bound once all is sent. */
+static void short_bound__who_speaks_seldom_is_not_asked(void **state) {
+    (void)state;
+    enum { GONE = 22 };
+    const rs_time bound = 200 * MS;
+    rs_config config = by_tree;
+    config.receiver_silence_bound = bound;
+    seen s = {0};
+    net *n = net_new(SERVERS, &config, 20);
+    net_knob(n)->watch = watch;
+    net_knob(n)->watch_context = &s;
+    net_send_all(n, 1, OBJECT);
+    net_at(n, 400 * MS);
+    net_freeze(n, GONE);
+    net_at(n, 500 * MS);
+    for (rs_peer i = 1; i < GONE; i++)
+        assert_true(s.speaks[i] || !net_message(n, 0, i, RS_MSG_PING, 0));
+    net_at(n, 5 * SEC);
+    assert_int_equal(whole(n), SERVERS - 2);
+    rs_time sent = net_event(n, 0, RS_EV_PATH_DONE, ANYONE)->at;
+    assert_in_range(net_event(n, 0, RS_EV_PEER_FAILED, GONE)->at, sent, sent + bound + bound / 2);
+    net_free(n);
+}
+
 /* All begin at once, and say themselves how far they are now and then: each at another time. */
 static void samples__do_not_come_all_at_once(void **state) {
     (void)state;
@@ -535,6 +560,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_report__the_sender_reads_two),
         cmocka_unit_test(start__only_speakers_are_asked),
+        cmocka_unit_test(short_bound__who_speaks_seldom_is_not_asked),
         cmocka_unit_test(samples__do_not_come_all_at_once),
         cmocka_unit_test(fast_path__fewer_report_by_the_tree),
         cmocka_unit_test(losses__are_mended_by_those_near),

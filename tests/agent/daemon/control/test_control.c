@@ -232,15 +232,19 @@ static void control__patches_wait_when_the_peer_is_slow(void **state) {
     rs_control_want(w->h1.control, h2);
     wait_until(w, w->h1.ups == 1);
     unsigned choked_before = 0;
+    size_t most = 0;
     for (uint64_t sn = 0; sn < PATCHES; sn++) {
         while (w->h1.unwritable > w->h1.writable)
             turn_both(w); /* only now does h2 read */
+        most = rs_control_waiting(w->h1.control) > most ? rs_control_waiting(w->h1.control) : most;
         assert_true(send_patch(w, &w->h1, h2, sn));
         choked_before = w->h1.unwritable;
     }
     wait_until(w, w->h2.messages == PATCHES);
     assert_int_equal(w->h2.payload_bytes, (uint64_t)PATCHES * FRAGMENT);
     assert_true(choked_before > 0);
+    assert_true(most > 0);
+    assert_int_equal(rs_control_waiting(w->h1.control), 0);
     assert_int_equal(w->h1.downs, 0);
 }
 
@@ -625,6 +629,32 @@ static void control__who_is_of_no_use_is_closed_soon(void **state) {
     assert_int_equal(w->h2.downs, 0);
 }
 
+/* Of many connections a part is looked at each time, and all of them in the end. */
+static void control__many_of_no_use_are_all_closed(void **state) {
+    world *w = *state;
+    enum { MANY = 320 };
+    int fds[MANY];
+    char name[32];
+    open_end(w, &w->h1, "h1", 0x7f000001, 11,
+             (rs_control_options){.max_connections = 2 * MANY, .use_bound = 200 * RS_MILLISECOND});
+    open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
+    rs_control_want(w->h2.control, know(&w->h2, "h1", w->h1.address, w->port));
+    know(&w->h1, "h2", w->h2.address, w->port);
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "s%d", i);
+        fds[i] = stranger_by_name(w, 0x7f000009 + (uint32_t)i / 8, w->h1.address, name);
+        wait_until(w, w->h1.ups == (unsigned)i + 2);
+    }
+    wait_until(w, rs_control_stats_get(w->h1.control).connections == 1);
+    for (int i = 0; i < MANY; i++)
+        close(fds[i]);
+    assert_int_equal(w->h2.downs, 0);
+    int again = stranger_by_name(w, 0x7f000009, w->h1.address, "again"); /* its address has places again */
+    wait_until(w, w->h1.ups == MANY + 2);
+    close(again);
+}
+
 static void control__silent_stranger_is_closed(void **state) {
     world *w = *state;
     open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){.connect_timeout = 100 * RS_MILLISECOND});
@@ -829,6 +859,7 @@ int main(void) {
         with_world(control__an_address_told_later_ends_who_had_the_name),
         with_world(control__hellos_do_not_block_those_who_are_needed),
         with_world(control__who_is_of_no_use_is_closed_soon),
+        with_world(control__many_of_no_use_are_all_closed),
         with_world(control__silent_stranger_is_closed),
         with_world(control__connections_are_capped),
         with_world(control__idle_connection_is_closed),
