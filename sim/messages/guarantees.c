@@ -9,6 +9,7 @@
 #include "core/base/bytes.h"
 #include "core/base/heap.h"
 #include "core/base/random.h"
+#include "core/base/wire.h"
 #include "core/groups/engine.h"
 #include "core/groups/messages.h"
 #include "core/order/order.h"

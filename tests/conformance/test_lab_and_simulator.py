@@ -1,16 +1,33 @@
-"""The same topology, group and lost fragments in the lab and in the simulator: what protocols count agrees.
+"""The same topology, group and lost packets in the lab and in the simulator: what protocols count agrees.
 
 By `rostrum conformance` (bench/conformance.py). docs/sim.md, "Conformance", says what may differ by how much, and why.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from pathlib import Path
 
 import pytest
-from rostrum.bench.conformance import AGENTS, FIRST_OBJECT, QUICK_SIZE, checks, compare, simulated, start_lab
+from rostrum.bench import conformance_groups as messages
+from rostrum.bench.conformance import (
+    AGENTS,
+    FIRST_OBJECT,
+    LOSS,
+    OBJECTS,
+    PROTOCOLS,
+    RECEIVERS,
+    RUN,
+    SENDER,
+    TOPOLOGY,
+    Check,
+    checks,
+    compare,
+    simulated,
+    start_lab,
+)  # fmt: skip
 from rostrum.lab.lab import Lab
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,9 +42,9 @@ def lab():
 
 
 @pytest.mark.lab
-@pytest.mark.parametrize("protocol", ["republic", "rdcm"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_agents_and_simulator__count_the_same(lab: Lab, protocol: str) -> None:
-    row = compare(lab, protocol, QUICK_SIZE, PATTERN_SEED, next(_ids))
+    row = compare(lab, protocol, True, PATTERN_SEED, next(_ids))
     assert row["ok"], (row["lab"], row["simulator"], [one for one in row["checks"] if not one["ok"]])
 
 
@@ -38,11 +55,9 @@ def test_simulated_agents__have_the_agents_own_parameters() -> None:
     assert (AGENTS.ack_timeout_least_ns, AGENTS.ack_every, AGENTS.ack_delay_ns) == (4_000_000, 64, 8_000_000)
 
 
-@pytest.mark.parametrize("protocol", ["republic", "rdcm"])
+@pytest.mark.parametrize("protocol", OBJECTS)
 def test_a_run_that_drifts__is_told(protocol: str) -> None:
     """The simulator beside itself agrees; with other losses, lost repairs or another order it does not."""
-    import dataclasses
-
     model = simulated(protocol, 1_000_000, 8896, PATTERN_SEED)
     assert all(one.ok for one in checks(protocol, model, model))
     drifts = {
@@ -52,3 +67,22 @@ def test_a_run_that_drifts__is_told(protocol: str) -> None:
     }
     for name, real in drifts.items():
         assert name in {one.name for one in checks(protocol, real, model) if not one.ok}, name
+
+
+@pytest.mark.parametrize("protocol", messages.PROTOCOLS)
+def test_messages_that_drift__are_told(protocol: str) -> None:
+    model = messages.simulated(TOPOLOGY, protocol, 500, SENDER, RECEIVERS, (LOSS, RUN), PATTERN_SEED)
+    assert model.lost > 20
+    assert all(one.ok for one in messages.checks(protocol, model, model, len(RECEIVERS), Check))
+    drifts = {
+        "lost by the pattern": dataclasses.replace(model, lost=2 * model.lost),
+        "told as lost": dataclasses.replace(model, told=2 * model.told + 100),
+        "mended": dataclasses.replace(model, by_repair=model.by_repair + 1000),
+        "data packets": dataclasses.replace(model, packets=2 * model.packets),
+        "order of events": dataclasses.replace(model, order=model.order[::-1]),
+    }
+    if protocol == "ricochet":
+        drifts["repairs"] = dataclasses.replace(model, repairs=model.repairs // 2)
+    for name, real in drifts.items():
+        found = messages.checks(protocol, real, model, len(RECEIVERS), Check)
+        assert name in {one.name for one in found if not one.ok}, name

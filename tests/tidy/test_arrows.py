@@ -66,6 +66,12 @@ PACKAGES = {
         "rostrum.sim",
         "rostrum.controller.core",
     ),
+    "rostrum.bench.conformance_groups": (
+        "rostrum.topologies",
+        "rostrum.client",
+        "rostrum.lab",
+        "rostrum.sim",
+    ),
     # Measures the manager: starts one over devices of its own, and speaks Thrift to it.
     "rostrum.bench.manager": ("rostrum.topologies", "rostrum.lab", "rostrum.bench", "rostrum.controller"),
     "rostrum.sim": (

@@ -26,6 +26,11 @@ bool rs_loss_pattern_has(const rs_loss_pattern *pattern, uint64_t sn) {
 
 bool rs_loss_pattern_loses(rs_loss_pattern *pattern, const uint8_t *header, size_t length) {
     rs_data_header data;
+    if (rs_wire_is_message_data(header, length)) {
+        bool lose = rs_loss_pattern_has(pattern, pattern->heard++);
+        pattern->lost += lose;
+        return lose;
+    }
     if (length != RS_DATA_HEADER || !rs_wire_decode_data(header, length, &data))
         return false;
     if (!pattern->begun || pattern->nonce != data.nonce) {

@@ -3,7 +3,8 @@
  * sim/engine/hosts.c; docs/sim.md, "Conformance").
  *
  * Lost is the first copy of a fragment, if it comes in its turn, higher than all before of its object: what a sender
- * repeats passes, so that repairs follow from the pattern alone. */
+ * repeats passes, so that repairs follow from the pattern alone. Multicast data packets of group messages are numbered
+ * from 0 as they come, of all senders and groups that share a pattern. */
 #ifndef RS_CORE_LOSS_PATTERN_H
 #define RS_CORE_LOSS_PATTERN_H
 
@@ -18,6 +19,7 @@ typedef struct {
     bool begun;     /* of `object`, what follows has been seen */
     uint64_t nonce; /* one at a time: another one starts over */
     uint64_t next;  /* above all sn so far */
+    uint64_t heard; /* data packets of messages so far */
     uint64_t lost;
 } rs_loss_pattern;
 
@@ -32,8 +34,8 @@ rs_loss_pattern rs_loss_pattern_of(uint64_t seed, double share, uint32_t run);
  * seed, as a fraction of 2^64, is less than `start`. */
 bool rs_loss_pattern_has(const rs_loss_pattern *pattern, uint64_t sn);
 
-/* Whether to lose a datagram of the data channel, by what comes before its payload. Other things than data packets are
- * kept. */
+/* Whether to lose a datagram that came by multicast, by its first bytes: of the data channel by what comes before its
+ * payload. Other things than data packets are kept. */
 bool rs_loss_pattern_loses(rs_loss_pattern *pattern, const uint8_t *header, size_t length);
 
 #endif

@@ -62,6 +62,13 @@ void rs_wire_encode_data(const rs_data_header *h, uint8_t out[RS_DATA_HEADER]) {
     put(&c, h->aux, 8);
 }
 
+bool rs_wire_is_message_data(const uint8_t *bytes, size_t length) {
+    cursor c = {.read = bytes, .size = length};
+    if (length <= RS_MESSAGES_KIND_AT || get(&c, 2) != RS_MESSAGES_MAGIC)
+        return false;
+    return bytes[RS_MESSAGES_KIND_AT] == RS_MESSAGES_KIND_DATA || bytes[RS_MESSAGES_KIND_AT] == RS_MESSAGES_KIND_REGION;
+}
+
 bool rs_wire_decode_data(const uint8_t *bytes, size_t length, rs_data_header *h) {
     cursor c = {.read = bytes, .size = length};
     if (length != RS_DATA_HEADER || get(&c, 2) != RS_DATA_MAGIC || get(&c, 1) != RS_WIRE_VERSION)

@@ -14,6 +14,10 @@
 #define RS_ACK_MAGIC 0x4152        /* between peers: rdcm/wire.h, */
 #define RS_REPORT_MAGIC 0x5052     /* feedback/report.h, */
 #define RS_WAN_STATUS_MAGIC 0x5357 /* and wan/wire.h */
+#define RS_MESSAGES_MAGIC 0x5247   /* of group messages (groups/wire.h) */
+#define RS_MESSAGES_KIND_AT 3      /* what a datagram of group messages is: */
+#define RS_MESSAGES_KIND_DATA 1    /* a data packet of a group, */
+#define RS_MESSAGES_KIND_REGION 16 /* or of a region */
 #define RS_DATA_HEADER 32          /* bytes before the fragment in a data packet */
 #define RS_REPAIR_HEADER 48        /* bytes before the payload in a repair packet */
 #define RS_SEAL_BYTES 28           /* more in a packet that is sealed: docs/protocol.md */
@@ -228,6 +232,10 @@ typedef struct {
         } key;                           /* of the transfer's data channel */
     };
 } rs_message;
+
+/* Whether a datagram by multicast is a data packet of group messages, by its first four bytes (groups/wire.h), as what
+ * loses packets on purpose has to know. */
+bool rs_wire_is_message_data(const uint8_t *bytes, size_t length);
 
 /* Writes RS_DATA_HEADER bytes. */
 void rs_wire_encode_data(const rs_data_header *header, uint8_t out[RS_DATA_HEADER]);

@@ -27,7 +27,6 @@ typedef struct rs_messages rs_messages;
 
 typedef uint32_t rs_message_group; /* a group of subscribers, the same number everywhere */
 
-#define RS_MESSAGES_MAGIC 0x5247        /* first two bytes, little endian, of every datagram of group messages */
 #define RS_MESSAGES_CHANNELS_MOST 4096u /* of a group beside its first one */
 #define RS_MESSAGES_TEXT 256u           /* bytes of a refusal as text */
 #define RS_MESSAGES_PACKET_LEAST 256

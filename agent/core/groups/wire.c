@@ -2,8 +2,11 @@
 
 #include <string.h>
 
+#include "core/base/wire.h"
 #include "core/base/xxh64.h"
 
+_Static_assert(RS_MESSAGES_KIND_DATA == RS_GM_KIND_DATA && RS_MESSAGES_KIND_REGION == RS_GM_KIND_REGIONS,
+               "kinds that a pattern of losses knows");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are copied as they are");
 
 static void put16(uint8_t *out, uint32_t value) {

@@ -74,6 +74,23 @@ static void first_copies__are_lost_and_repeated_ones_pass(void **state) {
     }
 }
 
+static void data_packets_of_messages__are_lost_as_they_come(void **state) {
+    (void)state;
+    for (uint8_t kind = 1; kind <= 16; kind++) { /* 1: of a group; 16: of a region (core/groups/wire.h) */
+        rs_loss_pattern pattern = rs_loss_pattern_of(5, 0.1, 3);
+        const uint8_t packet[RS_DATA_HEADER] = {0x47, 0x52, 2, kind};
+        uint64_t lost = 0;
+        for (uint64_t n = 0; n < 1000; n++) {
+            bool has = (kind == 1 || kind == 16) && rs_loss_pattern_has(&pattern, n);
+            assert_int_equal(rs_loss_pattern_loses(&pattern, packet, n % 2 ? sizeof packet : 4), has);
+            lost += has;
+        }
+        assert_int_equal(pattern.lost, lost);
+        assert_int_equal(lost > 50, kind == 1 || kind == 16);
+        assert_false(rs_loss_pattern_loses(&pattern, packet, 3));
+    }
+}
+
 static void other_packets__pass(void **state) {
     (void)state;
     rs_loss_pattern pattern = rs_loss_pattern_of(3, 1, 1);
@@ -90,6 +107,7 @@ int main(void) {
         cmocka_unit_test(pattern__is_fixed),
         cmocka_unit_test(pattern__has_the_share_and_runs_asked_for),
         cmocka_unit_test(first_copies__are_lost_and_repeated_ones_pass),
+        cmocka_unit_test(data_packets_of_messages__are_lost_as_they_come),
         cmocka_unit_test(other_packets__pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
