@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,9 @@ class Trial:
     killed: bool
     seconds: float
     over_ideal: float
+    opening_s: float  # until high rate
+    sending_s: float  # from then until all data packets were sent
+    ending_s: float  # from then until all were whole
     reports: int  # that the sender read
     patched: int
     by_tree: bool
@@ -186,8 +190,10 @@ def trial(
         agent.delete(number)
     lost = {name for one in scenes or () for name in one.lost}
     seconds = (result.done_ns - result.requested_ns) / 1e9
-    done = Trial(len(receivers), bool(scenes), round(seconds, 3), round(seconds / ideal_s, 4), result.acks_received,
-                 result.packets_patched, len(receivers) > direct)  # fmt: skip
+    steps = (result.requested_ns, result.high_rate_ns, result.data_done_ns, result.done_ns)
+    opening, sending, ending = (round((b - a) / 1e9, 3) for a, b in pairwise(steps))
+    done = Trial(len(receivers), bool(scenes), round(seconds, 3), round(seconds / ideal_s, 4), opening, sending, ending,
+                 result.acks_received, result.packets_patched, len(receivers) > direct)  # fmt: skip
     done.wrong = _wrong(lab, result, number, data, lost)
     what = "by the tree" if done.by_tree else "directly"
     OUT.print(f"{len(receivers):4} receivers, reports {what}: {seconds:6.2f} s, {done.over_ideal:.3f} of the ideal"
