@@ -6,6 +6,7 @@
 
 #include "core/groups/arrive.h"
 #include "core/groups/members.h"
+#include "core/groups/streams.h"
 #include "core/qsm/regions.h"
 #include "core/qsm/token.h"
 
@@ -272,6 +273,33 @@ static void deliver(rs_qsm *own, rs_time now, const rs_qsm_head *head, const uin
     }
 }
 
+/* The message came before. */
+static bool is_here(const rs_gm_stream *stream, const rs_gm_id *id) {
+    const rs_gm_slot *slot = stream && stream->incarnation == id->incarnation ? rs_gm_slot_of(stream, id->sn) : NULL;
+    if (slot)
+        return rs_gm_slot_is(*slot, RS_GM_RECORD);
+    return stream && stream->incarnation == id->incarnation && id->sn <= stream->seen;
+}
+
+/* Stamps are of messages, and do not speak for the region's number: a member could put one that is no message of the
+ * sender's, or one that it heard, under the number that comes next, and what the sender sends by it would be dropped.
+ * So a number is taken by packets alone whose messages are all the sender's, and all new. */
+static bool takes_number(rs_qsm *own, const rs_qsm_head *head, const uint8_t *bytes, size_t length) {
+    rs_messages *node = own->node;
+    rs_qsm_inner inner;
+    rs_gm_body body;
+    bool well;
+    if (!node->config.stamps.make)
+        return true;
+    for (size_t at = RS_QSM_DATA_HEAD; rs_qsm_get_inner(bytes, length, &at, &inner, &well);) {
+        const rs_gm_id id = {head->who, head->incarnation, inner.group, inner.sn};
+        if (!rs_gm_get_body(inner.body, inner.length, &body) || !rs_gm_is_genuine(node, &id, inner.body) ||
+            is_here(rs_gm_stream_find(node, id.sender, id.group), &id))
+            return false;
+    }
+    return true;
+}
+
 static bool is_well_formed(const uint8_t *bytes, size_t length) {
     rs_qsm_inner inner;
     bool well = true;
@@ -310,9 +338,11 @@ bool rs_qsm_receive_data(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *
     }
     if (rs_qsm_stream_has(stream, sn)) {
         own->stats.duplicates++;
+        if (own->node->config.stamps.make) /* if another member took its number, its messages are new all the same */
+            deliver(own, now, &head, bytes, length, RS_VIA_RETRANSMIT);
         return true;
     }
-    if (sn - stream->prefix > RS_QSM_WINDOW || !reserve_bits(stream, sn)) {
+    if (sn - stream->prefix > RS_QSM_WINDOW || !takes_number(own, &head, bytes, length) || !reserve_bits(stream, sn)) {
         own->stats.refused++;
         return true;
     }

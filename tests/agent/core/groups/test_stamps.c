@@ -2,6 +2,7 @@
  * message from anybody by that; with stamps every engine delivers what it delivers without. */
 #include "cluster.h"
 #include "core/base/xxh64.h"
+#include "core/qsm/wire.h"
 #include "pair.h"
 
 /* As a signature does: whoever stamps is in it, and all of the packet. Nodes here make only their own. */
@@ -157,6 +158,57 @@ static void repairs__that_restore_a_lie_are_refused(void **state) {
     }
 }
 
+/* Of a region, with that number, and one message. */
+static void give_in_region(rs_messages *node, uint64_t number, const datagram *message) {
+    uint8_t bytes[2048];
+    rs_gm_id id;
+    rs_gm_get_id(message->bytes + RS_GM_HEADER - RS_GM_ID, &id);
+    const rs_qsm_inner inner = {GROUP, id.sn, message->bytes + RS_GM_HEADER, message->length - RS_GM_HEADER};
+    const size_t length = RS_QSM_CARRIED + inner.length;
+    assert_true(length <= sizeof bytes);
+    rs_qsm_put_head(bytes, RS_QSM_KIND_DATA, &(rs_qsm_head){id.sender, id.incarnation, 7, 1});
+    rs_qsm_put_sn(bytes, number);
+    rs_qsm_put_inner(bytes + RS_QSM_DATA_HEAD, &inner);
+    rs_gm_seal(bytes, length);
+    assert_true(rs_messages_receive(node, MS, RS_NO_PEER, bytes, length));
+}
+
+/* Packets of regions have numbers that no stamp speaks for: a member that uses the next ones in a sender's name, for
+ * messages of its own or for some that it heard, suppresses nothing. */
+static void numbers__in_a_region_are_taken_by_the_senders_packets_alone(void **state) {
+    (void)state;
+    static const rs_peer nodes[] = {SENDER, RECEIVER, 9};
+    static const uint32_t region = 7;
+    rs_messages *sender = pair_node(SENDER, stamped(NULL)), *receiver = pair_node(RECEIVER, stamped(NULL));
+    const rs_messages_view plain = {.protocol = "plain"};
+    const rs_messages_view view = {.protocol = "qsm", .order = RS_ORDER_FIFO, .regions = &region, .region_count = 1};
+    const rs_messages_region told = {
+        .protocol = "qsm", .region = region, .version = 1, .channel = RS_NO_GROUP, .nodes = nodes, .node_count = 3};
+    assert_int_equal(rs_messages_set_region(receiver, 0, &told), RS_OK);
+    pair_view(sender, 1, &plain, 1); /* what it publishes is put into the region here */
+    pair_view(receiver, 1, &view, 1);
+    datagram *d = calloc(4, sizeof *d);
+    for (uint8_t i = 0; i < 4; i++) {
+        assert_int_equal(pair_publish(sender, 0, (uint8_t)(i + 1), 700), RS_OK);
+        assert_int_equal(pair_take(sender, 0, &d[i], 1), 1);
+        datagram *lie = lie_of(&d[i]);
+        give_in_region(receiver, i + 1u, lie);
+        if (i > 0)
+            give_in_region(receiver, i + 1u, &d[i - 1]);
+        pair_expect_nothing(receiver);
+        give_in_region(receiver, i + 1u, &d[i]);
+        pair_expect(receiver, (uint8_t)(i + 1), 700);
+        give_in_region(receiver, i + 1u, &d[i]);
+        pair_expect_nothing(receiver);
+        free(lie);
+    }
+    assert_int_equal(rs_messages_count(receiver, "qsm_packets", "received"), 4);
+    assert_int_equal(pair_stats(receiver).forged, 4);
+    free(d);
+    rs_messages_free(sender);
+    rs_messages_free(receiver);
+}
+
 static void batches__are_of_what_waits(void **state) {
     (void)state;
     uint32_t batches = 0;
@@ -224,6 +276,7 @@ int main(void) {
         cmocka_unit_test(unstamped__packets_are_refused_where_all_are_stamped),
         cmocka_unit_test(answers__of_another_member_cannot_change_the_packet),
         cmocka_unit_test(repairs__that_restore_a_lie_are_refused),
+        cmocka_unit_test(numbers__in_a_region_are_taken_by_the_senders_packets_alone),
         cmocka_unit_test(batches__are_of_what_waits),
         cmocka_unit_test(lossy__groups_deliver_all_the_same),
     };
