@@ -96,8 +96,13 @@ static rs_gm_assembly *new_assembly(rs_messages *node, rs_time now, rs_gm_stream
         rs_memory_give(&node->allocator, bytes);
         return NULL;
     }
-    *assembly = (rs_gm_assembly){
-        .stream = stream, .first = first, .total = part->total, .count = part->count, .started = now, .bytes = bytes};
+    *assembly = (rs_gm_assembly){.stream = stream,
+                                 .first = first,
+                                 .total = part->total,
+                                 .count = part->count,
+                                 .began = now,
+                                 .started = now,
+                                 .bytes = bytes};
     rs_list_init(&assembly->in_stream);
     rs_list_init(&assembly->by_age);
     rs_list_append(&stream->assemblies, &assembly->in_stream);
@@ -207,8 +212,16 @@ void rs_gm_deliver(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_
 }
 
 void rs_gm_deliver_timeout(rs_messages *node, rs_time now) {
-    while (rs_gm_deliver_deadline(node) <= now)
-        drop_assembly(node, RS_HOLDER(rs_gm_assembly, by_age, node->assemblies.next));
+    while (rs_gm_deliver_deadline(node) <= now) {
+        rs_gm_assembly *assembly = RS_HOLDER(rs_gm_assembly, by_age, node->assemblies.next);
+        rs_time give_up = assembly->stream->group->policy.give_up;
+        if (give_up == RS_NEVER || now - assembly->began >= give_up) {
+            drop_assembly(node, assembly);
+            continue;
+        }
+        assembly->started = now; /* its engine may bring the rest yet, of which nothing here may know */
+        rs_list_append(&node->assemblies, &assembly->by_age);
+    }
 }
 
 rs_time rs_gm_deliver_deadline(const rs_messages *node) {

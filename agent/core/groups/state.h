@@ -208,7 +208,8 @@ typedef struct {
     uint64_t first;
     uint32_t total, have; /* Bytes. */
     uint32_t count, got;  /* Packets. */
-    rs_time started;
+    rs_time began;        /* Its first part came then, */
+    rs_time started;      /* ... and it was looked at last. */
     uint8_t *bytes;
 } rs_gm_assembly;
 

@@ -488,10 +488,9 @@ static void go_on(rs_qsm_view *view, rs_time now, rs_qsm_token *token, rs_qsm_ho
                 return;
         } else if (view->silent && view->silent[at.place] > 0 && at.phase < 2) {
             token->incomplete |= at.phase == 0 && view->silent[at.place] < RS_QSM_SILENT_MOST;
-            if (at.phase == 0) {
-                send_copy(view, token, at);
+            send_copy(view, token, at); /* who takes it is silent no more */
+            if (at.phase == 0 && token->part == 0)
                 view->silent[at.place] += view->since < 4 * view->interval ? view->since : 4 * view->interval;
-            }
             view->own->stats.tokens_skipped++;
         } else {
             pass_on(view, now, token, at);
@@ -505,8 +504,8 @@ static void pass_over(rs_qsm_view *view, rs_time now, rs_qsm_pass *pass) {
     rs_qsm_token token;
     rs_list_remove(&pass->in_view);
     view->own->stats.tokens_skipped++;
-    if (have_silent(view))
-        view->silent[pass->place] += RS_QSM_TRIED;
+    if (have_silent(view) && view->silent[pass->place] < RS_QSM_TRIED) /* others may have been on their way to it */
+        view->silent[pass->place] = RS_QSM_TRIED;
     if (pass->phase < 2 && rs_qsm_get_token(pass->bytes, pass->length, &token) &&
         read_entries(view->own, pass->bytes, pass->length, &token)) {
         token.incomplete |= pass->phase == 0;

@@ -252,6 +252,31 @@ static void view__that_a_sender_hears_of_late_is_there_for_it(void **state) {
     cluster_free(c);
 }
 
+/* The leader of a region and a partition hears of the view late, and meanwhile all others of its partition miss some
+ * packets: once it is there it asks their sender. The last one before it in the ring took it for silent for ever. */
+static void leader__that_hears_of_a_view_late_asks_for_what_its_partition_misses(void **state) {
+    const uint64_t seed = cluster_seed();
+    const rs_peer nodes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .delay = 50 * US, .jitter = 100 * US};
+    cluster *c = begin(&options);
+    rs_messages_region view = region_view(nodes, NODES, 2); /* four partitions: 0, 4 and 8 are one */
+    for (uint32_t i = 1; i < NODES; i++)
+        assert_int_equal(rs_messages_set_region(cluster_node(c, i), cluster_now(c), &view), RS_OK);
+    for (uint32_t i = 0; i < 20; i++) {
+        cluster_cut(c, 4, i == 10);
+        cluster_cut(c, 8, i == 10);
+        for (uint32_t k = 0; k < 10; k++)
+            cluster_publish(c, 1, k, 1400);
+        cluster_run(c, cluster_now(c) + (i == 10 ? 2 : 100) * MS);
+    }
+    assert_int_equal(rs_messages_set_region(cluster_node(c, 0), cluster_now(c), &view), RS_OK);
+    cluster_run(c, cluster_now(c) + 20000 * MS);
+    cluster_account a = cluster_check(c);
+    assert_int_equal(a.missed + a.lost_events + a.twice + a.wrong + a.out_of_order, 0);
+    cluster_free(c);
+}
+
 /* Views change for a minute, and then as quickly as can be: those before are few, and gone in the end. */
 static void views__that_change_for_a_minute_are_few(void **state) {
     const uint64_t seed = cluster_seed();
@@ -653,6 +678,7 @@ int main(void) {
         cmocka_unit_test(region__that_nodes_move_from_loses_nothing_until_groups_are_told),
         cmocka_unit_test(group__that_a_member_hears_of_late_has_its_first_messages),
         cmocka_unit_test(view__that_a_sender_hears_of_late_is_there_for_it),
+        cmocka_unit_test(leader__that_hears_of_a_view_late_asks_for_what_its_partition_misses),
         cmocka_unit_test(views__that_change_for_a_minute_are_few),
         cmocka_unit_test(completion__is_told_of_all_and_not_before_it_is_there),
         cmocka_unit_test(completion__comes_when_a_dead_node_is_out_of_the_view),
