@@ -26,7 +26,8 @@ STYLE = """
 body{font:15px/1.45 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#1f2328}
 table{border-collapse:collapse;width:100%;margin:1rem 0}th,td{text-align:left;vertical-align:top;padding:.35rem .6rem;
 border-bottom:1px solid #d0d7de}th{background:#f6f8fa}code{font-size:.85em;word-break:break-word}
-.v{font-weight:600;white-space:nowrap}.r{color:#57606a;font-size:.9em}img{max-width:100%;margin:.5rem 0}
+.v{font-weight:600;min-width:9rem}.r{color:#57606a;font-size:.9em;font-weight:400}
+td:nth-child(2){min-width:14rem}img{max-width:100%;margin:.5rem 0}
 figure{margin:1rem 0}figcaption{color:#57606a}@media print{body{max-width:none;font-size:10px}tr{break-inside:avoid}}
 """
 TEX = str.maketrans({
