@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "io/sockets.h"
@@ -17,6 +18,7 @@
 #define OPEN_PEERS 64u
 #define BUFFER_BYTES (4 << 20)
 #define NONE UINT16_MAX
+#define WAITED_MOST INT64_C(1000000000) /* ns; more is a clock that was set */
 
 typedef struct {
     uint32_t address;
@@ -40,6 +42,8 @@ typedef struct {
 struct rs_datagrams {
     int fd;
     bool joined, marked;
+    int64_t waited;
+    struct timespec read_at;
     uint64_t lost;
     unsigned filled;
     slot slots[BATCH];
@@ -47,7 +51,8 @@ struct rs_datagrams {
     struct sockaddr_in from[READ_BATCH];
     struct iovec rooms[READ_BATCH];
     struct mmsghdr in[READ_BATCH];
-    _Alignas(struct cmsghdr) uint8_t in_control[READ_BATCH][CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint8_t))];
+    _Alignas(struct cmsghdr) uint8_t in_control[READ_BATCH][CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint8_t)) +
+                                                            CMSG_SPACE(sizeof(struct timespec))];
     uint8_t *memory;
 };
 
@@ -76,6 +81,7 @@ rs_datagrams *rs_datagrams_open(uint32_t address, uint16_t port, bool joined, ch
     setsockopt(d->fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes); /* as much as the system grants */
     setsockopt(d->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     setsockopt(d->fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof one);
+    setsockopt(d->fd, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one);
     d->joined = joined && setsockopt(d->fd, SOL_UDP, UDP_GRO, &one, sizeof one) == 0;
     for (unsigned i = 0; i < READ_BATCH; i++) {
         d->rooms[i] = (struct iovec){d->memory + (size_t)i * RS_DATAGRAM_MAX, RS_DATAGRAM_MAX};
@@ -99,6 +105,10 @@ int rs_datagrams_fd(const rs_datagrams *d) {
 
 bool rs_datagrams_marked(const rs_datagrams *d) {
     return d->marked;
+}
+
+int64_t rs_datagrams_waited(const rs_datagrams *d) {
+    return d->waited;
 }
 
 uint64_t rs_datagrams_lost(const rs_datagrams *d) {
@@ -263,12 +273,23 @@ static size_t segment_of(struct mmsghdr *message) {
     return segment > 0 ? (size_t)segment : RS_DATAGRAM_MAX;
 }
 
+/* 0: the kernel did not say when it came, or that clock was set meanwhile. */
+static int64_t waited(const rs_datagrams *d, struct mmsghdr *message) {
+    struct timespec came = d->read_at;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message->msg_hdr); c; c = CMSG_NXTHDR(&message->msg_hdr, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_TIMESTAMPNS)
+            memcpy(&came, CMSG_DATA(c), sizeof came);
+    int64_t time = (int64_t)(d->read_at.tv_sec - came.tv_sec) * 1000000000 + (d->read_at.tv_nsec - came.tv_nsec);
+    return time > 0 && time < WAITED_MOST ? time : 0;
+}
+
 static unsigned take(rs_datagrams *d, unsigned i, rs_datagram_taken taken, void *context) {
     const uint8_t *bytes = d->rooms[i].iov_base;
     const uint32_t address = ntohl(d->from[i].sin_addr.s_addr);
     const uint16_t port = ntohs(d->from[i].sin_port);
     size_t length = d->in[i].msg_len, segment = segment_of(&d->in[i]), at = 0;
     unsigned count = 0;
+    d->waited = waited(d, &d->in[i]);
     d->marked = rs_sockets_was_marked(&d->in[i].msg_hdr); /* the kernel joins none that are with some that are not */
     do {
         taken(context, address, port, bytes + at, length - at < segment ? length - at : segment);
@@ -278,13 +299,17 @@ static unsigned take(rs_datagrams *d, unsigned i, rs_datagram_taken taken, void 
     return count;
 }
 
-unsigned rs_datagrams_receive(rs_datagrams *d, unsigned limit, rs_datagram_taken taken, void *context) {
+unsigned rs_datagrams_receive(rs_datagrams *d, unsigned limit, rs_datagram_taken taken, rs_datagrams_read read,
+                              void *context) {
     unsigned total = 0;
     while (total < limit) {
         unsigned want = limit - total < READ_BATCH ? limit - total : READ_BATCH;
         int got = recvmmsg(d->fd, d->in, want, 0, NULL);
         if (got <= 0)
             return total; /* none wait, or an ICMP error was told: the next look sees what is behind it */
+        clock_gettime(CLOCK_REALTIME, &d->read_at);
+        if (read)
+            read(context);
         for (unsigned i = 0; i < (unsigned)got; i++) {
             total += take(d, i, taken, context);
             expect(d, i);

@@ -20,6 +20,8 @@ typedef struct rs_datagrams rs_datagrams;
 
 /* Whatever came: `bytes` hold until it returns. */
 typedef void (*rs_datagram_taken)(void *context, uint32_t address, uint16_t port, const uint8_t *bytes, size_t length);
+/* Some have been read, and are handed over next: all of them have come before now. NULL: nobody asks. */
+typedef void (*rs_datagrams_read)(void *context);
 
 /* On that address and port of this machine; `joined`: where the kernel can. NULL with the reason in `error` (of `size`
  * bytes). */
@@ -36,8 +38,11 @@ void rs_datagrams_send(rs_datagrams *d, uint32_t address, uint16_t port, const u
 void rs_datagrams_markable(rs_datagrams *d);
 void rs_datagrams_flush(rs_datagrams *d);
 /* Those that wait, until `limit` were taken or a few more: what came as one is taken whole. Returns how many. */
-unsigned rs_datagrams_receive(rs_datagrams *d, unsigned limit, rs_datagram_taken taken, void *context);
-bool rs_datagrams_marked(const rs_datagrams *d);   /* the one that is being given was, by a switch */
+unsigned rs_datagrams_receive(rs_datagrams *d, unsigned limit, rs_datagram_taken taken, rs_datagrams_read read,
+                              void *context);
+bool rs_datagrams_marked(const rs_datagrams *d); /* the one that is being given was, by a switch */
+/* ns that it had waited here when it was read, as far as the kernel tells; of joined ones the first. */
+int64_t rs_datagrams_waited(const rs_datagrams *d);
 uint64_t rs_datagrams_lost(const rs_datagrams *d); /* that the socket did not take */
 
 #endif

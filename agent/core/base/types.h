@@ -82,8 +82,9 @@ typedef struct {
     const uint8_t *header;
     size_t header_length;
     uint32_t payload_length;
-    bool marked; /* by a switch whose queue was long (ECN) */
-    bool late;   /* it may be a copy of one that came before: taken only for a fragment that is not here */
+    bool marked;    /* by a switch whose queue was long (ECN) */
+    rs_time waited; /* so long it had been in this host when it was read; 0: not known */
+    bool late;      /* it may be a copy of one that came before: taken only for a fragment that is not here */
 } rs_packet_in;
 
 /* What to do with a received packet's payload. */

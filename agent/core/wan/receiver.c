@@ -181,12 +181,14 @@ static void came_late(rs_wan_receiver *w, rs_time now, uint64_t stamp_us) {
     w->late = late > w->late ? late : w->late;
 }
 
-static void word(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h, bool by_group, bool marked) {
+static void word(rs_node *node, rs_time now, rs_receiving *x, const rs_data_header *h, bool by_group,
+                 const rs_packet_in *packet) {
     rs_wan_receiver *w = rs_wan_receiver_of(&x->t);
+    rs_time came = now - packet->waited;
     rs_wan_word said = rs_wan_unpack(h->aux);
     x->link.heard_at = now;
     w->repairs += said.repair;
-    w->marked += marked;
+    w->marked += packet->marked;
     if (said.grtt > 0) {
         w->grtt = said.grtt;
         w->group = said.group;
@@ -197,15 +199,15 @@ static void word(rs_node *node, rs_time now, rs_receiving *x, const rs_data_head
     x->data_at = now;
     if (said.repair && h->sn + 1 < w->next) {
         w->stamp_us = said.stamp_us; /* it stood in the same queue */
-        w->stamp_at = now;
+        w->stamp_at = came;
     } else if (h->sn >= w->next) {
         w->next = h->sn + 1;
         w->stamp_us = said.stamp_us;
-        w->stamp_at = now;
+        w->stamp_at = came;
         w->late -= (w->late - LATE_LEAST) / 65536;
         sections_over(node, now, x, w->next == x->ring.end ? w->section_count : h->sn / RS_WAN_SECTION);
     } else if (!said.repair) {
-        came_late(w, now, said.stamp_us);
+        came_late(w, came, said.stamp_us);
     }
     if (h->flags & RS_DATA_REPORT) {
         status_soon(node, x);
@@ -291,7 +293,7 @@ rs_rx_result rs_wan_data(rs_node *node, rs_time now, rs_receiving *x, const rs_d
     if (x->state != RS_RX_RECEIVING)
         return old(x);
     x->stats.packets_received++;
-    word(node, now, x, h, true, packet->marked);
+    word(node, now, x, h, true, packet);
     rs_rx_result result = rs_receiver_store(x, h->sn);
     if (result.verdict == RS_RX_STORE)
         stored(node, now, x, h->sn);
@@ -335,7 +337,7 @@ rs_rx_result rs_wan_repair_datagram(rs_node *node, rs_time now, rs_receiving *x,
         return old(x);
     x->stats.peer_repairs_received += !is_unicast(x);
     x->stats.packets_received += is_unicast(x);
-    word(node, now, x, &h, is_unicast(x), packet->marked);
+    word(node, now, x, &h, is_unicast(x), packet);
     rs_rx_result result = rs_receiver_store(x, h.sn);
     if (result.verdict == RS_RX_STORE)
         stored(node, now, x, h.sn);

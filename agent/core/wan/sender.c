@@ -437,16 +437,17 @@ static void patch_runs(rs_node *node, rs_time now, rs_sending *x, rs_recipient *
     }
 }
 
-static void take_sample(rs_sending *x, rs_time now, rs_wan_peer *p, const rs_wan_status *s) {
+/* `came`: when the status was here. */
+static void take_sample(rs_sending *x, rs_time now, rs_time came, rs_wan_peer *p, const rs_wan_status *s) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     uint64_t mask = (UINT64_C(1) << RS_WAN_STAMP_BITS) - 1;
     bool starved = w->starved_at && now - w->starved_at < 2 * w->grtt + 10 * RS_MS;
-    rs_time ago = (rs_time)(((uint64_t)(now / 1000) - s->stamp_us) & mask) * 1000;
+    rs_time ago = (rs_time)(((uint64_t)(came / 1000) - s->stamp_us) & mask) * 1000;
     rs_time rtt = ago - (rs_time)s->waited_us * 1000;
     const rs_wan_sample sample = {.now = now,
                                   .rtt = rtt > 0 && rtt < 60000 * RS_MS ? rtt : 0,
                                   .at = (rs_time)s->at,
-                                  .stamp = now - ago,
+                                  .stamp = came - ago,
                                   .next = s->next,
                                   .received = s->received,
                                   .repairs = s->repairs,
@@ -501,7 +502,7 @@ rs_rx_verdict rs_wan_on_status(rs_node *node, rs_time now, rs_sending *x, const 
     }
     if (over || rs_is_finished(&x->t))
         return RS_RX_NONE;
-    take_sample(x, now, p, &s);
+    take_sample(x, now, now - packet->waited, p, &s);
     if (p->cum >= x->end || first)
         w->look_due = now;
     if (s.nack_count)

@@ -86,7 +86,7 @@ typedef struct {
     uint64_t repairs;       /* and so many repairs; */
     uint64_t marked;        /* so many of both were marked by a switch. */
     uint64_t stamp_us;      /* The newest packet has that stamp, */
-    rs_time stamp_at;       /* and came then. */
+    rs_time stamp_at;       /* and came to this host then. */
     rs_time grtt;           /* The longest round trip, as the sender says. */
     uint32_t group;         /* So many receivers share it, as the sender says. */
     rs_time late;           /* Packets come so much later than others that were sent after them. */

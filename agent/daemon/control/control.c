@@ -15,6 +15,7 @@
 #include "daemon/units.h"
 
 #define ACCEPTS_A_TURN 16
+#define KEEPALIVES 3 /* a second apart; of a path that loses a tenth of them all are lost once in a thousand times */
 #define RETRANSMIT_LEAST_US 20000
 #define RETRANSMIT_MOST_MS 1000 /* the least that Linux takes */
 #define DELAY_MOST_US 2000
@@ -36,10 +37,14 @@
 #define TCP_DELACK_MAX_US 46
 #endif
 
-/* Dead hosts must be noticed: by unacknowledged data, and by keepalives when nothing is sent. Lost segments too, and
- * soon: a transfer may wait for the message in it. */
+/* Dead hosts must be noticed: by unacknowledged data, and by keepalives when nothing is sent. The kernel gives a
+ * connection up when `dead_timeout` is over and the last probe was not answered: several have to be lost before, for
+ * while packets flow by other ways nothing is said for long. Lost segments are to be noticed, too, and soon: a transfer
+ * may wait for the message in it. */
 static void set_options(const rs_control *control, int fd) {
-    int one = 1, idle_s = 5, interval_s = 2, probes = 3, retransmit_us = RETRANSMIT_LEAST_US, delay_us = DELAY_MOST_US,
+    int dead_s = (int)(control->options.dead_timeout / RS_SECOND);
+    int idle_s = dead_s > KEEPALIVES ? dead_s - KEEPALIVES : 1;
+    int one = 1, interval_s = 1, probes = KEEPALIVES, retransmit_us = RETRANSMIT_LEAST_US, delay_us = DELAY_MOST_US,
         retransmit_most_ms = RETRANSMIT_MOST_MS;
     unsigned user_timeout_ms = (unsigned)(control->options.dead_timeout / RS_MILLISECOND);
     rs_connection_mark_control(fd);

@@ -374,13 +374,15 @@ static rs_group real_group(const rs_data *data, rs_group number) {
 }
 
 static void tell_waits_and_drops(rs_data *data) {
-    /* What was taken came, to the core, when this turn began; how long it waited is measured now. */
-    rs_time began = rs_loop_now(data->loop), behind = rs_loop_refresh(data->loop) - began;
+    /* What was taken came, to the core, when this turn began; how long it waited is measured now. Were the clock read
+     * before that, a host that stands still in between would make it come before it was sent. */
+    rs_time began = rs_loop_now(data->loop);
     for (uint32_t i = 0; i < data->group_room; i++) {
         data_group *group = &data->groups[i];
-        rs_time waited = group->receivers > 0 ? rs_io_waited(data->io, i) : 0;
-        if (group->receivers > 0 && !group->by_unicast) /* of those that come by unicast that counts */
+        if (group->receivers > 0 && !group->by_unicast) { /* of those that come by unicast that counts */
+            rs_time waited = rs_io_waited(data->io, i), behind = rs_loop_refresh(data->loop) - began;
             data->callbacks.waited(data->callbacks.context, real_group(data, i), waited > 0 ? waited - behind : 0);
+        }
         uint64_t drops = group->receivers > 0 ? rs_io_drops(data->io, i) : group->drops;
         if (drops != group->drops) {
             data->callbacks.dropped(data->callbacks.context, real_group(data, i), drops - group->drops);

@@ -32,7 +32,8 @@ void rs_overlay_transfer_over(rs_overlay *overlay, rs_xfer xfer);
 /* RS_EV_VIEW_USED, RS_EV_RECEIVER_FAILED, RS_EV_LINK_SUSPECTED, RS_EV_LINK_WORKS. */
 void rs_overlay_event(rs_overlay *overlay, const rs_event *event);
 void rs_overlay_send(rs_overlay *overlay, const rs_packet_out *out, const uint8_t *payload);
-bool rs_overlay_marked(const rs_overlay *overlay); /* a switch marked the datagram that is being given (ECN) */
+rs_time rs_overlay_waited(const rs_overlay *overlay); /* the datagram that is being given, until it was read */
+bool rs_overlay_marked(const rs_overlay *overlay);    /* a switch marked the datagram that is being given (ECN) */
 /* Any datagram to an agent's port for packets between peers; `rest` must not change until rs_overlay_flush. */
 void rs_overlay_send_bytes(rs_overlay *overlay, const char *server, uint32_t address, uint16_t port,
                            const uint8_t *head, size_t head_length, const uint8_t *rest, size_t rest_length);

@@ -653,7 +653,8 @@ bool rs_receiving_datagram(void *context, rs_peer peer, const uint8_t *header, s
                                  .header = header,
                                  .header_length = header_length,
                                  .payload_length = payload_length,
-                                 .marked = rs_overlay_marked(agent->overlay)};
+                                 .marked = rs_overlay_marked(agent->overlay),
+                                 .waited = rs_overlay_waited(agent->overlay)};
     if (agent->stream_sinks && payload_length > 0 && is_wrong(agent, &packet, payload))
         return false;
     rs_rx_result result = rs_receive(agent->node, rs_agent_now(agent), &packet);

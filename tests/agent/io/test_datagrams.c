@@ -23,7 +23,8 @@ typedef struct {
     rs_datagrams *at;
     uint16_t port;
     uint32_t expected[MOST], lengths[MOST]; /* numbers and sizes sent to it, in order */
-    unsigned sent, got;
+    unsigned sent, got, given;              /* of `got`, those that were read before the last batch */
+    bool read;                              /* and it was told that one was read */
 } peer;
 
 static uint8_t payload[RS_DATAGRAM_MAX];
@@ -65,6 +66,7 @@ static void check(void *context, uint32_t address, uint16_t port, const uint8_t 
     uint32_t head[2];
     (void)port;
     assert_int_equal(address, LOCALHOST);
+    assert_true(p->read);
     assert_true(p->got < p->sent && length >= HEADER);
     memcpy(head, bytes, sizeof head);
     assert_int_equal(head[0], p->expected[p->got]);
@@ -73,13 +75,21 @@ static void check(void *context, uint32_t address, uint16_t port, const uint8_t 
     p->got++;
 }
 
+/* Before what was read is handed over. */
+static void was_read(void *context) {
+    peer *p = context;
+    assert_true(!p->read || p->got > p->given);
+    p->given = p->got;
+    p->read = true;
+}
+
 static void await_all(peer *p) {
     struct pollfd ready = {.fd = rs_datagrams_fd(p->at), .events = POLLIN};
     while (p->got < p->sent) {
         assert_int_equal(poll(&ready, 1, 5000), 1);
-        rs_datagrams_receive(p->at, 7, check, p);
+        rs_datagrams_receive(p->at, 7, check, was_read, p);
     }
-    assert_int_equal(rs_datagrams_receive(p->at, 7, check, p), 0);
+    assert_int_equal(rs_datagrams_receive(p->at, 7, check, was_read, p), 0);
 }
 
 /* Runs of one size, shorter ones in between, several peers by turns, more than a batch. */
@@ -189,7 +199,7 @@ static void marks__are_told_of_each(void **state) {
         while (marks[0] < 256) {
             struct pollfd ready = {.fd = rs_datagrams_fd(d), .events = POLLIN};
             assert_int_equal(poll(&ready, 1, 5000), 1);
-            rs_datagrams_receive(d, 8, note_marks, marks);
+            rs_datagrams_receive(d, 8, note_marks, NULL, marks);
         }
         assert_int_equal(marks[0], 0x155);
         rs_datagrams_close(d);
