@@ -245,7 +245,10 @@ struct RelayOrder {
   /** Connection and datagrams begin at the relay. */
   6: required bool dials,
   /** The object is for the relay itself, too: else it goes from its store when it was passed on. */
-  7: required bool keeps
+  7: required bool keeps,
+  /** Its own ways to them, known beforehand: orders to the relays behind it have gone out, and it connects to them before the object is there. Absent: it
+   *  asks (Manager.split). */
+  8: optional list<Leg> onward (max = "1024")
 }
 
 /** Which of a receiver's two rings (RDCM, Sec. 3.2). */

@@ -28,6 +28,7 @@ class SitesManager(agents.InsideManager):
     numbers = itertools.count(1)
     sites: tuple[tuple[str, ...], ...] = (HOME, EAST)
     names = ("home", "east", "west")
+    ahead = False  # orders tell relays their own legs
 
     def _site(self, server: str) -> int:
         return next(number for number, site in enumerate(self.sites) if server in site)
@@ -47,37 +48,45 @@ class SitesManager(agents.InsideManager):
     def _at(self, server: str) -> Any:
         return rostrum_thrift.ServerAddress(server, *self.servers[server])
 
-    def _split(self, server: str, request: dict[str, Any]) -> None:
+    def _ways(self, server: str, receivers: list[str], request: dict[str, Any]) -> list[Any] | None:
+        """Legs, when the relays have their orders; None: the next site has no relay."""
         own = self._site(server)
-        near = [name for name in request["receivers"] if self._site(name) == own]
-        far = [name for name in request["receivers"] if self._site(name) != own]
+        near = [name for name in receivers if self._site(name) == own]
+        far = [name for name in receivers if self._site(name) != own]
         legs = []
         if near:
             legs.append(rostrum_thrift.Leg(f"leg{next(self.numbers)}", self.names[own], None, near, False, ""))
+        if not far:
+            return legs
         may = [name for name in far if self._site(name) == own + 1]
         may = [name for name in may if name not in request["avoid"] and name in self._connections]
-        answer = {"request_id": request["request_id"], "reason": "", "ever": False}
-        if far and not may:
-            reason = f"site {self.names[own + 1]} has no relay: all of them failed"
-            self.say(server, "legs", answer=rostrum_thrift.SplitAnswer(
-                **{**answer, "legs": [], "ever": True, "reason": reason}
-            ))  # fmt: skip
-            return
-        if far:
-            leg_id = f"leg{next(self.numbers)}"
-            others = [name for name in far if name != may[0]]
-            if others:
-                order = rostrum_thrift.RelayOrder(
-                    leg_id, request["app_id"], request["data_id"], self._at(server), others, False, True
-                )
-                self.say(may[0], "relay", order=order)
-            site = self.names[own + 1]
-            legs.append(rostrum_thrift.Leg(leg_id, site, self._at(may[0]), far, False, f"by relay {may[0]}"))
-        self.say(server, "legs", answer=rostrum_thrift.SplitAnswer(**{**answer, "legs": legs}))
+        if not may:
+            return None
+        leg_id = f"leg{next(self.numbers)}"
+        others = [name for name in far if name != may[0]]
+        if others:
+            onward = self._ways(may[0], others, request) if self.ahead else None
+            order = rostrum_thrift.RelayOrder(
+                leg_id, request["app_id"], request["data_id"], self._at(server), others, False, True, onward
+            )
+            self.say(may[0], "relay", order=order)
+        site = self.names[own + 1]
+        return [*legs, rostrum_thrift.Leg(leg_id, site, self._at(may[0]), far, False, f"by relay {may[0]}")]
+
+    def _split(self, server: str, request: dict[str, Any]) -> None:
+        legs = self._ways(server, request["receivers"], request)
+        reason = f"site {self.names[self._site(server) + 1]} has no relay: all of them failed" if legs is None else ""
+        self.say(server, "legs", answer=rostrum_thrift.SplitAnswer(
+            request_id=request["request_id"], legs=legs or [], ever=legs is None, reason=reason
+        ))  # fmt: skip
 
 
 class ChainManager(SitesManager):
     sites = (("h1",), ("h2", "h3"), ("h4", "h5"))
+
+
+class AheadManager(ChainManager):
+    ahead = True
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +118,13 @@ def lab(net: Network, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def chain(net: Network, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """h1 | h2 h3 | h4 h5: the last site gets what the middle one's relay passes on."""
     with sites(net, monkeypatch, ChainManager) as it:
+        yield it
+
+
+@pytest.fixture
+def ahead(net: Network, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """The same, where all relays have their orders before anything is sent."""
+    with sites(net, monkeypatch, AheadManager) as it:
         yield it
 
 
@@ -214,6 +230,39 @@ def test_a_first_relay_of_a_chain_that_dies_is_followed_by_one_and_the_next_site
     chain.agents["h4"].wait_log('for="h3" goes on with what is passed on for="h2"')
     log = "\n".join(chain.agents["h3"].log)
     assert "relay h4 failed" not in log and "2 of 2 receivers done, by relay h4" in log, log
+
+
+def test_relays_that_know_their_legs_ask_for_none_and_are_followed_when_they_die(ahead: World) -> None:
+    data = content(SIZE, 9)
+    sender = ahead.app("h1")
+    sender.add(9, data)
+    tag = sender.start_send(9, ["h2", "h3", "h4", "h5"])
+    part_at(ahead, "h5", SIZE / 3)
+    asked = [call.args["request"]["receivers"] for call in ahead.manager.heard("split")]
+    assert asked == [["h2", "h3", "h4", "h5"]]  # by the sender, and by no relay
+    ahead.agents["h4"].kill()  # what h2 was told beforehand does not hold any more
+    result, _ = sender.finish_send(tag, 60)
+    states = {row.name: row.state for row in result.receivers}
+    assert states == {"h2": "done", "h3": "done", "h4": "failed", "h5": "done"}, result
+    for name in ("h2", "h3", "h5"):
+        assert ahead.app(name).read(9, 60_000) == data
+    again = [call.args["request"] for call in ahead.manager.heard("split")][1:]
+    assert [(one["receivers"], one["avoid"]) for one in again] == [(["h5"], ["h4"])]
+
+
+def test_a_relay_connects_to_the_one_behind_it_before_the_object_comes(ahead: World) -> None:
+    ahead.agents["h4"].stop()
+    ahead.start("h4", *with_metrics(ahead, "h4")).wait_log("this server is in site=")
+    accepted = 'control_connections_total{kind="accepted"}'
+    manager = ahead.manager
+    assert isinstance(manager, SitesManager)
+    at = manager._at
+    legs = [rostrum_thrift.Leg("leg-b", "west", at("h4"), ["h4", "h5"], False, "by relay h4")]
+    app_id = b"0123456789abcdef"
+    order = rostrum_thrift.RelayOrder("leg-a", app_id, 10, at("h1"), ["h4", "h5"], False, True, legs)
+    before = counter(ahead, "h4", accepted)
+    manager.say("h2", "relay", order=order)  # of an object that nobody sends
+    wait_until(lambda: counter(ahead, "h4", accepted) == before + 1, "a connection from h2")
 
 
 def test_a_relay_that_has_all_and_falls_silent_is_followed_by_one_that_goes_on(

@@ -10,6 +10,7 @@
 #include "daemon/api/waits.h"
 #include "daemon/data/paths.h"
 #include "daemon/data/receiving.h"
+#include "daemon/data/ways.h"
 #include "daemon/units.h"
 
 #define ASK_AGAIN RS_SECOND /* the manager, while it has no legs or no answer */
@@ -23,6 +24,7 @@
 #define LAST_REPORTS 5u              /* the final answer is said so often, each REPORT_EVERY */
 #define RELAY_SILENT (6 * RS_SECOND) /* a relay that has the object, and says nothing for so long, is gone */
 #define ORDER_WAITS (30 * RS_SECOND) /* for the object to come */
+#define WAYS_LAST (10 * RS_SECOND)   /* legs told beforehand: their relays have waited as long */
 
 /* One way of a send. */
 struct rs_leg {
@@ -73,6 +75,8 @@ struct rs_relay {
     char (*causes)[ROSTRUM_TEXT_MAX + 1];
     rs_time report_at;
     uint32_t last_reports;
+    rs_manager_leg *onward; /* its own legs, until they are begun or too old; NULL: the manager is asked for them */
+    uint32_t onward_count;
 };
 
 struct rs_sites {
@@ -90,6 +94,7 @@ static void free_relay(rs_sites *sites, rs_relay *relay) {
     free(relay->names);
     free(relay->last);
     free(relay->causes);
+    free(relay->onward);
     free(relay);
 }
 
@@ -159,7 +164,10 @@ static void ask(rs_sites *sites, rs_send_state *parent) {
 static void begin_to_ask(rs_sites *sites, rs_send_state *parent) {
     parent->spread->bound_at = rs_agent_now(sites->agent) + rs_paths_wait(parent->wait_ms, false);
     rs_uuid_text(parent->spread->request_id);
-    ask(sites, parent);
+    if (parent->relayed)
+        parent->spread->ask_at = rs_agent_now(sites->agent); /* the manager has perhaps said it: take_ways */
+    else
+        ask(sites, parent);
 }
 
 static bool do_spread(rs_sites *sites, rs_send_state *parent) {
@@ -375,6 +383,26 @@ static void note_ways(rs_agent *agent, rs_send_state *parent, const rs_manager_s
     rs_sending_tell_phase(agent, parent, "accepted", text);
 }
 
+static void begin_legs(rs_sites *sites, rs_send_state *parent, const rs_manager_split_answer *answer) {
+    rs_agent *agent = sites->agent;
+    rs_spread *spread = parent->spread;
+    spread->ask_at = spread->bound_at = RS_NEVER;
+    note_ways(agent, parent, answer);
+    rs_leg *made[64];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < answer->leg_count && count < 64; i++)
+        if ((made[count] = make_leg(parent, &answer->legs[i])))
+            count++;
+    for (uint32_t i = 0; i < parent->receiver_count; i++)
+        if (!spread->placed[i])
+            fail_receiver(agent, parent, i, "the manager named no leg for it, or out of memory");
+    spread->answered = true; /* not while they begin */
+    for (uint32_t i = 0; i < count; i++)
+        begin_leg(sites, made[i]);
+    spread->answered = false;
+    settle(sites, parent);
+}
+
 static void on_legs(void *context, const rs_manager_split_answer *answer) {
     rs_agent *agent = context;
     rs_sites *sites = agent->sites;
@@ -392,21 +420,27 @@ static void on_legs(void *context, const rs_manager_split_answer *answer) {
         snprintf(spread->waits_for, sizeof spread->waits_for, "%s", answer->reason);
         return;
     }
-    spread->ask_at = spread->bound_at = RS_NEVER;
-    note_ways(agent, parent, answer);
-    rs_leg *made[64];
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < answer->leg_count && count < 64; i++)
-        if ((made[count] = make_leg(parent, &answer->legs[i])))
-            count++;
-    for (uint32_t i = 0; i < parent->receiver_count; i++)
-        if (!spread->placed[i])
-            fail_receiver(agent, parent, i, "the manager named no leg for it, or out of memory");
-    spread->answered = true; /* not while they begin */
-    for (uint32_t i = 0; i < count; i++)
-        begin_leg(sites, made[i]);
-    spread->answered = false;
-    settle(sites, parent);
+    begin_legs(sites, parent, answer);
+}
+
+/* It passes on, and the manager has said the legs with its order. False: it has to be asked. The parent may be gone
+ * after this. */
+static bool take_ways(rs_sites *sites, rs_send_state *parent) {
+    rs_time now = rs_agent_now(sites->agent);
+    for (rs_relay *relay = sites->relays; relay; relay = relay->next) {
+        if (relay->sending != parent || !relay->onward)
+            continue;
+        rs_manager_leg *legs = relay->onward;
+        const rs_manager_split_answer answer = {.legs = legs, .leg_count = relay->onward_count, .reason = ""};
+        relay->onward = NULL;
+        relay->onward_count = 0;
+        bool fresh = now - relay->since < WAYS_LAST;
+        if (fresh)
+            begin_legs(sites, parent, &answer);
+        free(legs);
+        return fresh;
+    }
+    return false;
 }
 
 /* -------------------------------------------------------------------------------------------------- what they do */
@@ -660,6 +694,19 @@ static void pass_on(rs_sites *sites, rs_relay *relay) {
         relay_ends(sites, relay, false, text);
 }
 
+static bool is_ordered(const rs_sites *sites, const rs_object_id *id, const rs_relay *but) {
+    for (const rs_relay *relay = sites->relays; relay; relay = relay->next)
+        if (relay != but && memcmp(&relay->id, id, sizeof *id) == 0)
+            return true;
+    return false;
+}
+
+/* Nobody ordered it: it is here for this server's own programs. */
+static bool is_own(const rs_sites *sites, const rs_object_id *id) {
+    const rs_object *object = rs_store_find(sites->agent->store, id);
+    return object && object->phase == RS_OBJECT_COMPLETE && !is_ordered(sites, id, NULL);
+}
+
 static rs_relay *new_relay(rs_sites *sites, const rs_manager_relay_order *order) {
     rs_agent *agent = sites->agent;
     rs_relay *relay = calloc(1, sizeof *relay);
@@ -694,10 +741,25 @@ static rs_relay *new_relay(rs_sites *sites, const rs_manager_relay_order *order)
     snprintf(relay->origin, sizeof relay->origin, "%s", order->origin.server);
     relay->id = order->object;
     relay->dials = order->dials;
-    relay->keeps = order->keeps;
+    relay->keeps = order->keeps || is_own(sites, &order->object);
     relay->since = rs_agent_now(agent);
     relay->state = "waiting";
+    relay->onward = rs_ways_copy(order->onward, order->onward_count);
+    relay->onward_count = relay->onward ? order->onward_count : 0;
     return relay;
+}
+
+/* The relays behind this one are connected to before there is anything to pass on: over a long way that takes as many
+ * round trips as the object's first packets. */
+static void connect_onward(rs_agent *agent, const rs_relay *relay) {
+    for (uint32_t i = 0; i < relay->onward_count; i++) {
+        const rs_manager_server *to = relay->onward[i].relay;
+        rs_peer peer = to && !relay->onward[i].relay_dials ? rs_peers_number(&agent->peers, to->server) : RS_NO_PEER;
+        if (peer == RS_NO_PEER)
+            continue;
+        rs_peers_told(&agent->peers, peer, to->address, to->control_port, 0);
+        rs_control_want(agent->control, peer);
+    }
 }
 
 static void on_relay(void *context, const rs_manager_relay_order *order) {
@@ -720,6 +782,7 @@ static void on_relay(void *context, const rs_manager_relay_order *order) {
            rs_quote(relay->origin), relay->count);
     if (relay->dials)
         rs_control_want(agent->control, relay->peer);
+    connect_onward(agent, relay);
     pass_on(sites, relay);
     report(sites, relay);
 }
@@ -837,6 +900,8 @@ static bool check_send(rs_sites *sites, rs_send_state *parent, rs_time now) {
             leg_failed(sites, leg, "it has the object, and has said nothing of those behind it for 6 s");
             return true;
         }
+    if (now >= spread->ask_at && take_ways(sites, parent))
+        return true;
     if (now >= spread->ask_at)
         ask(sites, parent);
     return false;
@@ -872,7 +937,7 @@ void rs_sites_timeout(rs_sites *sites) {
         }
         *at = relay->next;
         rs_error error = {0};
-        if (!relay->keeps) /* it was here for others */
+        if (!relay->keeps && !is_ordered(sites, &relay->id, relay)) /* it was here for others */
             (void)rs_store_delete(agent->store, &relay->id, &error);
         free_relay(sites, relay);
     }

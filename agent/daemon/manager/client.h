@@ -165,6 +165,8 @@ typedef struct {
     const char *const *receivers;
     uint32_t receiver_count;
     bool dials, keeps;
+    const rs_manager_leg *onward; /* its own legs; none: it asks for them */
+    uint32_t onward_count;
 } rs_manager_relay_order;
 
 /* Objects at agents (structs of the same names in controller/rostrum.thrift); addresses, ports and names were checked.

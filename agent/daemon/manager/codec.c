@@ -684,53 +684,72 @@ static void deliver_group_view(const rs_thrift_agent_group_view *args, rs_manage
     free(views);
 }
 
-/* Of the legs one that cannot be used makes all of them useless. */
-static void deliver_legs(const rs_thrift_split_answer *from, rs_manager_deliver_fn *deliver, void *context) {
-    rs_manager_message message = {.call = RS_THRIFT_AGENT_LEGS};
-    const rs_thrift_leg *legs = from->legs.items;
-    rs_manager_leg *made = calloc(from->legs.count + 1u, sizeof *made);
-    rs_manager_server *relays = calloc(from->legs.count + 1u, sizeof *relays);
-    const char *wrong = made && relays ? NULL : "out of memory";
-    char reason[160];
-    message.legs = (rs_manager_split_answer){.request_id = from->request_id,
-                                             .legs = made,
-                                             .leg_count = from->legs.count,
-                                             .ever = from->ever,
-                                             .reason = from->reason};
-    for (uint32_t i = 0; !wrong && i < from->legs.count; i++) {
+/* Legs as the agent takes them, of `count`; both arrays are the caller's to free. */
+typedef struct {
+    rs_manager_leg *legs;
+    rs_manager_server *relays;
+    uint32_t count;
+} legs_read;
+
+/* Of the legs one that cannot be used makes all of them useless: why, or NULL. */
+static const char *read_legs(const rs_thrift_list *from, legs_read *to) {
+    const rs_thrift_leg *legs = from->items;
+    to->legs = calloc(from->count + 1u, sizeof *to->legs);
+    to->relays = calloc(from->count + 1u, sizeof *to->relays);
+    if (!to->legs || !to->relays)
+        return "out of memory";
+    for (uint32_t i = 0; i < from->count; i++) {
         const rs_thrift_server_address *relay = legs[i].relay;
-        made[i] = (rs_manager_leg){.leg_id = legs[i].leg_id,
-                                   .site = legs[i].site,
-                                   .receivers = legs[i].receivers.items,
-                                   .receiver_count = legs[i].receivers.count,
-                                   .relay_dials = legs[i].relay_dials,
-                                   .reason = legs[i].reason};
+        to->legs[i] = (rs_manager_leg){.leg_id = legs[i].leg_id,
+                                       .site = legs[i].site,
+                                       .receivers = legs[i].receivers.items,
+                                       .receiver_count = legs[i].receivers.count,
+                                       .relay_dials = legs[i].relay_dials,
+                                       .reason = legs[i].reason};
         if (!legs[i].leg_id[0] || legs[i].receivers.count == 0 ||
             !are_named(legs[i].receivers.items, legs[i].receivers.count))
-            wrong = "a leg has no id, or is for nobody";
-        if (!relay || wrong)
+            return "a leg has no id, or is for nobody";
+        if (!relay)
             continue;
-        relays[i] = (rs_manager_server){.server = relay->server, .control_port = (uint16_t)relay->control_port};
-        made[i].relay = &relays[i];
-        if (!relay->server[0] || !parse_ipv4(relay->address, &relays[i].address) || relay->control_port < 1 ||
+        to->relays[i] = (rs_manager_server){.server = relay->server, .control_port = (uint16_t)relay->control_port};
+        to->legs[i].relay = &to->relays[i];
+        if (!relay->server[0] || !parse_ipv4(relay->address, &to->relays[i].address) || relay->control_port < 1 ||
             relay->control_port > UINT16_MAX)
-            wrong = "a relay's name, address or port is none";
+            return "a relay's name, address or port is none";
     }
+    to->count = from->count;
+    return NULL;
+}
+
+static void free_legs(legs_read *read) {
+    free(read->legs);
+    free(read->relays);
+}
+
+static void deliver_legs(const rs_thrift_split_answer *from, rs_manager_deliver_fn *deliver, void *context) {
+    rs_manager_message message = {.call = RS_THRIFT_AGENT_LEGS};
+    legs_read read = {0};
+    const char *wrong = read_legs(&from->legs, &read);
+    char reason[160];
+    message.legs = (rs_manager_split_answer){.request_id = from->request_id,
+                                             .legs = read.legs,
+                                             .leg_count = read.count,
+                                             .ever = from->ever,
+                                             .reason = from->reason};
     if (wrong) {
         snprintf(reason, sizeof reason, "the manager's legs cannot be used: %s", wrong);
-        message.legs.leg_count = 0;
         message.legs.ever = true;
         message.legs.reason = reason;
     }
     deliver(context, &message);
-    free(made);
-    free(relays);
+    free_legs(&read);
 }
 
 /* What makes no sense is not done: the sender hears nothing of that relay, and asks for another one. */
 static void deliver_relay(const rs_thrift_relay_order *from, rs_manager_deliver_fn *deliver, void *context) {
     rs_manager_message message = {.call = RS_THRIFT_AGENT_RELAY};
     rs_manager_relay_order *to = &message.relay;
+    legs_read onward = {0};
     *to = (rs_manager_relay_order){
         .leg_id = from->leg_id,
         .object.data = (uint64_t)from->data_id,
@@ -745,8 +764,13 @@ static void deliver_relay(const rs_thrift_relay_order *from, rs_manager_deliver_
                 (to->origin.address || !from->dials);
     if (!good)
         return;
+    if (from->has_onward && read_legs(&from->onward, &onward) == NULL) {
+        to->onward = onward.legs;
+        to->onward_count = onward.count;
+    }
     memcpy(to->object.app, from->app_id.bytes, sizeof to->object.app);
     deliver(context, &message);
+    free_legs(&onward);
 }
 
 static void deliver_relayed(const rs_thrift_relay_report *from, rs_manager_deliver_fn *deliver, void *context) {

@@ -11,6 +11,7 @@ from rostrum.controller.core.text import listed
 from rostrum.controller.core.values import ServerAddress
 from rostrum.topologies.model import Site, Topology
 
+AHEAD = 16  # relays behind one another whose ways are told beforehand; those further on ask
 NOWHERE = "0.0.0.0"  # an address that is not known, because of a translation of addresses on the way
 
 
@@ -27,7 +28,9 @@ class Present:
 
 @dataclass(frozen=True)
 class Leg:
-    """One way of a send. `relay` None: the sender's own site. `origin`: the sender, as the relay reaches it."""
+    """One way of a send. `relay` None: the sender's own site. `origin`: the sender, as the relay reaches it. `onward`:
+    the relay's own legs to the other receivers; none if it has to ask later.
+    """
 
     site: str
     receivers: tuple[str, ...]
@@ -35,6 +38,7 @@ class Leg:
     relay: ServerAddress | None = None
     relay_dials: bool = False
     origin: ServerAddress | None = None
+    onward: tuple[Leg, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,9 +62,14 @@ def spans(topology: Topology, sender: str, receivers: Collection[str]) -> str:
 
 
 def split(
-    topology: Topology, sender: str, receivers: Sequence[str], avoid: Collection[str], present: Mapping[str, Present]
+    topology: Topology,
+    sender: str,
+    receivers: Sequence[str],
+    avoid: Collection[str],
+    present: Mapping[str, Present],
+    ahead: int = AHEAD,
 ) -> Split:
-    """`receivers` are servers of the topology, which has sites."""
+    """`receivers` are servers of the topology, which has sites. `ahead`: relays' own legs are found so deep."""
     own = topology.site_of(sender)
     ways: dict[str, list[str]] = {}
     for name in receivers:
@@ -70,7 +79,7 @@ def split(
         if site_name == own:
             legs.append(Leg(own, tuple(names), ""))
             continue
-        leg = _leg(topology, sender, topology.sites[site_name], names, avoid, present)
+        leg = _leg(topology, sender, topology.sites[site_name], names, avoid, present, ahead)
         if isinstance(leg, Split):
             return leg
         legs.append(leg)
@@ -91,6 +100,7 @@ def _leg(
     names: Sequence[str],
     avoid: Collection[str],
     present: Mapping[str, Present],
+    ahead: int,
 ) -> Leg | Split:
     own = topology.sites[topology.site_of(sender)]
     if own.nat and site.nat:
@@ -100,6 +110,8 @@ def _leg(
     if not relay:
         may = [one for one in (*site.relays, *names) if one in site.servers and one not in avoid and one != sender]
         return Split((), reason, ever=not may)
+    others = [one for one in names if one != relay]
+    onward = split(topology, relay, others, avoid, present, ahead - 1).legs if ahead else ()
     return Leg(
         site.name,
         tuple(names),
@@ -107,6 +119,7 @@ def _leg(
         _address(topology, site, relay, present),
         site.nat,
         ServerAddress(sender, NOWHERE, 1) if own.nat else _address(topology, own, sender, present),
+        onward,
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rostrum.controller.core.requests import sites
@@ -32,20 +32,13 @@ class Sites:
         self._present = present
 
     def split(self, sender: str, args: Any) -> None:
-        """Manager.split: orders to the relays first, so that they know what comes."""
+        """Manager.split: orders to all relays on the ways first, so that they know what comes, and connect."""
         one = values.need(args, "request", idl.SplitRequest)
         request_id, receivers = values.need(one, "request_id", str), values.texts(one, "receivers")
         if not 0 < len(request_id) <= ID_MAX:
             raise BadMessage(f"request_id must have 1 to {ID_MAX} characters")
         answer = self._answer(sender, receivers, values.texts(one, "avoid"))
-        legs = []
-        for leg in answer.legs:
-            leg_id = str(uuid.uuid4())
-            if leg.relay is not None and leg.origin is not None:
-                self._order(leg_id, leg, one)
-            legs.append(
-                idl.Leg(leg_id, leg.site, _address(leg.relay), list(leg.receivers), leg.relay_dials, leg.reason)
-            )
+        legs = self._ordered(answer.legs, one)
         where = ", ".join(leg.reason or f"site {leg.site} is the sender's own" for leg in answer.legs)
         log.info(line("split", sender=sender, request=request_id, legs=len(legs), text=answer.reason or where))
         self._call(sender, "legs", {"answer": idl.SplitAnswer(request_id, legs, answer.reason, answer.ever)})
@@ -62,6 +55,18 @@ class Sites:
             return sites.Split((), "; ".join(wrong), ever=True)
         return sites.split(self.topology, sender, receivers, avoid, self._present())
 
+    def _ordered(self, legs: Sequence[sites.Leg], request: Any) -> list[Any]:
+        """The legs as they are told, when their relays and those behind them have their orders."""
+        told = []
+        for leg in legs:
+            leg_id = str(uuid.uuid4())
+            if leg.relay is not None and leg.origin is not None:
+                self._order(leg_id, leg, request)
+            told.append(
+                idl.Leg(leg_id, leg.site, _address(leg.relay), list(leg.receivers), leg.relay_dials, leg.reason)
+            )
+        return told
+
     def _order(self, leg_id: str, leg: sites.Leg, request: Any) -> None:
         assert leg.relay is not None
         relay = leg.relay.server
@@ -76,6 +81,7 @@ class Sites:
             others,
             leg.relay_dials,
             relay in leg.receivers,
+            self._ordered(leg.onward, request) or None,
         )
         self._call(relay, "relay", {"order": order})
 

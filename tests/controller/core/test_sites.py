@@ -43,6 +43,11 @@ def test_a_site_behind_another_is_in_that_ones_leg_and_the_relay_splits_on() -> 
     found = split(topology, "home-1", ["south-1", "west-2"], (), ALL)
     assert ways(found) == {"west": ("west-2", ("south-1", "west-2"))}
     assert ways(split(topology, "west-2", ["south-1"], (), ALL)) == {"south": ("south-1", ("south-1",))}
+    (west,) = found.legs
+    assert [(leg.site, leg.relay and leg.relay.server, leg.origin and leg.origin.server) for leg in west.onward] == [
+        ("south", "south-1", "west-2")
+    ]
+    assert split(topology, "home-1", ["south-1", "west-2"], (), ALL, ahead=0).legs[0].onward == ()
     # Where no receiver is on the way, somebody must be named.
     without = split(topology, "home-1", ["south-1"], (), ALL)
     assert not without.legs and without.ever and "name `relays` in the topology" in without.reason
@@ -91,6 +96,35 @@ def test_no_path_leads_to_another_site() -> None:
     (text,) = problems(PathRequest("r", "home-1", "home-1", ("home-2", "east-1"), 1, 1), topology, Settings())
     assert "east-1 is in site east, home-1 in home: no path leads to another site" in text
     assert not problems(PathRequest("r", "home-1", "home-1", ("home-2",), 1, 1), topology, Settings())
+
+
+def test_a_relay_whose_own_ways_are_not_all_there_asks_later() -> None:
+    topology = three_sites.topology("south: via: west")
+    here = {name: one for name, one in ALL.items() if not name.startswith("south")}
+    (leg,) = split(topology, "home-1", ["south-1", "west-2"], (), here).legs
+    assert leg.relay and leg.relay.server == "west-2" and leg.onward == ()
+
+
+def test_relays_behind_relays_have_their_orders_before_the_object_comes(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with running(tmp_path, topology=three_sites.topology("south: via: west")) as manager:
+            sender = await manager.agent("home-1", knows_sites=True)
+            west = await manager.agent("west-2", knows_sites=True)
+            south = await manager.agent("south-1", knows_sites=True)
+            sender.say("split", request=idl.SplitRequest("a", b"0123456789abcdef", 7, EVERYBODY[5:], []))
+            (leg,) = (await sender.expect("legs")).answer.legs
+            order = (await west.expect("relay")).order
+            assert (order.leg_id, leg.relay.server, leg.site) == (leg.leg_id, "west-2", "west")
+            own, beyond = order.onward
+            assert (own.site, own.relay, own.receivers) == ("west", None, ["west-1", "west-3"])
+            assert (beyond.site, beyond.relay.server) == ("south", "south-1")
+            last = (await south.expect("relay")).order
+            assert (last.leg_id, last.origin.server) == (beyond.leg_id, "west-2")
+            assert last.receivers == ["south-2", "south-3"]
+            assert [(one.site, one.relay, one.receivers) for one in last.onward] == [("south", None, last.receivers)]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(talk())
 
 
 def test_agents_are_told_their_site_and_relays_their_orders(tmp_path: Path) -> None:
