@@ -95,7 +95,7 @@ def test_objects_arrive_as_without(lab: Lab) -> None:
     check(lab, send(lab, "h2", ["h3", "h5", "h7"], data), ["h3", "h5", "h7"], data)
 
 
-@pytest.mark.parametrize("protocol", ["plain", "ricochet", "qsm"])
+@pytest.mark.parametrize("protocol", ["plain", "ricochet"])
 def test_what_was_recorded_before_a_restart_is_not_delivered_after_it(lab: Lab, protocol: str) -> None:
     """The agent that comes again has the key in use, and no memory of what came. Whoever kept that sends it again, all
     the time, from before it is there."""
