@@ -112,9 +112,9 @@ def test_what_was_recorded_before_a_restart_is_not_delivered_after_it(lab: Lab, 
             with stage.heard("h3") as heard:
                 out.publish_all(old)
                 assert set(take(receiver, len(old), 20.0)[0]) <= set(old)
+            recorded = [json.dumps(one) for one in heard if is_multicast(one)]
+            assert recorded
             lab.kill("h3")  # it has not left the group: the key stays
-        recorded = [json.dumps(one) for one in heard if is_multicast(one)]
-        assert recorded
         thrower, enough = Intruder(lab, "h1", "throw", stage.plan("h1")), threading.Event()
 
         def throw() -> None:
@@ -124,7 +124,7 @@ def test_what_was_recorded_before_a_restart_is_not_delivered_after_it(lab: Lab, 
         throwing = threading.Thread(target=throw, daemon=True)
         throwing.start()
         try:
-            lab.start_program("h3")
+            lab.start_program("h3")  # whatever fails later: tests after this one need it
             until(lambda: answers(lab, "h3"), "the agent that comes again")
             with Agent(lab.agent_socket("h3")) as three, three.join(group, protocol=protocol) as receiver:
                 assert delivered(receiver, 1.0) == []
