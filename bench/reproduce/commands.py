@@ -47,7 +47,7 @@ def reproduce(
 
     \b
       rostrum reproduce --list                              verdicts by stored results
-      rostrum reproduce --quick --only 'ricochet*'          try some, in a minute or two
+      rostrum reproduce --quick --only 'ricochet*'          try some, in ten minutes
       rostrum reproduce --only rdcm-fig10-near-capacity     the full run behind one claim
       rostrum reproduce --all --store                       all of them, stored (as root; hours)
       rostrum reproduce report                              one page with all verdicts and pictures
