@@ -121,7 +121,7 @@ static int start_connect(const rs_control *control, const struct sockaddr_in *re
     set_options(control, fd);
     if (bind(fd, (const struct sockaddr *)&source, sizeof source) != 0 ||
         (connect(fd, (const struct sockaddr *)remote, sizeof *remote) != 0 && errno != EINPROGRESS)) {
-        snprintf(text, RS_CONNECTION_TEXT, "cannot connect: %s", strerror(errno));
+        rs_pool_cannot_connect(text, ntohl(remote->sin_addr.s_addr), ntohs(remote->sin_port), strerror(errno));
         close(fd);
         return -1;
     }
@@ -278,11 +278,12 @@ size_t rs_control_waiting(const rs_control *control) {
 
 /* ----------------------------------------------------------------------------------------------------------- time */
 
-/* Why a connection must go, or NULL. */
-static const char *overdue(const rs_control *control, const rs_connection *c, rs_time now) {
+/* Why a connection must go, or NULL. `text`: room for it. */
+static const char *overdue(const rs_control *control, const rs_connection *c, rs_time now,
+                           char text[RS_CONNECTION_TEXT]) {
     const rs_control_options *o = &control->options;
     if (c->phase == RS_CONNECTION_CONNECTING && now - c->phase_since >= o->connect_timeout)
-        return "cannot connect: no answer";
+        return rs_pool_cannot_connect(text, c->remote_address, c->remote_port, "no answer");
     if (c->phase == RS_CONNECTION_GREETING && now - c->phase_since >= o->connect_timeout)
         return "no HELLO came";
     if (c->stalled_since != RS_NEVER && now - c->stalled_since >= o->dead_timeout)
@@ -292,7 +293,8 @@ static const char *overdue(const rs_control *control, const rs_connection *c, rs
 
 /* `c` may be gone after this. */
 static void look_at(rs_control *control, rs_connection *c, rs_time now) {
-    const char *cause = overdue(control, c, now);
+    char text[RS_CONNECTION_TEXT];
+    const char *cause = overdue(control, c, now, text);
     bool idle = !cause && c->phase == RS_CONNECTION_UP && now - c->last_activity >= control->options.idle_timeout;
     bool in_use = rs_pool_in_use(control, c);
     bool useless = c->phase == RS_CONNECTION_UP && !in_use && !c->used && !rs_pool_proven(control, c) &&

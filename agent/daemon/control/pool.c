@@ -387,11 +387,17 @@ static void unchoke(rs_control *control, rs_connection *c) {
         control->callbacks.peer_writable(control->callbacks.context, c->peer, true);
 }
 
+const char *rs_pool_cannot_connect(char text[RS_CONNECTION_TEXT], uint32_t address, uint16_t port, const char *cause) {
+    char where[RS_ADDRESS_TEXT];
+    snprintf(text, RS_CONNECTION_TEXT, "cannot connect to %s:%u: %s", rs_address_text(address, where), port, cause);
+    return text;
+}
+
 static bool finish_connect(rs_control *control, rs_connection *c, char *text) {
     int cause = 0;
     socklen_t length = sizeof cause;
     if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &cause, &length) != 0 || cause != 0) {
-        snprintf(text, RS_CONNECTION_TEXT, "cannot connect: %s", strerror(cause ? cause : errno));
+        rs_pool_cannot_connect(text, c->remote_address, c->remote_port, strerror(cause ? cause : errno));
         return false;
     }
     c->phase = RS_CONNECTION_GREETING;

@@ -57,6 +57,9 @@ rs_connection *rs_pool_add(rs_control *control, int fd, bool outgoing, rs_peer p
 void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, const char *cause);
 /* The same without a message to anyone. */
 void rs_pool_drop(rs_control *control, rs_connection *c);
+/* Writes why there is no connection, with the address that was tried; `text` itself. */
+const char *rs_pool_cannot_connect(char text[RS_CONNECTION_TEXT], uint32_t address, uint16_t port, const char *cause);
+
 /* False: broken, with the reason. */
 bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *text);
 /* After whatever may have let bytes go, or wait. */

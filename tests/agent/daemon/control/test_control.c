@@ -300,6 +300,7 @@ static void control__tries_again_until_the_peer_is_there(void **state) {
     rs_peer h2 = know(&w->h1, "h2", 0x7f000002, w->port);
     rs_control_want(w->h1.control, h2);
     wait_until(w, w->h1.downs >= 2);
+    assert_non_null(strstr(w->h1.cause, "cannot connect to 127.0.0.2:"));
     assert_non_null(strstr(w->h1.cause, "refused"));
     open_end(w, &w->h2, "h2", 0x7f000002, 22, (rs_control_options){0});
     wait_until(w, w->h1.ups == 1);
