@@ -272,6 +272,10 @@ bool rs_gm_receive_carried(rs_messages *node, rs_time now, rs_peer sender, const
     return rs_gm_get_kind(bytes, length) == RS_GM_KIND_DATA && receive(node, now, sender, bytes, length, via, true);
 }
 
+static void take_carried(rs_messages *node, rs_time now, const rs_gm_carried *packet) {
+    rs_gm_receive_carried(node, now, packet->sender, packet->bytes, packet->length, packet->via);
+}
+
 void rs_gm_early_look(rs_messages *node, rs_time now, const rs_gm_group *group) {
     for (uint32_t i = 0; i < node->early_count;) {
         const rs_gm_early *e = &node->early[i];
@@ -286,11 +290,5 @@ void rs_gm_early_look(rs_messages *node, rs_time now, const rs_gm_group *group) 
         } else
             i++;
     }
-    const rs_time until = node->carried_until;
-    node->carried_until = 0; /* each is looked at once */
-    for (rs_gm_carried *packet; (packet = rs_gm_early_next(node, now, group));) {
-        rs_gm_receive_carried(node, now, packet->sender, packet->bytes, packet->length, packet->via);
-        rs_gm_early_done(node, packet);
-    }
-    node->carried_until = until;
+    rs_gm_early_give(node, now, group, take_carried);
 }

@@ -15,7 +15,7 @@ static uint32_t size_of(uint32_t length) {
     return (uint32_t)sizeof(rs_gm_carried) + length;
 }
 
-void rs_gm_early_done(rs_messages *node, rs_gm_carried *packet) {
+static void done(rs_messages *node, rs_gm_carried *packet) {
     rs_list_remove(&packet->by_age);
     rs_list_remove(&packet->in_bucket);
     node->carried_bytes -= size_of(packet->length);
@@ -24,7 +24,7 @@ void rs_gm_early_done(rs_messages *node, rs_gm_carried *packet) {
 
 static void drop_oldest(rs_messages *node) {
     node->stats.foreign++;
-    rs_gm_early_done(node, RS_HOLDER(rs_gm_carried, by_age, node->carried_by_age.next));
+    done(node, RS_HOLDER(rs_gm_carried, by_age, node->carried_by_age.next));
 }
 
 void rs_gm_early_expect(rs_messages *node, rs_time now) {
@@ -63,15 +63,21 @@ bool rs_gm_early_carried(rs_messages *node, rs_time now, rs_peer sender, const u
     return true;
 }
 
-rs_gm_carried *rs_gm_early_next(rs_messages *node, rs_time now, const rs_gm_group *group) {
+void rs_gm_early_give(rs_messages *node, rs_time now, const rs_gm_group *group,
+                      void (*take)(rs_messages *node, rs_time now, const rs_gm_carried *packet)) {
     rs_gm_early_timeout(node, now);
     rs_list *bucket = node->carried_bytes > 0 && group->member ? bucket_of(node, group->id) : NULL;
-    for (rs_list *at = bucket ? bucket->next : NULL; at != bucket; at = at->next) {
+    const rs_time until = node->carried_until;
+    node->carried_until = 0;
+    for (rs_list *at = bucket ? bucket->next : NULL, *next; at != bucket; at = next) {
         rs_gm_carried *packet = RS_HOLDER(rs_gm_carried, in_bucket, at);
-        if (packet->group == group->id && rs_gm_believes(node, group, packet->sender, packet->incarnation))
-            return packet;
+        next = at->next;
+        if (packet->group != group->id || !rs_gm_believes(node, group, packet->sender, packet->incarnation))
+            continue;
+        take(node, now, packet);
+        done(node, packet);
     }
-    return NULL;
+    node->carried_until = until;
 }
 
 void rs_gm_early_timeout(rs_messages *node, rs_time now) {
@@ -87,6 +93,6 @@ rs_time rs_gm_early_deadline(const rs_messages *node) {
 
 void rs_gm_early_free(rs_messages *node) {
     while (node->carried_bytes > 0)
-        rs_gm_early_done(node, RS_HOLDER(rs_gm_carried, by_age, node->carried_by_age.next));
+        done(node, RS_HOLDER(rs_gm_carried, by_age, node->carried_by_age.next));
     rs_memory_give(&node->allocator, node->carried_buckets);
 }

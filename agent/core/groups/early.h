@@ -11,9 +11,10 @@ void rs_gm_early_expect(rs_messages *node, rs_time now);
 /* Copies the packet; false: it is not to be expected that a view comes for it. */
 bool rs_gm_early_carried(rs_messages *node, rs_time now, rs_peer sender, const uint8_t *bytes, size_t length,
                          rs_messages_via via);
-/* The oldest of the group whose sender is believed; the caller's, for rs_gm_early_done. NULL: none. */
-rs_gm_carried *rs_gm_early_next(rs_messages *node, rs_time now, const rs_gm_group *group);
-void rs_gm_early_done(rs_messages *node, rs_gm_carried *packet);
+/* Gives, oldest first, each packet of the group whose sender is believed; what is given is kept no more. None is kept
+ * meanwhile. */
+void rs_gm_early_give(rs_messages *node, rs_time now, const rs_gm_group *group,
+                      void (*take)(rs_messages *node, rs_time now, const rs_gm_carried *packet));
 void rs_gm_early_timeout(rs_messages *node, rs_time now);
 rs_time rs_gm_early_deadline(const rs_messages *node);
 void rs_gm_early_free(rs_messages *node);
