@@ -13,14 +13,14 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from rostrum.client import Agent, Group, TimedOut, Unavailable
+from rostrum.client import Agent, Group, TimedOut
 from rostrum.lab.experiments.adversary import Intruder, Stage, run, summarize, until
 from rostrum.lab.intruder import another
 from rostrum.lab.lab import Lab
 
 from tests.lab.adversary import body, packet_id
 from tests.lab.metrics import scrape
-from tests.lab.objects import check, data_of, send
+from tests.lab.objects import check, connected, data_of, send
 from tests.lab.test_group_messages import take
 
 pytestmark = pytest.mark.lab
@@ -125,8 +125,8 @@ def test_what_was_recorded_before_a_restart_is_not_delivered_after_it(lab: Lab, 
         throwing.start()
         try:
             lab.start_program("h3")  # whatever fails later: tests after this one need it
-            until(lambda: answers(lab, "h3"), "the agent that comes again")
-            with Agent(lab.agent_socket("h3")) as three, three.join(group, protocol=protocol) as receiver:
+            again = until(lambda: connected(lab, "h3"), "the agent that comes again")
+            with again as three, three.join(group, protocol=protocol) as receiver:
                 assert delivered(receiver, 1.0) == []
                 out.publish_all(new)
                 got = delivered(receiver, 20.0, len(new)) + delivered(receiver, 1.0)
@@ -147,12 +147,6 @@ def delivered(receiver: Group, bound_s: float, most: int = 1000) -> list[bytes]:
             message = receiver.next(left)
             got += [message.data] if message.lost is None else []
     return got
-
-
-def answers(lab: Lab, server: str) -> bool:
-    with suppress(Unavailable), Agent(lab.agent_socket(server)):
-        return True
-    return False
 
 
 def is_multicast(datagram: dict[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from .values import RostrumError, TimedOut, Unavailable
 Connect = Callable[[], Agent]
 AGENT_WAIT_S = 60.0  # for an agent that went away, as a join waits for a manager
 AGENT_LOOK_S = 0.25
-MISSED = "the group did not hear it for seconds; what others published meanwhile went by here"
+MISSED = "the group did not hear it for seconds; what others published meanwhile is not here"
 
 
 def _group_options(function: Callable[..., Any]) -> Callable[..., Any]:
