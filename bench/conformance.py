@@ -39,8 +39,6 @@ LOSS, RUN = 0.01, 3  # share of fragments, in runs of so many
 SIZE, QUICK_SIZE = 48_000_000, 12_000_000
 OBJECTS = ("republic", "rdcm", "wan")
 PROTOCOLS = (*OBJECTS, *messages.PROTOCOLS)
-# As agent/daemon/agent.c sets the engine (tests/conformance checks it).
-AGENTS = RdcmParams(ack_timeout_least_ns=4_000_000, ack_every=64, ack_delay_ns=8_000_000)
 GROUP, FIRST_OBJECT = 7, 1 << 21
 BOUND_S = 60.0
 METRICS = {
@@ -129,7 +127,7 @@ def in_lab(lab: Lab, protocol: str, size: int, number: int, seed: int) -> Counts
 def simulated(protocol: str, size: int, fragment_size: int, seed: int) -> Counts:
     """The same here. Raises SimError."""
     topology = load(TOPOLOGY)
-    params = HostParams(fragment_size=fragment_size, patches_only=True, rdcm=AGENTS)
+    params = HostParams(fragment_size=fragment_size, patches_only=True, rdcm=RdcmParams.of_agents())
     fabric = Fabric.of_topology(topology, seed, LinkParams(delay_ns=20_000), lambda name: params)
     net, nodes = fabric.network, fabric.nodes
     fabric.tree(GROUP, SENDER, RECEIVERS)

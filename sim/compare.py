@@ -14,7 +14,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rostrum.lab import results
 from rostrum.lab.manifest import manifest
-from rostrum.sim.multicast import PROTOCOLS, Group, Load, Outcome, Session
+from rostrum.sim.multicast import CONSTANTS, PROTOCOLS, Group, Load, Outcome, Session, rdcm_of
 from rostrum.sim.network import SimError
 from rostrum.topologies.families import named
 from rostrum.topologies.places import build_folder
@@ -26,7 +26,9 @@ COLOURS = {"rdcm": "C0", "rmtp": "C2", "lbrm": "C1", "tmtp": "C4", "srm": "C3"}
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run: every protocol at every loss (percent), with `runs` groups drawn at random."""
+    """What is run: every protocol at every loss (percent), with `runs` groups drawn at random.
+    `constants`: RDCM's, the paper's (with proxies at random) or the agents' (with the nearest).
+    """
 
     network: str
     receivers: int
@@ -36,10 +38,11 @@ class Plan:
     burst: float
     runs: int
     seed: int
+    constants: str
 
 
-FULL = Plan("bcube:8,3", 1000, 1024, PROTOCOLS, LOSSES, 2.0, 1, 1)
-QUICK = Plan("bcube:4,3", 100, 1024, PROTOCOLS, LOSSES, 2.0, 1, 1)
+FULL = Plan("bcube:8,3", 1000, 1024, PROTOCOLS, LOSSES, 2.0, 1, 1, "paper")
+QUICK = Plan("bcube:4,3", 100, 1024, PROTOCOLS, LOSSES, 2.0, 1, 1, "paper")
 
 
 def options(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -56,6 +59,8 @@ def options(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         click.option("--burst", type=click.FloatRange(1, 100), help=f"Mean run of lost packets [{FULL.burst:g}]."),
         click.option("--runs", type=click.IntRange(1, 100), help="Groups to draw [1]."),
         click.option("--seed", default=1, show_default=True),
+        click.option("--constants", type=click.Choice(CONSTANTS), default="paper", show_default=True,
+                     help="RDCM's: of its measurements, with proxies at random, or as rostrumd and the manager have."),
         click.option("--quick", is_flag=True, help=f"{QUICK.receivers} receivers in {QUICK.network}: under a minute."),
         click.option("--json", "json_file", type=file, default=folder / f"{name}.json", show_default=True),
         click.option("--png", type=file, default=folder / f"{name}.png", show_default=True),
@@ -84,11 +89,14 @@ def run(chosen: Plan) -> list[Outcome]:
             task = bar.add_task("", total=chosen.runs * len(chosen.protocols) * len(chosen.losses))
             for number in range(chosen.runs):
                 group = Group.drawn(graph, chosen.receivers, chosen.seed + number)
+                group.random_proxies = chosen.constants == "paper"
                 for protocol in chosen.protocols:
                     for loss in chosen.losses:
                         bar.update(task, description=f"{protocol} at {loss:g} %")
                         load = Load(chosen.packets, loss=loss / 100, burst=chosen.burst)
-                        outcomes.append(Session(group, protocol, load, chosen.seed + number).run())
+                        outcomes.append(
+                            Session(group, protocol, load, chosen.seed + number, rdcm_of(chosen.constants)).run()
+                        )
                         bar.advance(task)
     except (SimError, ValueError) as error:
         raise click.ClickException(str(error)) from error

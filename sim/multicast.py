@@ -35,8 +35,14 @@ GROUP, FIRST_REGION = 7, 1000  # group numbers
 SITE_MOST = 64  # receivers of one logging server: of 16, 32, 64, 128, what LBRM does best with at 1,000
 LONGEST_NS, STEP_NS = 60 * 10**9, 10**5
 # Every link is full of data: acknowledgements are few, and a fixed time-out (as in the paper's testbed) waits for them.
-RDCM = RdcmParams(no_congestion_control=True, ack_every=64, ack_delay_ns=700_000, ack_timeout_ns=1_200_000)
+PAPERS = RdcmParams(no_congestion_control=True, ack_every=64, ack_delay_ns=700_000, ack_timeout_ns=1_200_000)
+CONSTANTS = ("paper", "agents")
 LINK = LinkParams(delay_ns=1_000, queue_bytes=1 << 30)
+
+
+def rdcm_of(constants: str) -> RdcmParams:
+    """RDCM's parameters by the paper's measurements, or as agents have them; without congestion control both."""
+    return PAPERS if constants == "paper" else replace(RdcmParams.of_agents(), no_congestion_control=True)
 
 
 @dataclass(frozen=True)
@@ -76,11 +82,14 @@ class Outcome:
 
 @dataclass
 class Group:
-    """Who sends to whom in a data center, and the manager's tree."""
+    """Who sends to whom in a data center, and the manager's tree. `random_proxies`: of the backup overlay, as in the
+    paper (Fig. 8), instead of the nearest, as the manager has them.
+    """
 
     graph: Graph
     sender: str
     receivers: list[str]
+    random_proxies: bool = False
 
     @classmethod
     def drawn(cls, graph: Graph, receivers: int, seed: int) -> Group:
@@ -97,7 +106,7 @@ class Group:
 
     @cached_property
     def overlay(self) -> BackupOverlay:
-        return BackupOverlay.build(self.sender, self.tree.children, self.receivers)
+        return BackupOverlay.build(self.sender, self.tree.children, self.receivers, at_random=self.random_proxies)
 
     @cached_property
     def regions(self) -> list[Region]:
@@ -134,9 +143,10 @@ def _joined(tree: SteinerTree, site: Region) -> SteinerTree | None:
 
 
 class Session:
-    """A group's network with the engines of one protocol at its members."""
+    """A group's network with the engines of one protocol at its members. `rdcm`: RDCM's parameters."""
 
-    def __init__(self, group: Group, protocol: str, load: Load, seed: int) -> None:
+    def __init__(self, group: Group, protocol: str, load: Load, seed: int, rdcm: RdcmParams = PAPERS) -> None:
+        self.rdcm = rdcm
         self.group, self.protocol, self.load, self.seed = group, protocol, load, seed
         self.fabric = Fabric.of_graph(group.graph, seed, LINK, None)
         self.network = self.fabric.network
@@ -207,7 +217,7 @@ class Session:
     def _use_rdcm(self) -> None:
         group, nodes = self.group, self.fabric.nodes
         for name in [group.sender, *group.receivers]:
-            self.fabric.use_node(name, HostParams(fragment_size=self.load.packet_bytes, rdcm=RDCM))
+            self.fabric.use_node(name, HostParams(fragment_size=self.load.packet_bytes, rdcm=self.rdcm))
         for name, view in views.of_overlay(group.overlay, nodes, 1):
             self.network.view(nodes[name], 1, view)
         path = PathParams(GROUP, "rdcm", rate_bps=LINK.rate_bps, manager_delay_ns=0)

@@ -47,7 +47,7 @@ class LinkParams:
 
 @dataclass(frozen=True)
 class RdcmParams:
-    """As rs_rdcm_config in agent/core/transfer/node.h; zero = its default."""
+    """As rs_rdcm_config in agent/core/rdcm/options.h; zero = its default."""
 
     no_congestion_control: bool = False
     ack_every: int = 0
@@ -61,6 +61,14 @@ class RdcmParams:
     request_ns: int = 0
     view_ns: int = 0
     window_packets: int = 0
+
+    @classmethod
+    def of_agents(cls) -> RdcmParams:
+        """As rostrumd sets the engine: read from the core, not copied. Raises SimError without the library."""
+        ffi, lib = library()
+        out = ffi.new("sim_rdcm_params *")
+        lib.sim_rdcm_of_agents(out)
+        return cls(**{one.name: getattr(out, one.name) for one in fields(cls)})
 
 
 class Place(NamedTuple):

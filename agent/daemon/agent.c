@@ -557,12 +557,8 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
     const rs_options *o = &agent->options;
     uint32_t mtu = o->mtu ? o->mtu : rs_nic_mtu(o->interface);
     agent->fragment_size = rs_fragment_size(mtu, rs_secure_bytes(agent));
-    /* What hosts take, as on the testbed of Sec. 5.2. An ACK costs a host more than a packet: a quarter of the window
-     * decides how many there are. */
-    const rs_rdcm_config rdcm = {.ack_timeout_least = 4 * RS_MILLISECOND,
-                                 .ack_every = 64,
-                                 .ack_delay = 8 * RS_MILLISECOND,
-                                 .stream_bytes = RS_STREAM_BYTES};
+    rs_rdcm_config rdcm = rs_rdcm_of_agents();
+    rdcm.stream_bytes = RS_STREAM_BYTES;
     const rs_wan_config wan = {.memory = o->wan_buffer};
     const rs_config config = {.seed = seed,
                               .fragment_size = agent->fragment_size,

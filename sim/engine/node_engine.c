@@ -302,6 +302,20 @@ static rs_rdcm_config rdcm_config(const sim_rdcm_params *params) {
                             .window_packets = params->window_packets};
 }
 
+void sim_rdcm_of_agents(sim_rdcm_params *out) {
+    const rs_rdcm_config c = rs_rdcm_of_agents();
+    *out = (sim_rdcm_params){.ack_every = c.ack_every,
+                             .ack_delay_ns = c.ack_delay,
+                             .ack_timeout_ns = c.ack_timeout,
+                             .ack_timeout_least_ns = c.ack_timeout_least,
+                             .ack_timeout_first_ns = c.ack_timeout_first,
+                             .failure_ns = c.failure_bound,
+                             .link_ns = c.link_bound,
+                             .request_ns = c.request_bound,
+                             .view_ns = c.view_bound,
+                             .window_packets = c.window_packets};
+}
+
 /* An address is a host's rack and its number + 1. */
 #define RACK_BITS 16u
 

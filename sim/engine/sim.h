@@ -51,6 +51,9 @@ typedef struct {
     uint32_t window_packets;
 } sim_rdcm_params;
 
+/* As rostrumd sets the engine. */
+void sim_rdcm_of_agents(sim_rdcm_params *out);
+
 /* Zero = default of the engine, as in agent/core/transfer/node.h. */
 typedef struct {
     uint64_t seed;

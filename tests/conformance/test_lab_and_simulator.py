@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from rostrum.bench import conformance_groups as messages
 from rostrum.bench.conformance import (
-    AGENTS,
     FIRST_OBJECT,
     LOSS,
     OBJECTS,
@@ -29,6 +28,7 @@ from rostrum.bench.conformance import (
     start_lab,
 )  # fmt: skip
 from rostrum.lab.lab import Lab
+from rostrum.sim.network import RdcmParams
 
 ROOT = Path(__file__).resolve().parents[2]
 PATTERN_SEED = 1  # of the lab's agents
@@ -49,10 +49,11 @@ def test_agents_and_simulator__count_the_same(lab: Lab, protocol: str) -> None:
 
 
 def test_simulated_agents__have_the_agents_own_parameters() -> None:
+    """Both take them from one function of the core; nothing beside it sets another."""
     text = (ROOT / "agent" / "daemon" / "agent.c").read_text()
-    given = dict(re.findall(r"\.(ack_\w+) = (\d+)", text))
-    assert given == {"ack_timeout_least": "4", "ack_every": "64", "ack_delay": "8"}, "change AGENTS, too"
-    assert (AGENTS.ack_timeout_least_ns, AGENTS.ack_every, AGENTS.ack_delay_ns) == (4_000_000, 64, 8_000_000)
+    assert "rdcm = rs_rdcm_of_agents();" in text
+    assert not re.findall(r"\back_\w+\s*=", text), "set it in agent/core/rdcm/options.h"
+    assert RdcmParams.of_agents() != RdcmParams()
 
 
 @pytest.mark.parametrize("protocol", OBJECTS)

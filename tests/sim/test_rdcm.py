@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 from rostrum.sim import hierarchies, views
 from rostrum.sim.experiments import commands
-from rostrum.sim.multicast import PROTOCOLS, Group, Load, Session
+from rostrum.sim.multicast import CONSTANTS, PROTOCOLS, Group, Load, Session, rdcm_of
+from rostrum.sim.network import RdcmParams
 from rostrum.topologies.families import named
 
 FAMILIES = ("bcube:3,2", "fat-tree:4", "vl2:4,2")
@@ -51,6 +53,18 @@ def test_session__same_seed_same_figures(seed: int) -> None:
     runs = [Session(group, "rdcm", Load(packets=200, loss=0.01), seed).run() for _ in range(2)]
     figures = [(one.goodput, one.worst, one.footprint, one.control, one.events, one.memory_bytes) for one in runs]
     assert figures[0] == figures[1]
+
+
+def test_rdcm__agents_constants_and_the_papers_both_deliver(seed: int) -> None:
+    """The agents' are read from the core; the paper's overlay has its proxies at random, the manager's the nearest."""
+    for constants in CONSTANTS:
+        group = Group.drawn(named("bcube:4,2"), 30, seed)
+        group.random_proxies = constants == "paper"
+        params = rdcm_of(constants)
+        outcome = Session(group, "rdcm", Load(packets=200, loss=0.01), seed, params).run()
+        assert outcome.worst > 0
+        assert params.no_congestion_control
+    assert rdcm_of("agents") == replace(RdcmParams.of_agents(), no_congestion_control=True) != rdcm_of("paper")
 
 
 def test_rdcm__a_long_session_at_full_load_does_not_drown_in_its_own_repairs(seed: int) -> None:

@@ -21,4 +21,11 @@ typedef struct {
     uint64_t stream_bytes;   /* of a stream at most so many are kept, but 256 packets at least [window_packets] */
 } rs_rdcm_config;
 
+/* What agents set, the one place for it: rostrumd, and the simulator's studies by agents' constants. Hosts take longer
+ * to answer than the core's tests have it (Sec. 5.2: 4 ms on the testbed), and an ACK costs a host more than a packet:
+ * a quarter of the window decides how many there are. Times in ns. */
+static inline rs_rdcm_config rs_rdcm_of_agents(void) {
+    return (rs_rdcm_config){.ack_every = 64, .ack_delay = 8 * 1000000, .ack_timeout_least = 4 * 1000000};
+}
+
 #endif
