@@ -175,9 +175,9 @@ def test_executors_without_agents_get_values_by_spark(
 
 def test_what_a_killed_driver_leaves_is_freed(lab: World, cluster: Cluster, drivers: Callable[..., Driver]) -> None:
     driver = drivers()
-    assert driver.tell("broadcast", "value", 4 * MIB, 1) == "RostrumBroadcast"
+    assert driver.tell("broadcast", "value", 64 * MIB, 1) == "RostrumBroadcast"
     wait_until(lambda: stored(lab, "h1", "h2", "h3") == {"h1": 1, "h2": 1, "h3": 1}, "objects")
-    driver.close()
+    driver.close()  # while it is under way: executors end before they have it
     wait_until(lambda: not any(stored(lab, "h2", "h3").values()), "executors' end", 90)
     assert stored(lab, "h1") == {"h1": 1}
     assert len(list(cluster.folder.glob("rostrum-spark-*.app"))) == 1

@@ -39,7 +39,7 @@ final class ExecutorSide extends Side implements ExecutorPlugin {
     private static final Logger LOG = LoggerFactory.getLogger("org.rostrum.spark");
     private static final long PERIOD_MS = 1000;
     private static final Duration SLICE = Duration.ofSeconds(2); // then the driver is asked how the send goes
-    private static final int LAST_TRIES = 10;
+    private static final int LAST_TRIES = 60; // 100 ms apart; after 10 s a worker kills its executor
 
     private final Counter reads = new Counter();
     private final Counter fetches = new Counter();
@@ -121,7 +121,7 @@ final class ExecutorSide extends Side implements ExecutorPlugin {
                 return;
             }
             Agent agent = link.get();
-            List<Long> ids = objects(agent);
+            List<Long> ids = objects(agent, false);
             if (ids.isEmpty() && !told) {
                 return;
             }
@@ -135,10 +135,11 @@ final class ExecutorSide extends Side implements ExecutorPlugin {
         }
     }
 
-    private static List<Long> objects(Agent agent) throws RostrumException {
+    /** Of this application on this server, with those that are still being received or without them. */
+    private static List<Long> objects(Agent agent, boolean coming) throws RostrumException {
         List<Long> ids = new ArrayList<>();
         for (Values.StoredObject one : agent.status().objects()) {
-            if (one.complete() && one.app().equals(agent.app())) {
+            if ((one.complete() || coming) && one.app().equals(agent.app())) {
                 ids.add(one.dataId());
             }
         }
@@ -284,7 +285,7 @@ final class ExecutorSide extends Side implements ExecutorPlugin {
             boolean busy = true;
             for (int tries = 0; busy && tries < LAST_TRIES; tries++) {
                 busy = false;
-                for (long id : objects(agent)) {
+                for (long id : objects(agent, true)) { // what is on its way is busy until it is here
                     busy |= !drop(agent, id);
                 }
                 if (busy) {
