@@ -254,6 +254,8 @@ static bool receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t 
     stream->heard_at = now;
     if (fresh)
         rs_gm_stream_start(stream, id.sn);
+    else if (stream->rejoined && !is_late(node))
+        rs_gm_stream_go_on(node, now, stream, id.sn, &body.views);
     if (!wanted(node, now, stream, &id, &body))
         return true;
     rs_gm_arrive(node, now, stream, &id, bytes, (uint32_t)length, via);

@@ -113,6 +113,7 @@ typedef struct {
     bool settled_base;     /* A packet's views have told where it begins for this node. */
     bool unheard;          /* Nothing of it ever came: it is remembered because its sender has left. */
     bool delivered;        /* A packet of it was, so in order it begins nowhere earlier any more. */
+    bool rejoined;         /* The group is here anew, and no packet has told yet where the stream goes on. */
     rs_list in_group, assemblies;
     rs_list wide;     /* It is in node->wide while its window is more than the least. */
     rs_list departed; /* It is in node->departed after its sender has left. */
@@ -155,6 +156,7 @@ struct rs_gm_group {
     rs_messages_order order;
     bool member;  /* This node is one. */
     bool open;    /* Anybody may publish. */
+    bool anew;    /* Of a view that is about to hold: rs_messages_view.anew. */
     bool evicted; /* Streams of senders that have left are forgotten: what came of them is not known any more. */
     rs_peer *members, *publishers; /* Sorted. */
     uint32_t member_count, publisher_count;

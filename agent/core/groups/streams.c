@@ -7,6 +7,7 @@
 #include "core/groups/missing.h"
 
 #define JOIN_BOUND (1000 * INT64_C(1000000)) /* a member that joined so long ago hears what is published */
+#define REJOIN_BACK 4096u /* packets before the first one that comes after a return, and may come yet: a second of many */
 #define SWEEP_TIMES 2 /* give_up: in that time nobody asks any more for what was missing before */
 
 static uint32_t bucket_of(const rs_messages *node, rs_peer sender, rs_message_group group) {
@@ -183,7 +184,7 @@ static void restart_stream(rs_messages *node, rs_gm_stream *stream, uint32_t inc
     drop_contents(node, stream);
     memset(stream->slots, 0, stream->capacity * sizeof *stream->slots);
     stream->incarnation = incarnation;
-    stream->settled_base = stream->delivered = stream->unheard = false;
+    stream->settled_base = stream->delivered = stream->unheard = stream->rejoined = false;
     stream->dropped = stream->seen = stream->outside = stream->floor = 0;
     rs_gm_stream_start(stream, 1);
 }
@@ -410,5 +411,62 @@ void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stre
     for (uint64_t at = first; at < old; at++) {
         *rs_gm_slot_of(stream, at) = RS_GM_GONE;
         rs_gm_missing_new(node, now, stream, at);
+    }
+}
+
+/* What is missing before `sn` does not come: what is here behind it goes on. */
+static void pass_over(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn) {
+    uint64_t at = stream->base;
+    if (stream->high >= at && stream->high - at >= stream->capacity)
+        at = stream->high - stream->capacity + 1;
+    for (; at < sn && at <= stream->high; at++) {
+        const rs_gm_slot *slot = rs_gm_slot_of(stream, at);
+        if (!rs_gm_slot_is(*slot, RS_GM_MISSING))
+            continue;
+        rs_gm_missing_lost(node, now, rs_gm_missing_at(node, *slot), RS_LOST_NETWORK);
+        if (stream->group->order == RS_ORDER_FIFO)
+            rs_gm_deliver_run(node, now, stream);
+    }
+}
+
+/* The first packet that was published under the version with which this node joined, or a later one, as far as views of
+ * packet `sn` tell; 0: they do not tell. A sender that published before tells of an earlier view behind those. */
+static uint64_t first_since(uint64_t joined, uint64_t sn, const rs_gm_views *views) {
+    uint32_t since = 0;
+    while (since < views->count && from_version(joined, views->view[since].version))
+        since++;
+    if (since == 0 || since == RS_GM_VIEWS)
+        return 0;
+    uint8_t back = views->view[since - 1].back;
+    return back < RS_GM_BACK_MOST && back < sn ? sn - back : 0;
+}
+
+void rs_gm_stream_go_on(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, const rs_gm_views *views) {
+    uint64_t joined = stream->group->joined, first = first_since(joined, sn, views);
+    if (!stream->rejoined || !from_version(joined, views->view[0].version))
+        return;
+    stream->rejoined = first == 0;
+    if (first == 0 && sn > REJOIN_BACK)
+        first = sn - REJOIN_BACK;
+    if (first > stream->high + 1)
+        rs_gm_stream_jump(node, now, stream, first);
+    else if (!stream->rejoined)
+        pass_over(node, now, stream, first);
+}
+
+void rs_gm_stream_rejoin(rs_messages *node, rs_time now, rs_gm_stream *stream) {
+    stream->rejoined = true;
+    for (uint64_t sn = stream->high; sn >= stream->base && stream->rejoined; sn--) {
+        const rs_gm_slot *slot = rs_gm_slot_of(stream, sn);
+        if (!slot)
+            return;
+        if (!rs_gm_slot_kept(node, stream, *slot))
+            continue;
+        rs_gm_views views = rs_gm_body_views(rs_gm_log_datagram(&node->in, rs_gm_slot_at(*slot)) + RS_GM_HEADER);
+        if (!from_version(stream->group->joined, views.view[0].version)) {
+            pass_over(node, now, stream, sn);
+            return;
+        }
+        rs_gm_stream_go_on(node, now, stream, sn, &views);
     }
 }

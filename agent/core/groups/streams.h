@@ -27,6 +27,10 @@ void rs_gm_stream_start(rs_gm_stream *stream, uint64_t sn);
 /* Packet `sn` of this stream told of these views: what was sent since this node joined matters too. */
 void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn,
                               const rs_gm_views *views);
+/* This node was out of the group, and is in it anew: what is missing of before is told as lost, and what is here goes
+ * on. Where the stream goes on, packets tell: each is shown to rs_gm_stream_go_on while `rejoined`. */
+void rs_gm_stream_rejoin(rs_messages *node, rs_time now, rs_gm_stream *stream);
+void rs_gm_stream_go_on(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, const rs_gm_views *views);
 /* The stream is known to go up to `sn`: what is not here of it is missing, but `sn` itself if it is `here`. */
 void rs_gm_stream_reach(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, bool here);
 

@@ -133,7 +133,8 @@ static void apply(rs_messages *node, rs_time now, rs_gm_group *group, rs_gm_grou
         leave_engine(node, group, next);
     if (next->engine->change)
         next->engine->change(rs_gm_engine_own(node, next->engine), group, next);
-    if (!next->member || !group->member)
+    const bool rejoins = next->anew && next->member && group->member && !next->policy.naks;
+    if (!next->member || !group->member || rejoins)
         group->joined = group->begins_from = next->member ? next->version : 0;
     swap(group, next);
     rs_gm_publish_view(group);
@@ -145,9 +146,14 @@ static void apply(rs_messages *node, rs_time now, rs_gm_group *group, rs_gm_grou
                 rs_gm_stream_free(node, stream);
         }
     }
-    if (!next->member && group->member)
+    if (rejoins || (!next->member && group->member))
         group->member_since = now;
     rs_gm_streams_view(node, now, group, next);
+    for (rs_list *at = group->streams.next; rejoins && at != &group->streams; at = at->next) {
+        rs_gm_stream *stream = RS_HOLDER(rs_gm_stream, in_group, at);
+        if (!stream->own)
+            rs_gm_stream_rejoin(node, now, stream);
+    }
     rs_gm_query_view(node, now, group);
     rs_gm_peers_let_go(node, next, group);
     release_lists(node, next);
@@ -237,6 +243,7 @@ rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages
                         .engine = engine,
                         .order = view->order,
                         .open = view->open,
+                        .anew = view->anew,
                         .member_count = view->member_count,
                         .publisher_count = view->publisher_count};
     if (!engine)

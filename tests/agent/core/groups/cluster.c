@@ -42,7 +42,7 @@ struct cluster {
     cluster_account account;
     uint64_t *repairs_to, on_second;
     uint64_t *complete; /* by node and group */
-    bool *cut;          /* by node */
+    bool *cut, *halted; /* by node */
 };
 
 static uint64_t next_random(cluster *c) {
@@ -79,6 +79,7 @@ cluster *cluster_new(const cluster_options *options) {
     c->repairs_to = calloc(options->nodes, sizeof *c->repairs_to);
     c->complete = calloc((size_t)options->nodes * GROUPS_MOST, sizeof *c->complete);
     c->cut = calloc(options->nodes, sizeof *c->cut);
+    c->halted = calloc(options->nodes, sizeof *c->halted);
     for (uint32_t i = 0; i < options->nodes; i++) {
         rs_messages_config config = options->config;
         config.self = i;
@@ -121,6 +122,7 @@ void cluster_free(cluster *c) {
     free(c->repairs_to);
     free(c->complete);
     free(c->cut);
+    free(c->halted);
     free(c->nodes);
     free(c);
 }
@@ -135,6 +137,10 @@ rs_time cluster_now(const cluster *c) {
 
 void cluster_cut(cluster *c, rs_peer peer, bool cut) {
     c->cut[peer] = cut;
+}
+
+void cluster_halt(cluster *c, rs_peer peer, bool halted) {
+    c->cut[peer] = c->halted[peer] = halted;
 }
 
 uint64_t cluster_complete(const cluster *c, rs_peer peer, rs_message_group group) {
@@ -316,6 +322,13 @@ static bool is_publisher(const group_state *group, rs_peer peer) {
     return false;
 }
 
+/* It is no more a member: what it has not got it need not get. */
+static void nothing_is_due(cluster *c, rs_message_group id, rs_peer peer) {
+    for (uint32_t i = 0; i < c->message_count; i++)
+        if (c->messages[i].group == id && !c->messages[i].had[peer])
+            c->messages[i].due[peer] = 0;
+}
+
 void cluster_view(cluster *c, rs_message_group id, const rs_peer *members, uint32_t count,
                   const rs_messages_view *like) {
     assert_true(id < GROUPS_MOST);
@@ -333,8 +346,11 @@ void cluster_view(cluster *c, rs_message_group id, const rs_peer *members, uint3
     view.more_channels = &group->second;
     view.more_count = 1;
     rs_peer *copy = malloc((count + 1) * sizeof *copy);
+    bool *before = calloc(c->options.nodes, sizeof *before);
     if (count)
         memcpy(copy, members, count * sizeof *copy);
+    for (uint32_t i = 0; i < group->count; i++)
+        before[group->members[i]] = true;
     free(group->members);
     group->members = copy;
     group->count = count;
@@ -347,10 +363,14 @@ void cluster_view(cluster *c, rs_message_group id, const rs_peer *members, uint3
         group->knows[copy[i]] = group->was[copy[i]] = true;
     name_publishers(c, group, &view);
     for (uint32_t i = 0; i < c->options.nodes; i++) {
-        if (group->knows[i])
+        view.anew = !before[i];
+        if (c->halted[i] && before[i] && !cluster_is_member(c, id, i))
+            nothing_is_due(c, id, i);
+        else if (group->knows[i] && !c->halted[i])
             assert_int_equal(rs_messages_set_view(c->nodes[i], c->now, &view), RS_OK);
         drain_packets(c, i);
     }
+    free(before);
 }
 
 bool cluster_is_member(const cluster *c, rs_message_group id, rs_peer peer) {
@@ -412,10 +432,8 @@ static void change(cluster *c, rs_message_group id, rs_peer peer, bool join) {
         drain_packets(c, i);
     }
     group->knows[peer] = group->was[peer] = true;
-    for (uint32_t i = 0; i < c->message_count && !join; i++) {
-        if (c->messages[i].group == id && !c->messages[i].had[peer])
-            c->messages[i].due[peer] = 0;
-    }
+    if (!join)
+        nothing_is_due(c, id, peer);
 }
 
 void cluster_join(cluster *c, rs_message_group group, rs_peer peer) {
@@ -482,7 +500,7 @@ void cluster_run(cluster *c, rs_time until) {
         rs_time next = c->heap_count ? c->heap[0].at : RS_NEVER;
         rs_peer timed = RS_NO_PEER;
         for (uint32_t i = 0; i < c->options.nodes; i++) {
-            rs_time deadline = rs_messages_deadline(c->nodes[i]);
+            rs_time deadline = c->halted[i] ? RS_NEVER : rs_messages_deadline(c->nodes[i]);
             if (deadline < next) {
                 next = deadline;
                 timed = i;
@@ -497,6 +515,10 @@ void cluster_run(cluster *c, rs_time until) {
             rs_gm_id id;
             rs_gm_body body;
             node = p.to;
+            if (c->halted[node]) {
+                free(p.bytes);
+                continue;
+            }
             if (!p.corrupt && rs_gm_get_kind(p.bytes, p.length) == RS_GM_KIND_DATA &&
                 rs_gm_get_data(p.bytes, p.length, &id, &body))
                 c->groups[id.group].received_by[node]++;

@@ -277,6 +277,83 @@ static void leader__that_hears_of_a_view_late_asks_for_what_its_partition_misses
     cluster_free(c);
 }
 
+/* All but those that are halted hear of the region's next view. */
+static void tell_region_of(cluster *c, const rs_peer *nodes, uint32_t count, uint64_t version, rs_peer halted) {
+    cluster_view(c, REGION_CHANNEL, nodes, count, &(rs_messages_view){.protocol = "plain"});
+    rs_messages_region view = region_view(nodes, count, version);
+    for (uint32_t i = 0; i < NODES; i++)
+        if (i != halted)
+            assert_int_equal(rs_messages_set_region(cluster_node(c, i), cluster_now(c), &view), RS_OK);
+}
+
+static void groups_of(cluster *c, const rs_peer *nodes, uint32_t count) {
+    for (uint32_t id = 0; id < GROUPS; id++)
+        cluster_view(c, id, nodes, count,
+                     &(rs_messages_view){
+                         .protocol = "qsm", .order = RS_ORDER_FIFO, .regions = &region_number, .region_count = 1});
+}
+
+/* Some of the others publish, most of it one of them to one group. */
+static void publish_but(cluster *c, rs_peer but, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        bool most = i % 4 > 0;
+        rs_peer sender = most ? 0 : cluster_random(c, NODES);
+        sender = sender == but ? (sender + 1) % NODES : sender;
+        cluster_publish(c, sender, most ? 0 : cluster_random(c, GROUPS), 4 + cluster_random(c, 3000));
+        cluster_run(c, cluster_now(c) + 200 * US);
+    }
+}
+
+static uint64_t lost_at(cluster *c, rs_peer node) {
+    rs_messages_stats stats;
+    rs_messages_stats_get(cluster_node(c, node), &stats);
+    return stats.lost;
+}
+
+/* A node stands still, is put out and comes back, which is all that it hears of it: what nobody sends again it does not
+ * wait for (11 s, at each sender), and what is published from then on it has, as all others have all. */
+static void node__that_was_put_out_goes_on_at_once_when_it_is_back(void **state) {
+    const uint64_t seed = cluster_seed();
+    const rs_peer all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .loss = 0.02, .delay = 50 * US, .jitter = 100 * US};
+    cluster *c = begin(&options);
+    bool was_out[NODES] = {false};
+    uint64_t version = 1;
+    for (uint32_t round = 0; round < 6; round++) {
+        const rs_peer out = round == 0 ? 0 : cluster_random(c, NODES);
+        rs_peer others[NODES];
+        uint32_t count = 0;
+        for (rs_peer i = 0; i < NODES; i++)
+            if (i != out)
+                others[count++] = i;
+        was_out[out] = true;
+        publish(c, 100);
+        cluster_run(c, cluster_now(c) + 100 * MS);
+        cluster_halt(c, out, true);
+        publish_but(c, out, 100);
+        cluster_run(c, cluster_now(c) + 3000 * MS); /* its lease */
+        tell_region_of(c, others, count, ++version, out);
+        groups_of(c, others, count);
+        publish_but(c, out, round % 3 == 0 ? 2000 : 100);
+        cluster_run(c, cluster_now(c) + (round % 2 ? 8000 : 100) * MS);
+        cluster_halt(c, out, false);
+        tell_region_of(c, all, NODES, ++version, RS_NO_PEER);
+        publish_but(c, out, 20); /* before the views of groups */
+        groups_of(c, all, NODES);
+        publish_but(c, out, round % 2 ? 400 : 40);
+        publish(c, 100);
+        cluster_run(c, cluster_now(c) + 1500 * MS);
+        assert_int_equal(cluster_check(c).missed, 0);
+        for (uint32_t i = 0; i < NODES; i++)
+            assert_true(was_out[i] ? i != out || lost_at(c, i) > 0 : lost_at(c, i) == 0);
+    }
+    cluster_run(c, cluster_now(c) + 20000 * MS);
+    cluster_account a = cluster_check(c);
+    assert_int_equal(a.missed + a.twice + a.wrong + a.out_of_order, 0);
+    cluster_free(c);
+}
+
 /* Views change for a minute, and then as quickly as can be: those before are few, and gone in the end. */
 static void views__that_change_for_a_minute_are_few(void **state) {
     const uint64_t seed = cluster_seed();
@@ -679,6 +756,7 @@ int main(void) {
         cmocka_unit_test(group__that_a_member_hears_of_late_has_its_first_messages),
         cmocka_unit_test(view__that_a_sender_hears_of_late_is_there_for_it),
         cmocka_unit_test(leader__that_hears_of_a_view_late_asks_for_what_its_partition_misses),
+        cmocka_unit_test(node__that_was_put_out_goes_on_at_once_when_it_is_back),
         cmocka_unit_test(views__that_change_for_a_minute_are_few),
         cmocka_unit_test(completion__is_told_of_all_and_not_before_it_is_there),
         cmocka_unit_test(completion__comes_when_a_dead_node_is_out_of_the_view),
