@@ -490,7 +490,10 @@ struct GroupView {
   /** Delta: no longer of the group. Who turns from member to sender, or the other way round, is in the list of what it is now, and not here. */
   7: required list<i32> gone (max = "65536"),
   /** At which of the group's channels this agent listens, if it is a member. Absent: at all of them, or, with a delta that has no facts, as it did. */
-  8: optional list<i32> listens (max = "1024")
+  8: optional list<i32> listens (max = "1024"),
+  /** Full: this agent was out of the group since the view that it holds, if it holds one, and is a member anew. What was published before is not for
+   *  it: what it misses of that it need not wait for. */
+  9: optional bool anew
 }
 
 /** What preflight and doctor ask of agents. */

@@ -596,7 +596,8 @@ static bool fill_group_view(const rs_thrift_group_view *from, rs_manager_group_v
                                   .gone_count = from->gone.count,
                                   .says_listens = from->has_listens,
                                   .listens = from->listens.items,
-                                  .listen_count = from->listens.count};
+                                  .listen_count = from->listens.count,
+                                  .anew = from->has_anew && from->anew};
     if (from->id < 0 || from->version < 1 || (to->full ? !facts : from->base_version < 1))
         return false;
     if (!facts)

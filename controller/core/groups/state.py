@@ -29,7 +29,7 @@ class Group:
     """`members`, `uses` (who publish without receiving, or will when they leave): as they are. `told_*`: as in the view
     of `version`, the last one told.
 
-    `fresh`: to be told the whole view. `reborn`: restarted since the last view. `kept`: made by REST, stays when it is
+    `fresh`: to be told the whole view. `reborn`: restarted, or out of it, since the last view. `kept`: made by REST, stays when it is
     empty. `lately`: left it a moment ago, and may publish again. `held_until`: an earlier manager had it, and its
     members have not all come back: no view before that.
 
@@ -93,6 +93,8 @@ class Group:
             full = GroupView(self.id, self.version, None, facts, ids(members), ids(senders))
             views |= dict.fromkeys(bits(told & members), full)
             views |= dict.fromkeys(bits(told & senders), full)
+            if anew := told & new_members & self.reborn:
+                views |= dict.fromkeys(bits(anew), replace(full, anew=True))
         for server in views.keys() & self.listens.keys():
             views[server] = replace(views[server], listens=self.listens[server])
         self.told_members, self.told_senders, self.told_facts = members, senders, facts

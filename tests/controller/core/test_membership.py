@@ -372,6 +372,36 @@ def test_agent__silent_for_its_lease_is_out_of_its_groups() -> None:
     line.assert_delivered()
 
 
+def test_agent__put_out_and_back_is_told_that_it_is_there_anew() -> None:
+    """It may not know that it was out, and would wait for what nobody sends it again. Others miss nothing."""
+    line = GroupLine()
+    line.join("news", "h1", "h3", "h5")
+    line.wait(QUARTER_S)
+    line.do(ev.AgentDown("h5", 1, "closed"))
+    for _ in range(4):
+        line.wait(1000)
+        for name in ("h1", "h3"):
+            line.do(ev.KeepAlive(name))
+    assert line.members("news") == {"h1", "h3"}
+    line.up("h5")
+    line.join("news", "h5")
+    line.join("news", "h1")  # asks for it again
+    line.wait(QUARTER_S)
+    line.assert_told()
+    assert {name: one.groups["news"].anew for name, one in line.listeners.items()} == {
+        "h1": False,
+        "h3": False,
+        "h5": True,
+    }
+    line.do(ev.AgentDown("h3", 1, "closed"))
+    line.wait(500)
+    line.up("h3")
+    line.join("news", "h3")  # within its lease
+    line.join("news", "h7")
+    line.wait(QUARTER_S)
+    assert not line.listeners["h3"].groups["news"].anew
+
+
 def test_agent__back_within_its_lease_disturbs_nobody() -> None:
     line = GroupLine()
     line.join("a", "h1", "h3", "h5")
