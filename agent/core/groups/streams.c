@@ -7,7 +7,8 @@
 #include "core/groups/missing.h"
 
 #define JOIN_BOUND (1000 * INT64_C(1000000)) /* a member that joined so long ago hears what is published */
-#define REJOIN_BACK 4096u /* packets before the first one that comes after a return, and may come yet: a second of many */
+#define REJOIN_BACK \
+    4096u             /* packets before the first one that comes after a return, and may come yet: a second of many */
 #define SWEEP_TIMES 2 /* give_up: in that time nobody asks any more for what was missing before */
 
 static uint32_t bucket_of(const rs_messages *node, rs_peer sender, rs_message_group group) {

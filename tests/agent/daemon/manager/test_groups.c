@@ -54,7 +54,14 @@ static link_frame sample(void) {
     bad.address = bad_address[0];
     bad_more.more_addresses.items = bad_address;
     const rs_thrift_group_view views[] = {
-        {.id = 9, .version = 4, .members = {members, 3}, .facts = &good, .has_listens = true, .listens = {listens, 1}, .has_anew = true, .anew = true},
+        {.id = 9,
+         .version = 4,
+         .members = {members, 3},
+         .facts = &good,
+         .has_listens = true,
+         .listens = {listens, 1},
+         .has_anew = true,
+         .anew = true},
         {.id = 10, .version = 1, .members = {members, 3}},                     /* full, but without facts */
         {.id = 11, .version = 1, .members = {members, 3}, .facts = &bad},      /* no group's address */
         {.id = 13, .version = 1, .members = {members, 3}, .facts = &bad_more}, /* nor this one */
