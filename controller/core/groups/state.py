@@ -29,9 +29,9 @@ class Group:
     """`members`, `uses` (who publish without receiving, or will when they leave): as they are. `told_*`: as in the view
     of `version`, the last one told.
 
-    `fresh`: to be told the whole view. `reborn`: restarted, or out of it, since the last view. `kept`: made by REST, stays when it is
-    empty. `lately`: left it a moment ago, and may publish again. `held_until`: an earlier manager had it, and its
-    members have not all come back: no view before that.
+    `fresh`: to be told the whole view. `reborn`: restarted, or out of it, since the last view. `kept`: made by REST,
+    stays when it is empty. `lately`: left it a moment ago, and may publish again. `held_until`: an earlier manager had
+    it, and its members have not all come back: no view before that.
 
     `more`: addresses of further channels, of protocols that use several; `listens`: of servers that listen at some of
     the channels only, which. `regional`: its protocol has regions, and these have the addresses.
