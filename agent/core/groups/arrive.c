@@ -259,6 +259,8 @@ static bool receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t 
     if (!wanted(node, now, stream, &id, &body))
         return true;
     rs_gm_arrive(node, now, stream, &id, bytes, (uint32_t)length, via);
+    if (stream->returned)
+        rs_gm_stream_hurry(node, now, stream, id.sn, &body.views);
     if (group->engine->received)
         group->engine->received(rs_gm_engine_own(node, group->engine), now, group, bytes, (uint32_t)length);
     arrived(node, now, group);

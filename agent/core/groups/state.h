@@ -113,7 +113,8 @@ typedef struct {
     bool settled_base;     /* A packet's views have told where it begins for this node. */
     bool unheard;          /* Nothing of it ever came: it is remembered because its sender has left. */
     bool delivered;        /* A packet of it was, so in order it begins nowhere earlier any more. */
-    bool rejoined;         /* The group is here anew, and no packet has told yet where the stream goes on. */
+    uint64_t returned; /* Its sender left and came back with this version, and no packet of it told where; else 0. */
+    bool rejoined;     /* The group is here anew, and no packet has told yet where the stream goes on. */
     rs_list in_group, assemblies;
     rs_list wide;     /* It is in node->wide while its window is more than the least. */
     rs_list departed; /* It is in node->departed after its sender has left. */

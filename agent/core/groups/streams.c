@@ -186,6 +186,7 @@ static void restart_stream(rs_messages *node, rs_gm_stream *stream, uint32_t inc
     memset(stream->slots, 0, stream->capacity * sizeof *stream->slots);
     stream->incarnation = incarnation;
     stream->settled_base = stream->delivered = stream->unheard = stream->rejoined = false;
+    stream->returned = 0;
     stream->dropped = stream->seen = stream->outside = stream->floor = 0;
     rs_gm_stream_start(stream, 1);
 }
@@ -256,6 +257,8 @@ void rs_gm_streams_view(rs_messages *node, rs_time now, rs_gm_group *group, cons
             stream->peer->incarnation = stream->incarnation;
         if (!here && rs_list_empty(&stream->departed))
             stream->departed_at = now;
+        if (here && !rs_list_empty(&stream->departed))
+            stream->returned = group->policy.give_up_behind ? group->version : 0;
         set_departed(node, stream, !here);
     }
     while (node->departed_count > RS_GM_DEPARTED) {
@@ -469,5 +472,21 @@ void rs_gm_stream_rejoin(rs_messages *node, rs_time now, rs_gm_stream *stream) {
             return;
         }
         rs_gm_stream_go_on(node, now, stream, sn, &views);
+    }
+}
+
+void rs_gm_stream_hurry(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, const rs_gm_views *views) {
+    const rs_time until = now + stream->group->policy.give_up_behind;
+    uint64_t first = first_since(stream->returned, sn, views), at = stream->base;
+    if (first == 0)
+        return;
+    stream->returned = 0;
+    if (stream->high >= at && stream->high - at >= stream->capacity)
+        at = stream->high - stream->capacity + 1;
+    for (; at < first && at <= stream->high && stream->missing > 0; at++) {
+        const rs_gm_slot *slot = rs_gm_slot_of(stream, at);
+        rs_gm_missing *missing = rs_gm_slot_is(*slot, RS_GM_MISSING) ? rs_gm_missing_at(node, *slot) : NULL;
+        if (missing && missing->give_up.due > until)
+            rs_timer_set(&node->give_up_timers, &missing->give_up, until);
     }
 }

@@ -31,6 +31,9 @@ void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stre
  * on. Where the stream goes on, packets tell: each is shown to rs_gm_stream_go_on while `rejoined`. */
 void rs_gm_stream_rejoin(rs_messages *node, rs_time now, rs_gm_stream *stream);
 void rs_gm_stream_go_on(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, const rs_gm_views *views);
+/* Its sender has `returned`, and its packet `sn` told of these views: of what it sent before it heard of that, by views
+ * that nobody else had any more, what is missing is not waited for as long as else. */
+void rs_gm_stream_hurry(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, const rs_gm_views *views);
 /* The stream is known to go up to `sn`: what is not here of it is missing, but `sn` itself if it is `here`. */
 void rs_gm_stream_reach(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, bool here);
 

@@ -75,7 +75,9 @@ static rs_status start(rs_messages *node, void **out) {
 static rs_group_policy policy(const rs_messages *node, const rs_gm_group *next) {
     (void)node;
     rs_time interval = (rs_time)next->option[RS_QSM_OPTION_TOKEN] * 1000;
-    return (rs_group_policy){.silent = true, .give_up = RS_QSM_GIVE_UP + 1000 * MS + 10 * interval};
+    return (rs_group_policy){.silent = true,
+                             .give_up = RS_QSM_GIVE_UP + 1000 * MS + 10 * interval,
+                             .give_up_behind = RS_QSM_GIVE_UP_BEHIND + 10 * interval};
 }
 
 static bool is_alone(const rs_gm_group *next) {

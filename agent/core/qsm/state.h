@@ -33,7 +33,10 @@
                                                    * time after which the manager leaves it out, too (its lease) */
 #define RS_QSM_GIVE_UP (10000 * INT64_C(1000000)) /* a packet is lost when tokens bring it not for so long, */
 #define RS_QSM_GIVE_UP_DEAD (2000 * INT64_C(1000000)) /* ... or so long if its sender is gone */
-#define RS_QSM_LINGER (10000 * INT64_C(1000000))      /* an old region view ends so long after the next one came, */
+#define RS_QSM_GIVE_UP_BEHIND \
+    (1000 * INT64_C(1000000)) /* ... or, in a group, so long if its sender had been put out and did not know: its view
+                               * of the region is over, most likely; if not, tokens bring it in far less */
+#define RS_QSM_LINGER (10000 * INT64_C(1000000)) /* an old region view ends so long after the next one came, */
 #define RS_QSM_LINGER_LEAST \
     (3000 * INT64_C(1000000)) /* ... or after this, if all is there: senders may hear of it late */
 #define RS_QSM_OLD_MOST 1024u /* old region views that stay for late senders: one each 20 ms for twenty seconds */

@@ -41,8 +41,8 @@ struct cluster {
     uint32_t message_count, message_room;
     cluster_account account;
     uint64_t *repairs_to, on_second;
-    uint64_t *complete; /* by node and group */
-    bool *cut, *halted; /* by node */
+    uint64_t *complete;          /* by node and group */
+    bool *cut, *halted, *behind; /* by node; `behind`: it has not heard of a view while it was halted */
 };
 
 static uint64_t next_random(cluster *c) {
@@ -80,6 +80,7 @@ cluster *cluster_new(const cluster_options *options) {
     c->complete = calloc((size_t)options->nodes * GROUPS_MOST, sizeof *c->complete);
     c->cut = calloc(options->nodes, sizeof *c->cut);
     c->halted = calloc(options->nodes, sizeof *c->halted);
+    c->behind = calloc(options->nodes, sizeof *c->behind);
     for (uint32_t i = 0; i < options->nodes; i++) {
         rs_messages_config config = options->config;
         config.self = i;
@@ -123,6 +124,7 @@ void cluster_free(cluster *c) {
     free(c->complete);
     free(c->cut);
     free(c->halted);
+    free(c->behind);
     free(c->nodes);
     free(c);
 }
@@ -364,6 +366,7 @@ void cluster_view(cluster *c, rs_message_group id, const rs_peer *members, uint3
     name_publishers(c, group, &view);
     for (uint32_t i = 0; i < c->options.nodes; i++) {
         view.anew = !before[i];
+        c->behind[i] = c->halted[i];
         if (c->halted[i] && before[i] && !cluster_is_member(c, id, i))
             nothing_is_due(c, id, i);
         else if (group->knows[i] && !c->halted[i])
@@ -472,7 +475,8 @@ void cluster_random_groups(cluster *c, uint32_t groups, uint32_t size, const rs_
 
 void cluster_publish(cluster *c, rs_peer sender, rs_message_group id, uint32_t length) {
     group_state *group = &c->groups[id];
-    if (!group->knows[sender] || (!cluster_is_member(c, id, sender) && !is_publisher(group, sender))) {
+    if (!c->behind[sender] &&
+        (!group->knows[sender] || (!cluster_is_member(c, id, sender) && !is_publisher(group, sender)))) {
         group->knows[sender] = true;
         view_again(c, id);
     }
@@ -487,7 +491,7 @@ void cluster_publish(cluster *c, rs_peer sender, rs_message_group id, uint32_t l
     message->due = calloc(c->options.nodes, 1);
     message->had = calloc(c->options.nodes, 1);
     for (uint32_t i = 0; i < group->count; i++)
-        message->due[group->members[i]] = group->members[i] != sender;
+        message->due[group->members[i]] = group->members[i] != sender && !c->behind[sender];
     uint8_t *bytes = malloc(length);
     fill(bytes, number, length);
     assert_int_equal(rs_messages_publish(c->nodes[sender], c->now, id, bytes, length, NULL), RS_OK);

@@ -58,7 +58,8 @@ void cluster_loss(cluster *c, double loss);
 /* Nothing goes to it or comes from it, and new views do not name it as a publisher. */
 void cluster_cut(cluster *c, rs_peer peer, bool cut);
 /* The same, and it stands still: no timer of it runs, and it hears of no view. Once one leaves it out, what it has not
- * got is not due to it any more; the next view that has it again says that it is there anew. */
+ * got is not due to it any more; the next view that has it again says that it is there anew. What it publishes before
+ * it hears of that one is due to nobody. */
 void cluster_halt(cluster *c, rs_peer peer, bool halted);
 /* Up to where that node was told that its own packets are complete. */
 uint64_t cluster_complete(const cluster *c, rs_peer peer, rs_message_group group);

@@ -354,6 +354,46 @@ static void node__that_was_put_out_goes_on_at_once_when_it_is_back(void **state)
     cluster_free(c);
 }
 
+/* A publisher stands still, is put out, comes back and publishes at once, before it hears of that: what it sent by views
+ * that the others know no more is lost, but they do not wait 11 s for it before they take what it publishes next. One
+ * round in two, the others had never heard of it before. */
+static void publisher__that_was_put_out_and_does_not_know_keeps_nobody_waiting(void **state) {
+    const uint64_t seed = cluster_seed();
+    const rs_peer all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .loss = 0.02, .delay = 50 * US, .jitter = 100 * US};
+    cluster *c = begin(&options);
+    uint64_t version = 1;
+    for (uint32_t round = 0; round < 4; round++) {
+        const rs_peer out = round * 3 % NODES;
+        rs_peer others[NODES];
+        uint32_t count = 0;
+        for (rs_peer i = 0; i < NODES; i++)
+            if (i != out)
+                others[count++] = i;
+        for (uint32_t i = 0; round % 2 == 0 && i < 40; i++)
+            cluster_publish(c, out, i % GROUPS, 4 + cluster_random(c, 3000));
+        cluster_run(c, cluster_now(c) + 1000 * MS);
+        cluster_halt(c, out, true);
+        tell_region_of(c, others, count, ++version, out);
+        groups_of(c, others, count);
+        cluster_run(c, cluster_now(c) + 15000 * MS);
+        cluster_halt(c, out, false);
+        for (uint32_t i = 0; i < 100; i++)
+            cluster_publish(c, out, i % GROUPS, 4 + cluster_random(c, 3000));
+        cluster_run(c, cluster_now(c) + 200 * MS);
+        tell_region_of(c, all, NODES, ++version, RS_NO_PEER);
+        groups_of(c, all, NODES);
+        for (uint32_t i = 0; i < 100; i++)
+            cluster_publish(c, out, i % GROUPS, 4 + cluster_random(c, 3000));
+        cluster_run(c, cluster_now(c) + 2500 * MS);
+        cluster_account a = cluster_check(c);
+        assert_int_equal(a.missed + a.twice + a.wrong + a.out_of_order, 0);
+        assert_true(a.lost_events > 0);
+    }
+    cluster_free(c);
+}
+
 /* Views change for a minute, and then as quickly as can be: those before are few, and gone in the end. */
 static void views__that_change_for_a_minute_are_few(void **state) {
     const uint64_t seed = cluster_seed();
@@ -757,6 +797,7 @@ int main(void) {
         cmocka_unit_test(view__that_a_sender_hears_of_late_is_there_for_it),
         cmocka_unit_test(leader__that_hears_of_a_view_late_asks_for_what_its_partition_misses),
         cmocka_unit_test(node__that_was_put_out_goes_on_at_once_when_it_is_back),
+        cmocka_unit_test(publisher__that_was_put_out_and_does_not_know_keeps_nobody_waiting),
         cmocka_unit_test(views__that_change_for_a_minute_are_few),
         cmocka_unit_test(completion__is_told_of_all_and_not_before_it_is_there),
         cmocka_unit_test(completion__comes_when_a_dead_node_is_out_of_the_view),
