@@ -201,14 +201,17 @@ static bool read_multicast(rs_groups *g) {
 }
 
 static void readable(void *context, uint32_t events) {
+    rs_groups *g = context;
     (void)events;
-    read_multicast(context);
+    if (read_multicast(g))
+        g->put_off_at = 0;
 }
 
 bool rs_groups_read_first(rs_groups *g) {
     rs_time now = rs_agent_now(g->agent);
     unsigned limit = g->behind ? RX_QUEUE_TURN : RECEIVE_TURN;
     if (read_multicast(g)) {
+        rs_messages_work(g->node, now, RX_QUEUE_TURN); /* those put aside came before them, too */
         g->put_off_at = 0;
         return true;
     }
