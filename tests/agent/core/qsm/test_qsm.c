@@ -354,9 +354,9 @@ static void node__that_was_put_out_goes_on_at_once_when_it_is_back(void **state)
     cluster_free(c);
 }
 
-/* A publisher stands still, is put out, comes back and publishes at once, before it hears of that: what it sent by views
- * that the others know no more is lost, but they do not wait 11 s for it before they take what it publishes next. One
- * round in two, the others had never heard of it before. */
+/* A publisher stands still, is put out, comes back and publishes at once, before it hears of that: what it sent by
+ * views that the others know no more is lost, but they do not wait 11 s for it before they take what it publishes next.
+ * One round in two, the others had never heard of it before. */
 static void publisher__that_was_put_out_and_does_not_know_keeps_nobody_waiting(void **state) {
     const uint64_t seed = cluster_seed();
     const rs_peer all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
