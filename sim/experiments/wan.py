@@ -191,13 +191,13 @@ def one(case: Case, seed: int) -> dict[str, Any]:
     ]
     goodputs = [case.size * 8e9 / (end - start) for start, end in zip(begin, ends, strict=True)]
     net.run_until_noted("send_done", case.transfers, net.now_ns + HOUR_NS)
-    loss = case.loss  # a packet that is lost for one of ten goes again once, as one that all have lost
-    resend = (1 - loss) if case.shared else 1 / (1 + loss * case.receivers)
+    heads = 1 if case.shared else case.receivers  # a packet is sent so often, in the mean, until each of them has it
+    least_sendings = sum(1 - (1 - case.loss**times) ** heads for times in range(64))
     total = case.size * case.transfers * 8e9 / (max(ends) - min(begin))
     return {
         "name": case.name,
         "case": asdict(case) | {"size": case.size},
-        "share": total / (case.payload_bps * resend),
+        "share": total * least_sendings / case.payload_bps,
         "jain": sum(goodputs) ** 2 / (len(goodputs) * sum(g * g for g in goodputs)),
         "seconds": (max(ends) - min(begin)) / 1e9,
         "rate_reached_round_trips": reached_s / case.rtt_s,
