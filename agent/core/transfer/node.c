@@ -265,6 +265,20 @@ rs_status rs_send_grown(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes
     return RS_OK;
 }
 
+rs_status rs_send_comes_by(rs_node *node, rs_time now, rs_xfer xfer, rs_xfer from) {
+    rs_transfer *t = rs_by_id(node, xfer);
+    if (!t || !t->sending || rs_is_finished(t))
+        return RS_ERR_UNKNOWN;
+    ((rs_sending *)t)->source = from;
+    rs_engine_notify(node, now, t, RS_NEWS_GROWN);
+    return RS_OK;
+}
+
+uint64_t rs_receive_count(const rs_node *node, rs_xfer xfer) {
+    const rs_transfer *t = rs_by_id(node, xfer);
+    return t && !t->sending ? ((const rs_receiving *)t)->present.count : 0;
+}
+
 /* What a receiver learns of its host. */
 
 rs_status rs_receive_drops(rs_node *node, rs_time now, rs_group group, uint64_t drops) {

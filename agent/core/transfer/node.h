@@ -316,12 +316,17 @@ rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *c
 
 /* Of an object that `grows`: so many bytes of it, from its beginning, are here. Never less than before. */
 rs_status rs_send_grown(rs_node *node, rs_time now, rs_xfer xfer, uint64_t bytes);
+/* Of such an object: more of it has come by the transfer `from`, of a wide area, with gaps. An engine that can sends
+ * what is beyond them, too, by unicast. */
+rs_status rs_send_comes_by(rs_node *node, rs_time now, rs_xfer xfer, rs_xfer from);
 
 /* Receiver. */
 /* After RS_EV_INCOMING, before it is accepted: these first bytes are here already, from another server. */
 rs_status rs_incoming_resume(rs_node *node, rs_xfer xfer, uint64_t bytes);
 /* So many bytes of the object are here without a gap, at least `from`, which was the answer before. */
 rs_status rs_receive_prefix(const rs_node *node, rs_xfer xfer, uint64_t from, uint64_t *bytes);
+/* So many fragments are here, with gaps or without. */
+uint64_t rs_receive_count(const rs_node *node, rs_xfer xfer);
 rs_status rs_incoming_info(const rs_node *node, rs_xfer xfer, rs_incoming *out);
 /* `room`: bytes of data packets that may wait for the group before any is dropped; 0 = unknown. */
 rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group group, uint64_t room);

@@ -235,6 +235,7 @@ struct rs_sending {
     const uint8_t *leaves; /* Digests of the object's pieces, the caller's; NULL: they were not told. */
     uint64_t leaf_count;
     uint64_t available;             /* Fragments of the object that are here, from the first on; UINT64_MAX: all. */
+    rs_xfer source;                 /* Others of it are here that this transfer has brought; 0: none are. */
     char first_cause[RS_CAUSE_MAX]; /* Why the first receiver that failed did. */
     rs_xfer_stats stats;
 

@@ -14,20 +14,17 @@
 #define PROBE_LEAST (20 * RS_MS)    /* a bound */
 #define PROBE_MOST (1000 * RS_MS)   /* a bound */
 #define PROBES_MOST 10
-#define SLOW_FOR (1000 * RS_MS) /* and ten round trips: it is not a moment's trouble */
-#define TRIAL_PACKETS 64        /* of a trial that tells; what one receiver more than another got in it (a bound) */
-#define PART_LEAST 0.2          /* at the end of an object, when only repairs go, to others (rostrum lab run wan) */
-#define TAIL_PART 64            /* of an object: so much goes twice at most, while nothing else is to be sent */
-#define NEED_RTTS 3             /* round trips from a packet's first sending to its section's end: NACK, repair, word */
+#define UNHEARD_MOST (250 * RS_MS) /* and two round trips: hosts stand still for less (a bound) */
+#define UNHEARD_DOWN (50 * RS_MS)  /* and a round trip, where the connection has ended, too */
+#define SLOW_FOR (1000 * RS_MS)    /* and ten round trips: it is not a moment's trouble */
+#define TRIAL_PACKETS 64           /* of a trial that tells; what one receiver more than another got in it (a bound) */
+#define PART_LEAST 0.2             /* at the end of an object, when only repairs go, to others (rostrum lab run wan) */
+#define TAIL_PART 64               /* of an object: so much goes twice at most, while nothing else is to be sent */
+#define NEED_RTTS 3 /* round trips from a packet's first sending to its section's end: NACK, repair, word */
 #define NEED_MORE (100 * RS_MS)
 
 static uint32_t wire_bytes(const rs_sending *x) {
     return x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD;
-}
-
-/* Up to there fragments may be sent: the session's end, or what is here. */
-static uint64_t sendable(const rs_sending *x) {
-    return x->available < x->end ? x->available : x->end;
 }
 
 static uint64_t next_sn(const rs_sending *x) {
@@ -76,6 +73,7 @@ void rs_wan_sender_stop(rs_node *node, rs_sending *x) {
     if (!w)
         return;
     rs_wan_sections_free(&w->sections, &node->allocator);
+    rs_wan_gaps_free(&w->gaps, &node->allocator);
     rs_wan_pool_leave(&w->memory);
     w->look_due = w->over_due = w->begin_due = RS_NEVER;
 }
@@ -212,14 +210,31 @@ static void advance(rs_node *node, rs_time now, rs_sending *x) {
 
 /* ------------------------------------------------------------------------------------------- the data channel */
 
-static bool may_send_next(const rs_sending *x) {
-    return next_sn(x) < sendable(x) && rs_wan_pool_may(&rs_wan_sender_of(&x->t)->memory, x->t.fragment_size);
+/* The only receiver has said nothing for longer than it would: what it gets next is a probe, since all that goes to one
+ * that is dead goes again to who follows it. */
+static bool is_unheard(const rs_sending *x, rs_time now) {
+    const rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (w->unheard == 0)
+        return false;
+    bool up = rs_peer_is_up(x->recipients[0].link.peer);
+    return now - w->unheard > (up ? UNHEARD_MOST + 2 * w->grtt : UNHEARD_DOWN + w->grtt);
+}
+
+/* The next fragment for the first time; x->end: there is none now. */
+static uint64_t next_here(const rs_node *node, const rs_sending *x, rs_time now) {
+    const rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    uint64_t sn = next_sn(x);
+    if (sn >= x->end || is_unheard(x, now))
+        return x->end;
+    uint64_t here = rs_wan_gaps_next(&w->gaps, node, x, sn, x->end);
+    return here < x->end && rs_wan_pool_may(&w->memory, (here + 1 - sn) * x->t.fragment_size) ? here : x->end;
 }
 
 /* When there is something to send; RS_NEVER: a status must come first. */
-static rs_time work_due(const rs_sending *x, rs_time now) {
-    const rs_wan_sender *w = rs_wan_sender_of(&x->t);
-    if (may_send_next(x) || w->again || w->tail_at > w->tail_first)
+static rs_time work_due(const rs_node *node, const rs_sending *x, rs_time now) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (next_here(node, x, now) < x->end || rs_wan_gaps_late(&w->gaps, node, x) != UINT64_MAX || w->again ||
+        w->tail_at > w->tail_first)
         return now;
     rs_time mend = rs_wan_sections_due(&w->sections, now);
     rs_time probe = x->pos ? w->probe_due : RS_NEVER; /* a probe is the last packet once more */
@@ -236,8 +251,8 @@ static void schedule(rs_node *node, rs_time now, rs_sending *x) {
         rs_sender_arm(node, x);
         return;
     }
-    rs_time due = work_due(x, now), paced = rs_pacer_due(&x->pacer);
-    if (next_sn(x) >= x->available)
+    rs_time due = work_due(node, x, now), paced = rs_pacer_due(&x->pacer);
+    if (next_sn(x) >= x->available && rs_wan_gaps_next(&w->gaps, node, x, next_sn(x), x->end) == x->end)
         w->starved_at = now;
     if (due > now && paced < due) {
         w->held = true;
@@ -347,7 +362,7 @@ static bool ahead_of_losses(const rs_node *node, rs_sending *x, rs_packet_out *o
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     uint32_t count = rs_wan_config_of(node, x)->proactive;
     uint64_t member[RS_COMBINE_MAX];
-    if (count == 0 || w->unpaired < count || rs_is_unicast(&x->grant))
+    if (count == 0 || w->unpaired < count || rs_is_unicast(&x->grant) || x->source)
         return false;
     for (uint32_t i = 0; i < count; i++)
         member[i] = next_sn(x) - count + i;
@@ -367,6 +382,8 @@ static void begin_tail(rs_sending *x) {
 
 static bool tail(rs_time now, rs_sending *x, rs_packet_out *out) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    while (w->tail_at > w->tail_first && rs_wan_gaps_has(&w->gaps, w->tail_at - 1))
+        w->tail_at--;
     if (w->tail_at <= w->tail_first)
         return false;
     header(x, now, --w->tail_at, true, out);
@@ -374,18 +391,34 @@ static bool tail(rs_time now, rs_sending *x, rs_packet_out *out) {
     return true;
 }
 
-static bool next_data(rs_time now, rs_sending *x, rs_packet_out *out) {
+static bool next_data(const rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
-    if (next_sn(x) >= sendable(x) || !rs_wan_pool_take(&w->memory, x->t.fragment_size))
+    uint64_t sn = next_sn(x), here = next_here(node, x, now);
+    if (here >= x->end || !rs_wan_gaps_pass(&w->gaps, node, x, sn, here) ||
+        !rs_wan_pool_take(&w->memory, (here + 1 - sn) * x->t.fragment_size))
         return false;
-    header(x, now, next_sn(x), false, out);
-    x->pos++;
+    header(x, now, here, false, out);
+    if (rs_is_unicast(&x->grant) && w->unheard == 0)
+        w->unheard = now;
+    x->pos += here + 1 - sn;
     if (next_sn(x) == x->end)
         begin_tail(x);
     x->stats.packets_sent++;
     w->unpaired++;
     w->probes = 0;
     w->probe_due = now + probe_after(w);
+    return true;
+}
+
+/* What was not here at its turn. */
+static bool late(const rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    uint64_t sn = rs_wan_gaps_late(&w->gaps, node, x);
+    if (sn == UINT64_MAX)
+        return false;
+    rs_wan_gaps_went(&w->gaps, now, sn);
+    header(x, now, sn, true, out);
+    x->stats.packets_sent++;
     return true;
 }
 
@@ -410,8 +443,8 @@ bool rs_wan_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *
     }
     bool any = !w->repaired && mend(node, now, x, out);
     w->repaired = any;
-    any = any || ahead_of_losses(node, x, out) || next_data(now, x, out) || mend(node, now, x, out) ||
-          mend_again(now, x, out) || tail(now, x, out) || probe(now, x, out);
+    any = any || ahead_of_losses(node, x, out) || late(node, now, x, out) || next_data(node, now, x, out) ||
+          mend(node, now, x, out) || mend_again(now, x, out) || tail(now, x, out) || probe(now, x, out);
     if (any) {
         uint32_t bytes = rs_wire_bytes(out);
         out->markable = true;
@@ -448,16 +481,16 @@ static void take_sample(rs_sending *x, rs_time now, rs_time came, rs_wan_peer *p
                                   .rtt = rtt > 0 && rtt < 60000 * RS_MS ? rtt : 0,
                                   .at = (rs_time)s->at,
                                   .stamp = came - ago,
-                                  .next = s->next,
+                                  .next = s->next - p->gaps,
                                   .received = s->received,
                                   .repairs = s->repairs,
                                   .marked = s->marked,
                                   .dropped = s->dropped,
-                                  .sent = next_sn(x),
+                                  .sent = next_sn(x) - w->gaps.passed.count,
                                   .part = p->part,
                                   .limited = w->held || starved || x->pacer.rate_bps < p->path.rate_bps / 10 * 9,
                                   .sent_bps = w->sent_bps};
-    if (s->next == 0)
+    if (s->next == 0 || s->next < p->gaps_to)
         return;
     if (now < w->trial_until && p->path.found) { /* it goes too fast for this one, for the others' sake */
         rs_wan_path_resume(&p->path);
@@ -487,8 +520,14 @@ rs_rx_verdict rs_wan_on_status(rs_node *node, rs_time now, rs_sending *x, const 
     p->cum = s.cum > p->cum ? s.cum : p->cum;
     p->next = s.next > p->next ? s.next : p->next;
     p->received = s.received > p->received ? s.received : p->received;
+    if (p->next > p->gaps_to) {
+        p->gaps += rs_wan_gaps_count(&w->gaps, p->gaps_to, p->next);
+        p->gaps_to = p->next;
+    }
     x->stats.acks_received++;
     w->probes = 0;
+    bool silent = is_unheard(x, now);
+    w->unheard = 0;
     bool over = x->phase != RS_PHASE_HIGH_RATE;
     if (x->phase == RS_PHASE_ATTEMPT && rs_is_unicast(&x->grant))
         advance(node, now, x);
@@ -497,6 +536,7 @@ rs_rx_verdict rs_wan_on_status(rs_node *node, rs_time now, rs_sending *x, const 
             if (s.receivers == 1) /* the others ask again, by themselves */
                 patch_runs(node, now, x, r, &s.nacks[i]);
         } else {
+            rs_wan_gaps_excuse(&w->gaps, now, w->grtt, &s.nacks[i]);
             rs_wan_sections_nack(&w->sections, &node->allocator, now, (uint32_t)(r - x->recipients), &s.nacks[i]);
         }
     }
@@ -505,7 +545,7 @@ rs_rx_verdict rs_wan_on_status(rs_node *node, rs_time now, rs_sending *x, const 
     take_sample(x, now, now - packet->waited, p, &s);
     if (p->cum >= x->end || first)
         w->look_due = now;
-    if (s.nack_count)
+    if (s.nack_count || silent)
         schedule(node, now, x);
     rs_sender_arm(node, x);
     return RS_RX_NONE;
@@ -686,6 +726,8 @@ void rs_wan_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs_news
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     if (!w)
         return;
+    if (news->what == RS_NEWS_GROWN)
+        rs_wan_gaps_grown(&w->gaps);
     if (news->what == RS_NEWS_DATA_TIMER || news->what == RS_NEWS_GROWN) {
         schedule(node, now, x);
     } else if (news->what == RS_NEWS_ACCEPTED || news->what == RS_NEWS_RECEIVERS) {
@@ -703,6 +745,7 @@ void rs_wan_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs_news
             rs_wan_path_resume(&w->peers[i].path);
             w->peers[i].heard_at = now;
         }
+        w->unheard = 0;
     }
 }
 

@@ -5,6 +5,7 @@
 #include "core/transfer/engine.h"
 #include "core/wan/collector.h"
 #include "core/wan/congestion.h"
+#include "core/wan/gaps.h"
 #include "core/wan/memory.h"
 #include "core/wan/options.h"
 #include "core/wan/sections.h"
@@ -29,6 +30,8 @@ typedef struct {
     uint64_t next;        /* It has seen fragments sent up to there. */
     uint64_t received;    /* It has got so many packets, by its newest status, */
     uint64_t tried_at;    /* and so many when the trial of start-up began. */
+    uint64_t gaps;        /* Of the fragments before `gaps_to`, which it has seen go by, so many were passed over: */
+    uint64_t gaps_to;     /* they are none that it lost. */
     int64_t repair_bytes; /* So much has gone to it alone in the present time of `sent_since`. */
     double part;          /* Of all bytes that were sent it gets that part: not what goes to others alone. */
     rs_time slow_since;   /* It was the slowest, by far, since then; 0: it is not. */
@@ -40,6 +43,7 @@ typedef struct {
     rs_wan_user memory;       /* This transfer's part of the pool. */
     uint64_t given_to;        /* Fragments before that one use none of it any more. */
     rs_wan_sections sections; /* What is sent and not free yet. */
+    rs_wan_gaps gaps;         /* What was passed over for not being here yet. */
     rs_wan_peer *peers;       /* By the place of the recipient. */
     rs_wan_place *places;     /* The same; NULL: all say their NACKs to the sender. */
     rs_time begin_due;        /* It begins then at the latest, though not all have accepted. */
@@ -66,6 +70,7 @@ typedef struct {
     rs_time sent_since;  /* since then: the present rate is made of that, */
     int64_t sent_bps;    /* and was this in the time before. */
     rs_time starved_at;  /* All that is here of the object had been sent then; 0: never. */
+    rs_time unheard;     /* By unicast: the first packet since its receiver's last status went then; 0: none has. */
     bool held;           /* Memory, or the end of the object, has held it back since then. */
 } rs_wan_sender;
 

@@ -20,10 +20,12 @@
 #define RETRANSMIT_MOST_MS 1000 /* the least that Linux takes */
 #define DELAY_MOST_US 2000
 #define LONG_TRIP_US 5000 /* beyond what fabrics have: the kernel is asked once more what it has measured since */
-#define KNOCK_AFTER (20 * RS_MILLISECOND) /* the kernel waits a second for the answer to a first segment; twice, ... */
-#define LOOK_LEAST 256u                   /* connections that are looked at each RS_POOL_TICK, */
-#define LOOK_TICKS 8u                     /* or more, so that all are in so many */
-#define KNOCKS_MOST 5u /* ... four times as long, and so on; then as long as `connect_timeout` says */
+/* The kernel waits a second for the answer to a first segment. After these another attempt begins beside the ones
+ * before: the first that is answered is taken, for a long way may answer late as well as not at all. */
+#define KNOCK_AFTER (20 * RS_MILLISECOND) /* and twice, four times as long after the next ones */
+#define KNOCKS_MOST 5u
+#define LOOK_LEAST 256u /* connections that are looked at each RS_POOL_TICK, */
+#define LOOK_TICKS 8u   /* or more, so that all are in so many */
 
 /* Linux 6.15; older kernels refuse, take 200 ms to miss a lost last segment, and are silent up to as long again as a
  * link did not work. */
@@ -128,6 +130,22 @@ static int start_connect(const rs_control *control, const struct sockaddr_in *re
     return fd;
 }
 
+/* One more. NULL: why not. */
+static rs_connection *attempt(rs_control *control, rs_peer peer, char *text) {
+    const rs_peer_entry *entry = rs_peers_entry(control->options.peers, peer);
+    struct sockaddr_in remote = {.sin_family = AF_INET, .sin_port = htons(entry->control_port)};
+    remote.sin_addr.s_addr = htonl(entry->address);
+    int fd = start_connect(control, &remote, text);
+    if (fd < 0)
+        return NULL;
+    rs_connection *c = rs_pool_add(control, fd, true, peer, &remote);
+    if (c)
+        return c;
+    close(fd);
+    snprintf(text, RS_CONNECTION_TEXT, "out of memory");
+    return NULL;
+}
+
 static void try_connect(rs_control *control, rs_peer peer) {
     rs_pool_peer *p = &control->peers[peer];
     const rs_peer_entry *entry = rs_peers_entry(control->options.peers, peer);
@@ -135,44 +153,39 @@ static void try_connect(rs_control *control, rs_peer peer) {
         rs_pool_now(control) < p->retry_at)
         return;
     char text[RS_CONNECTION_TEXT] = "";
-    struct sockaddr_in remote = {.sin_family = AF_INET, .sin_port = htons(entry->control_port)};
-    remote.sin_addr.s_addr = htonl(entry->address);
     const char *full = rs_pool_make_place(control, 0);
-    int fd = full ? -1 : start_connect(control, &remote, text);
     if (full)
         snprintf(text, sizeof text, "%s", full);
-    if (fd >= 0) {
-        p->connecting = rs_pool_add(control, fd, true, peer, &remote);
-        p->knocks = 0;
-        if (p->connecting && control->next_tick > rs_pool_now(control) + KNOCK_AFTER)
+    else
+        p->connecting = attempt(control, peer, text);
+    p->knocks = 0;
+    if (p->connecting) {
+        if (control->next_tick > rs_pool_now(control) + KNOCK_AFTER)
             control->next_tick = rs_pool_now(control) + KNOCK_AFTER;
-        if (p->connecting)
-            return;
-        close(fd);
-        snprintf(text, sizeof text, "out of memory");
+        return;
     }
     rs_pool_back_off(control, peer);
     control->callbacks.peer_down(control->callbacks.context, peer, text);
 }
 
-/* When a connect that nothing answers is started again; RS_NEVER: not again. */
+/* When another attempt begins beside one that nothing answers, the newest; RS_NEVER: none does. */
 static rs_time knock_at(const rs_control *control, const rs_connection *c) {
-    if (c->phase != RS_CONNECTION_CONNECTING || !control->peers[c->peer].wanted ||
-        control->peers[c->peer].knocks >= KNOCKS_MOST)
+    if (c->phase != RS_CONNECTION_CONNECTING)
         return RS_NEVER;
-    return c->phase_since + (KNOCK_AFTER << control->peers[c->peer].knocks);
+    const rs_pool_peer *p = &control->peers[c->peer];
+    return p->connecting == c && p->wanted && p->knocks < KNOCKS_MOST ? c->phase_since + (KNOCK_AFTER << p->knocks)
+                                                                      : RS_NEVER;
 }
 
-/* `c` is gone after this. */
-static void knock_again(rs_control *control, rs_connection *c) {
-    rs_peer peer = c->peer;
-    uint32_t knocks = control->peers[peer].knocks;
-    control->peers[peer].connecting = NULL;
-    rs_pool_drop(control, c);
-    try_connect(control, peer);
-    control->peers[peer].knocks = knocks + 1;
-    control->stats.knocked++;
-    rs_pool_on_connection_removed(control, peer);
+/* Where there is no room for it the one that is out has to do. */
+static void knock_again(rs_control *control, rs_peer peer) {
+    rs_pool_peer *p = &control->peers[peer];
+    char text[RS_CONNECTION_TEXT];
+    bool room = control->stats.connections < control->options.max_connections;
+    rs_connection *another = room ? attempt(control, peer, text) : NULL;
+    p->connecting = another ? another : p->connecting;
+    p->knocks = another ? p->knocks + 1 : KNOCKS_MOST;
+    control->stats.knocked += another != NULL;
 }
 
 void rs_control_want(rs_control *control, rs_peer peer) {
@@ -300,13 +313,13 @@ static void look_at(rs_control *control, rs_connection *c, rs_time now) {
     bool useless = c->phase == RS_CONNECTION_UP && !in_use && !c->used && !rs_pool_proven(control, c) &&
                    now - c->phase_since >= control->options.use_bound;
     if (cause)
-        control->stats.broken++;
+        control->stats.broken += !rs_pool_has_another(control, c);
     else if (useless)
         cause = "nothing came by it, and nobody has told where its server is";
     if (cause || idle)
         rs_pool_close(control, c, cause ? RS_LOG_WARNING : RS_LOG_DEBUG, cause ? cause : "unused for a while");
     else if (knock_at(control, c) <= now)
-        knock_again(control, c);
+        knock_again(control, c->peer);
 }
 
 /* At all while some are not up yet, which are tried again within milliseconds. Of thousands that are up at a part each

@@ -76,7 +76,7 @@ void rs_control_timeout(rs_control *control);
 typedef struct {
     uint64_t accepted, opened, refused, broken, malformed;
     uint64_t evicted; /* for others who needed the place */
-    uint64_t knocked; /* connects started again because nothing answered soon */
+    uint64_t knocked; /* further attempts to connect, because nothing answered soon */
     uint32_t connections;
 } rs_control_stats;
 rs_control_stats rs_control_stats_get(const rs_control *control);

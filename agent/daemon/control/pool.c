@@ -217,8 +217,26 @@ void rs_pool_back_off(rs_control *control, rs_peer peer) {
         control->next_tick = p->retry_at;
 }
 
+/* Attempts to reach the peer that nothing has answered, but for that one. */
+static void drop_attempts(rs_control *control, rs_peer peer, const rs_connection *but) {
+    bool any = control->peers[peer].knocks > 0;
+    control->peers[peer].knocks = 0;
+    for (rs_connection *c = any ? control->connections : NULL, *next; c; c = next) {
+        next = c->next;
+        if (c == but || c->peer != peer || c->phase != RS_CONNECTION_CONNECTING)
+            continue;
+        rs_pool_drop(control, c);
+        rs_pool_on_connection_removed(control, peer);
+    }
+}
+
+bool rs_pool_has_another(const rs_control *control, const rs_connection *c) {
+    return c->phase == RS_CONNECTION_CONNECTING && control->peers[c->peer].connecting != c;
+}
+
 void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, const char *cause) {
     char address[RS_ADDRESS_TEXT];
+    level = rs_pool_has_another(control, c) ? RS_LOG_DEBUG : level;
     rs_log_limited(&control->endings, 10, level, "control", "closed peer=%s address=%s:%u opened_by=%s cause=%s",
                    rs_quote(name_of(control, c)), rs_address_text(c->remote_address, address), c->remote_port,
                    c->outgoing ? "us" : "them", rs_quote(cause));
@@ -233,6 +251,7 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
         rs_pool_back_off(control, peer);
     if (was_connecting) {
         p->connecting = NULL;
+        drop_attempts(control, peer, NULL);
         control->callbacks.peer_down(control->callbacks.context, peer, cause);
     } else if (was_sending) {
         p->sending = NULL;
@@ -403,6 +422,8 @@ static bool finish_connect(rs_control *control, rs_connection *c, char *text) {
     c->phase = RS_CONNECTION_GREETING;
     c->phase_since = rs_pool_now(control);
     control->stats.opened++;
+    control->peers[c->peer].connecting = c;
+    drop_attempts(control, c->peer, c);
     return rs_pool_say_hello(control, c, text);
 }
 
@@ -426,7 +447,7 @@ static void connection_ready(void *context, uint32_t events) {
         alive = rs_connection_flush(c, rs_pool_now(control), text);
     if (!alive) {
         bool normal = strcmp(text, "it closed the connection") == 0;
-        control->stats.broken += !normal;
+        control->stats.broken += !normal && !rs_pool_has_another(control, c);
         rs_pool_close(control, c, normal ? RS_LOG_DEBUG : RS_LOG_WARNING, text);
         return;
     }

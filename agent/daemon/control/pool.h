@@ -20,8 +20,8 @@
 /* What the pool knows of one peer. */
 typedef struct {
     rs_connection *sending;    /* what goes to it goes here; NULL = down */
-    rs_connection *connecting; /* ours, not up yet */
-    uint32_t knocks;           /* of `connecting`, started again so often for want of an answer */
+    rs_connection *connecting; /* ours, not up yet: the newest attempt, or the one that was answered */
+    uint32_t knocks;           /* so many attempts before it may still be answered */
     uint32_t connections;      /* each of them holds the peer's number, as wanting does */
     bool wanted;
     rs_time wanted_until, retry_at, backoff;
@@ -55,6 +55,8 @@ rs_pool_peer *rs_pool_peer_of(rs_control *control, rs_peer peer);
 rs_connection *rs_pool_add(rs_control *control, int fd, bool outgoing, rs_peer peer, const struct sockaddr_in *remote);
 /* Ends a connection, and tells what that means for its peer. `c` is gone after this. */
 void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, const char *cause);
+/* An attempt to connect beside which a newer one is out: nothing depends on it. */
+bool rs_pool_has_another(const rs_control *control, const rs_connection *c);
 /* The same without a message to anyone. */
 void rs_pool_drop(rs_control *control, rs_connection *c);
 /* Writes why there is no connection, with the address that was tried; `text` itself. */

@@ -147,9 +147,9 @@ bool rs_receiving_goes_on(const rs_agent *agent, const rs_object_id *id) {
     return object && object->phase == RS_OBJECT_RECEIVING && receiving_object(agent, object);
 }
 
-bool rs_receiving_prefix(const rs_agent *agent, const rs_object *object, uint64_t from, uint64_t *bytes) {
+rs_xfer rs_receiving_by(const rs_agent *agent, const rs_object *object) {
     const rs_receive_state *r = receiving_object(agent, object);
-    return r && rs_receive_prefix(agent->node, r->base.xfer, from, bytes) == RS_OK;
+    return r ? r->base.xfer : 0;
 }
 
 /* An object whose sender is gone, between its transfer and that of the server that sends it on: the first bytes of it

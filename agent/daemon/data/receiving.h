@@ -19,11 +19,10 @@ bool rs_receiving_datagram(void *agent, rs_peer peer, const uint8_t *header, siz
 void rs_receiving_let_go(void *agent, const rs_object_id *id);
 /* It is being received here just now. */
 bool rs_receiving_goes_on(const rs_agent *agent, const rs_object_id *id);
-/* Of an object that comes in: from whom, RS_NO_PEER: it does not; its digest; how many bytes are here without a gap
- * (`from`: as many as last time), false: not known. */
+/* Of an object that comes in: from whom, RS_NO_PEER: it does not; its digest; by which transfer, 0: it does not. */
 rs_peer rs_receiving_from(const rs_agent *agent, const rs_object *object);
 rs_digest rs_receiving_digest(const rs_agent *agent, const rs_object *object);
-bool rs_receiving_prefix(const rs_agent *agent, const rs_object *object, uint64_t from, uint64_t *bytes);
+rs_xfer rs_receiving_by(const rs_agent *agent, const rs_object *object);
 /* A bounded piece of what is not urgent (room in the store, digests); returns when the next piece is due. */
 rs_time rs_receiving_work(rs_agent *agent);
 rs_time rs_receiving_deadline(const rs_agent *agent);

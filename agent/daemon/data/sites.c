@@ -68,7 +68,8 @@ struct rs_relay {
     rs_time since;
     rs_send_state *sending; /* NULL: not begun, or over; orders of one object share it (share) */
     bool begun, over;
-    uint64_t grown; /* bytes that may go on */
+    uint64_t grown; /* bytes that may go on, from the first on; */
+    uint64_t came;  /* and so many fragments had come when it was last said that more of it may */
     const char *state;
     char cause[ROSTRUM_TEXT_MAX + 1];
     rs_manager_receiver_report *last; /* of the receivers, when it was over */
@@ -800,16 +801,21 @@ static void grow(rs_sites *sites, const rs_object *object, uint64_t bytes) {
             (void)rs_send_grown(agent->node, rs_agent_now(agent), t->xfer, bytes);
 }
 
+/* To other relays what has gaps before it goes on, too: each would else wait for the repair of each section. */
 void rs_sites_work(rs_sites *sites) {
     rs_agent *agent = sites->agent;
     for (rs_relay *relay = sites->relays; relay; relay = relay->next) {
         const rs_object *object = relay->sending ? relay->sending->base.object : NULL;
-        uint64_t bytes;
-        if (!object || object->phase != RS_OBJECT_RECEIVING ||
-            !rs_receiving_prefix(agent, object, relay->grown, &bytes) || bytes <= relay->grown)
+        rs_xfer by = object && object->phase == RS_OBJECT_RECEIVING ? rs_receiving_by(agent, object) : 0;
+        uint64_t bytes, count = by ? rs_receive_count(agent->node, by) : 0;
+        if (count == relay->came || rs_receive_prefix(agent->node, by, relay->grown, &bytes) != RS_OK)
             continue;
-        relay->grown = bytes;
-        grow(sites, object, bytes);
+        relay->came = count;
+        if (bytes > relay->grown)
+            grow(sites, object, relay->grown = bytes);
+        for (rs_transfer_entry *t = agent->transfers.sending; t; t = t->next)
+            if (t->object == object && t->xfer)
+                (void)rs_send_comes_by(agent->node, rs_agent_now(agent), t->xfer, by);
     }
 }
 

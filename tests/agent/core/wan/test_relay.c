@@ -3,6 +3,7 @@
 #include "net.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "core/base/wire.h"
 #include "core/wan/options.h"
@@ -10,6 +11,7 @@
 #define SIZE (UINT64_C(12) << 20)
 #define FRAGMENT 1400
 #define FRAGMENTS ((SIZE - 1) / FRAGMENT + 1)
+#define FRAGMENTS_MOST ((12 << 20) / FRAGMENT + 1)
 
 static const rs_config config = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000};
 static const rs_path_grant wide = {.group = RS_NO_GROUP,
@@ -20,9 +22,11 @@ static const rs_path_grant wide = {.group = RS_NO_GROUP,
 
 typedef struct {
     rs_peer relay;
-    uint64_t given;     /* bytes that the relay may send on */
-    uint64_t from_home; /* data packets by unicast from server 0 */
-    uint64_t passed;    /* and by multicast from the relay */
+    uint64_t given;           /* bytes that the relay may send on, from the first on */
+    uint64_t from_home;       /* data packets by unicast from server 0 */
+    uint64_t passed;          /* and by multicast from the relay, or by unicast to server 2, */
+    uint64_t beyond;          /* of which so many have a gap before them */
+    bool has[FRAGMENTS_MOST]; /* the relay has them */
 } seen;
 
 /* Nothing goes out that has not come in. */
@@ -30,14 +34,20 @@ static void watch(net *n, bool arrives, rs_channel channel, rs_peer from, rs_pee
                   size_t length, void *context) {
     seen *s = context;
     rs_data_header h;
-    (void)n, (void)to;
-    if (arrives || !rs_wire_decode_data(header, length, &h))
+    (void)n;
+    if (!rs_wire_decode_data(header, length, &h))
+        return;
+    if (arrives && channel == RS_CH_PEER_DATAGRAM && to == s->relay)
+        s->has[h.sn] = true;
+    if (arrives)
         return;
     if (channel == RS_CH_PEER_DATAGRAM && from == 0)
         s->from_home++;
-    if (channel == RS_CH_GROUP) {
+    if (channel == RS_CH_GROUP || (channel == RS_CH_PEER_DATAGRAM && from == s->relay && to == 2)) {
         assert_int_equal(from, s->relay);
-        assert_true(s->given == SIZE || (h.sn + 1) * FRAGMENT <= s->given);
+        bool first = s->given == SIZE || (h.sn + 1) * FRAGMENT <= s->given;
+        assert_true(first || s->has[h.sn]);
+        s->beyond += !first;
         s->passed++;
     }
 }
@@ -46,7 +56,8 @@ static net *network(uint32_t servers, seen *s) {
     net *n = net_new(servers, &config, 7);
     printf("seed 7\n");
     net_knobs *k = net_knob(n);
-    *s = (seen){.relay = 1};
+    memset(s, 0, sizeof *s);
+    s->relay = 1;
     k->grant = false;
     k->data_delay = 25 * MS;
     k->control_delay = k->connect_delay = 25 * MS;
@@ -82,6 +93,9 @@ static void pass_on(net *n, seen *s, rs_xfer in, rs_xfer out) {
     rs_status status = rs_send_grown(net_node(n, s->relay), NET_START + net_now(n), out, s->given);
     if (status == RS_OK)
         net_call(n, s->relay, status);
+    status = s->given < SIZE ? rs_send_comes_by(net_node(n, s->relay), NET_START + net_now(n), out, in) : RS_ERR_STATE;
+    if (status == RS_OK)
+        net_call(n, s->relay, status);
 }
 
 static rs_path_grant inside(void) {
@@ -114,6 +128,33 @@ static void an_object__goes_through_the_relay_once_and_while_it_comes(void **sta
     assert_true(net_has(n, 1, 5) && net_has(n, 2, 5) && net_has(n, 3, 5));
     assert_true(at < relay_done + 200 * MS); /* and not as long again */
     assert_in_range(s.from_home, FRAGMENTS, FRAGMENTS * 105 / 100);
+    assert_in_range(s.passed, FRAGMENTS, FRAGMENTS * 105 / 100);
+    net_free(n);
+    (void)state;
+}
+
+/* Each section misses something until its NACK, half a second later: all else goes on to the next relay meanwhile. */
+static void what_has_a_gap_before_it__goes_on_to_the_next_relay(void **state) {
+    seen s;
+    net *n = network(3, &s);
+    net_knob(n)->peer_loss = 0.02;
+    const rs_peer relay = 1, next = 2;
+    rs_path_grant slow = wide, faster = wide;
+    slow.rate_bps = 24000000;
+    faster.rate_bps = 48000000;
+    send_by(n, 0, 1, &relay, false, &slow);
+    rs_time at = 0, relay_done = 0;
+    while (!net_receiving(n, 1))
+        net_at(n, at += 10 * MS);
+    rs_xfer in = net_receiving(n, 1), out = send_by(n, 1, 1, &next, true, &faster);
+    while (at < 60 * SEC && !net_has(n, 2, 5)) {
+        net_at(n, at += 2 * MS);
+        pass_on(n, &s, in, out);
+        relay_done = relay_done == 0 && net_has(n, 1, 5) ? at : relay_done;
+    }
+    assert_true(net_has(n, 1, 5) && net_has(n, 2, 5));
+    assert_true(s.beyond > FRAGMENTS / 2);
+    assert_true(at < relay_done + 300 * MS);
     assert_in_range(s.passed, FRAGMENTS, FRAGMENTS * 105 / 100);
     net_free(n);
     (void)state;
@@ -173,6 +214,36 @@ static void a_relay_that_dies__is_followed_by_one_that_goes_on_where_it_was(void
     assert_true(ended && ended->event.replaced && !ended->event.ok);
     assert_in_range(s.from_home - before, FRAGMENTS * 40 / 100, FRAGMENTS * 60 / 100);
     net_free(n);
+    (void)state;
+}
+
+/* All that goes to a dead relay goes once more to the one that follows it. Who only stood still gets the rest. */
+static void who_is_not_heard__gets_nothing_new(void **state) {
+    rs_path_grant slow = wide;
+    slow.rate_bps = 20000000;
+    for (int dies = 0; dies < 3; dies++) {
+        seen s;
+        net *n = network(2, &s);
+        const rs_peer relay = 1;
+        net_knob(n)->peer_loss = 0.01;
+        send_by(n, 0, 1, &relay, false, &slow);
+        rs_time at = 0;
+        while (s.from_home < FRAGMENTS / 4)
+            net_at(n, at += 10 * MS);
+        if (dies == 2)
+            net_kill(n, 1);
+        else if (dies == 1)
+            net_freeze(n, 1);
+        else
+            net_pause(n, 1, 1500 * MS);
+        uint64_t before = s.from_home, in_ms = 20000000 / 8 / 1000 / FRAGMENT + 1;
+        net_at(n, at += 1400 * MS);
+        uint64_t most = dies == 2 ? 150 : 450; /* ms: a round trip of 50 ms and 50; two and 250; queues */
+        assert_in_range(s.from_home - before, 1, in_ms * most);
+        net_run(n, 60 * SEC);
+        assert_true(net_has(n, 1, 5) == (dies == 0));
+        net_free(n);
+    }
     (void)state;
 }
 
@@ -270,8 +341,10 @@ static void a_path_by_unicast__is_for_one_receiver(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_object__goes_through_the_relay_once_and_while_it_comes),
+        cmocka_unit_test(what_has_a_gap_before_it__goes_on_to_the_next_relay),
         cmocka_unit_test(what_has_nothing_yet__waits),
         cmocka_unit_test(a_relay_that_dies__is_followed_by_one_that_goes_on_where_it_was),
+        cmocka_unit_test(who_is_not_heard__gets_nothing_new),
         cmocka_unit_test(marks_of_switches__slow_the_sender),
         cmocka_unit_test(another_sender_of_the_object__is_refused_while_the_first_is_there),
         cmocka_unit_test(a_bound_of_less_than_a_section__holds_nobody_up),

@@ -307,11 +307,10 @@ static void control__tries_again_until_the_peer_is_there(void **state) {
 }
 
 /* A listener whose queue is full drops what knocks: as if the network had lost it. */
-static void control__a_lost_first_segment_is_sent_again_before_the_kernel_would(void **state) {
-    world *w = *state;
+static int full_listener(const world *w, int waiting[2]) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(w->port)};
     at.sin_addr.s_addr = htonl(0x7f000002);
-    int one = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), waiting[2], first;
+    int one = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), 0);
     assert_int_equal(bind(listener, (const struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(listen(listener, 0), 0);
@@ -319,6 +318,12 @@ static void control__a_lost_first_segment_is_sent_again_before_the_kernel_would(
         waiting[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         (void)connect(waiting[i], (const struct sockaddr *)&at, sizeof at);
     }
+    return listener;
+}
+
+static void control__a_lost_first_segment_is_sent_again_before_the_kernel_would(void **state) {
+    world *w = *state;
+    int waiting[2], first, listener = full_listener(w, waiting);
     open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){0});
     rs_control_want(w->h1.control, know(&w->h1, "h2", 0x7f000002, w->port));
     wait_until(w, rs_control_stats_get(w->h1.control).knocked == 1);
@@ -329,6 +334,40 @@ static void control__a_lost_first_segment_is_sent_again_before_the_kernel_would(
     assert_int_equal(rs_control_stats_get(w->h1.control).connections, 1);
     assert_int_equal(w->h1.downs, 0); /* nobody was told that it cannot be reached */
     close(first);
+    close(waiting[0]);
+    close(waiting[1]);
+    close(listener);
+}
+
+/* What is on a long way is not lost: all attempts stay until one of them is answered, or the last is given up. */
+static void control__attempts_that_may_still_be_answered_stay(void **state) {
+    world *w = *state;
+    int waiting[2], first, listener = full_listener(w, waiting);
+    open_end(w, &w->h1, "h1", 0x7f000001, 11, (rs_control_options){0});
+    rs_peer h2 = know(&w->h1, "h2", 0x7f000002, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, rs_control_stats_get(w->h1.control).knocked == 3);
+    assert_in_range(rs_control_stats_get(w->h1.control).connections, 4, 6);
+    assert_true((first = accept(listener, NULL, NULL)) >= 0);
+    wait_until(w, rs_control_stats_get(w->h1.control).opened == 1);
+    assert_int_equal(rs_control_stats_get(w->h1.control).connections, 1);
+    assert_int_equal(w->h1.downs, 0);
+    close(first);
+    close(waiting[0]);
+    close(waiting[1]);
+    close(listener); /* it resets what is in its queue */
+    wait_until(w, w->h1.downs > 0);
+    close_end(&w->h1);
+
+    listener = full_listener(w, waiting);
+    open_end(w, &w->h1, "h1", 0x7f000001, 12, (rs_control_options){.connect_timeout = 300 * RS_MILLISECOND});
+    h2 = know(&w->h1, "h2", 0x7f000002, w->port);
+    rs_control_want(w->h1.control, h2);
+    wait_until(w, w->h1.downs > 0);
+    assert_non_null(strstr(w->h1.cause, "no answer"));
+    assert_in_range(rs_control_stats_get(w->h1.control).knocked, 1, 5);
+    assert_int_equal(rs_control_stats_get(w->h1.control).broken, 1);      /* told once, */
+    assert_int_equal(rs_control_stats_get(w->h1.control).connections, 0); /* and nothing is left of the others */
     close(waiting[0]);
     close(waiting[1]);
     close(listener);
@@ -846,6 +885,7 @@ int main(void) {
         with_world(control__simultaneous_opens_both_serve),
         with_world(control__tries_again_until_the_peer_is_there),
         with_world(control__a_lost_first_segment_is_sent_again_before_the_kernel_would),
+        with_world(control__attempts_that_may_still_be_answered_stay),
         with_world(control__stops_trying_after_its_bound),
         with_world(control__address_may_come_later),
         with_world(control__restarted_peer_replaces_its_connection),
