@@ -127,23 +127,32 @@ def _relay(site: Site, names: Sequence[str], avoid: Collection[str], present: Ma
     """Who passes the object on in that site, and why it; or nobody, and why."""
     flagged = [one for one in site.servers if one in present and present[one].relay]
     receivers = [one for one in names if one in site.servers]
+    relays = list(dict.fromkeys((*site.relays, *flagged)))
     ranks = (
         (site.relays, "the first of the site's relays that is there"),
         (flagged, "which was started as one"),
-        (receivers, "a receiver, as the site has no relay of its own"),
+        (receivers, f"a receiver, as {_why_none(relays, avoid) if relays else 'the site has no relay of its own'}"),
     )
     for ones, why in ranks:
         for one in ones:
             if one in present and one not in avoid:
                 return one, why
-    known = list(dict.fromkeys((*site.relays, *flagged, *receivers)))
-    failed = [one for one in known if one in avoid]
-    away = [one for one in known if one not in avoid]
+    known = list(dict.fromkeys((*relays, *receivers)))
     if not known:
         return "", f"site {site.name} has no relay, and no receiver that could be one; name `relays` in the topology"
+    return "", f"site {site.name} has no relay: {_why_none(known, avoid)}"
+
+
+def _why_none(ones: Sequence[str], avoid: Collection[str]) -> str:
+    """Why none of them is the relay."""
+    failed = [one for one in ones if one in avoid]
+    away = [one for one in ones if one not in avoid]
     parts = [f"{listed(failed, 4)} failed"] if failed else []
-    parts += [f"the agents of {listed(away, 4)} are not connected, or do not know sites"] if away else []
-    return "", f"site {site.name} has no relay: {', '.join(parts)}"
+    if len(away) == 1:
+        parts.append(f"the agent of {away[0]} is not connected, or does not know sites")
+    elif away:
+        parts.append(f"the agents of {listed(away, 4)} are not connected, or do not know sites")
+    return ", ".join(parts)
 
 
 def _address(topology: Topology, site: Site, server: str, present: Mapping[str, Present]) -> ServerAddress:

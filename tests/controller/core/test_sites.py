@@ -57,7 +57,11 @@ def test_who_failed_is_avoided_and_who_is_away_is_passed_over() -> None:
     topology = three_sites.topology("east: relays: [east-3, east-1]")
     here = {name: one for name, one in ALL.items() if name != "east-1"}
     assert ways(split(topology, "home-1", ["east-2"], (), here)) == {"east": ("east-3", ("east-2",))}
-    assert ways(split(topology, "home-1", ["east-2"], ("east-3",), here)) == {"east": ("east-2", ("east-2",))}
+    found = split(topology, "home-1", ["east-2"], ("east-3",), here)
+    assert ways(found) == {"east": ("east-2", ("east-2",))}
+    # Whoever named relays hears why it is none of them.
+    why = "a receiver, as east-3 failed, the agent of east-1 is not connected, or does not know sites"
+    assert found.legs[0].reason.endswith(f"to relay east-2, {why}"), found
     nobody = split(topology, "home-1", ["east-2"], ("east-3",), {})
     assert not nobody.legs and not nobody.ever
     assert nobody.reason == (
