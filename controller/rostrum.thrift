@@ -362,6 +362,18 @@ struct FetchRequest {
   3: required bool together
 }
 
+/** Whose object it is that a server sends (docs/wan.md, "Sites"). */
+struct ObjectOrigin {
+  1: required binary app_id (max = "16"),
+  2: required i64 data_id,
+  /** Who sends it. */
+  3: required string sender,
+  /** Who has that one pass it on; the sender itself if nobody does. */
+  4: required string origin,
+  /** What the origin has by that id, as HeldObject.digest; empty: it has not told yet. Ask again. */
+  5: required string digest
+}
+
 /** Where pieces of an object are given. */
 struct Holder {
   1: required string server,
@@ -581,6 +593,8 @@ service Manager {
   oneway void probe_report(1: ProbeReport report),
   oneway void split(1: SplitRequest request),
   oneway void relayed(1: RelayReport report),
+  /** Of a receiver, where `security: required`: whose is the object that this server sends here? Answered by Agent.origin. */
+  oneway void whose(1: binary app_id (max = "16"), 2: i64 data_id, 3: string sender),
   /** Objects that came or went since the last call, in order; `reset`: what was told before is void. */
   oneway void holds(1: list<HeldObject> objects (max = "256"), 2: bool reset),
   /** Answered by Agent.holders, perhaps after a moment in which others ask for the same. */
@@ -620,6 +634,7 @@ service Agent {
   oneway void relay(1: RelayOrder order),
   /** A relay's word, handed on. */
   oneway void relayed(1: RelayReport report),
+  oneway void origin(1: ObjectOrigin origin),
   /** Views of regions, before the views of groups that name them; only to agents whose engines have regions. */
   oneway void group_regions(1: list<GroupPeer> peers (max = "65536"), 2: list<GroupRegion> regions (max = "65536")),
   /** After welcome, to agents that tell what they hold: this manager wants to know (Manager.holds), and answers Manager.fetch. */

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import random
 import resource
@@ -34,11 +35,16 @@ idl: Any = thriftpy2.load(str(IDL), module_name="intruder_thrift")
 
 CONTROL, THRIFT, REST, OPENFLOW = 7071, 9090, 8080, 6653
 HELLO, OPEN, OPEN_ACK, INTL_SEQ, FINISHED, RECEIVED, PING, PONG, KEY = 1, 2, 3, 4, 7, 8, 11, 12, 18
-ASK, RATE = 5, 9
+ASK, DATA, RATE, REPORT_TO = 5, 6, 9, 16
+RDCM = 1  # its engine
 PEER_KEY = 4  # KeyFor.PEER of controller/rostrum.thrift
 HEARD_MOST = 3000  # datagrams that are kept
 PACE_S = 0.001  # between datagrams: it lies, it does not flood
 LIES = 400  # of one transfer or group
+BURSTS = 20  # in which they go to peers, while a transfer runs
+BURST_S = 0.01  # from one to the next
+TOLD_S = 0.5  # from one report of what is not so to the next
+PIECE = 1 << 20  # of an object's digest
 BOOT = 5
 ENDS_S = 20.0  # whoever refuses has ended the connection by then: handshakes may take 10 s at most
 ONEWAY = 4
@@ -159,6 +165,70 @@ def another(packet: bytes, ahead: int) -> bytes:
     return packet[:4] + ident + check.to_bytes(4, "little") + rest
 
 
+def checked(datagram: bytes) -> bytes:
+    """A datagram of a region with its check (docs/protocol.md, QSM)."""
+    check = xxh64(datagram[16:], xxh64(datagram[:12])) & 0xFFFFFFFF
+    return datagram[:12] + check.to_bytes(4, "little") + datagram[16:]
+
+
+def another_of_region(packet: bytes, ahead: int, lie: bool) -> bytes:
+    """A packet of a region, in its sender's name, with a number that comes later: its first message, which was
+    published, or one that was not, with the right check.
+    """
+    number, length = int.from_bytes(packet[32:40], "little") + ahead, int.from_bytes(packet[40:42], "little")
+    group, sn, body = packet[42:46], int.from_bytes(packet[46:54], "little"), packet[54 : 54 + length]
+    if lie:
+        sn, rest = sn + ahead, body[4:-4] + b"LIES"
+        ident = packet[4:12] + group + sn.to_bytes(8, "little")
+        body = (xxh64(rest, xxh64(ident)) & 0xFFFFFFFF).to_bytes(4, "little") + rest
+    inner = length.to_bytes(2, "little") + group + sn.to_bytes(8, "little") + body
+    return checked(packet[:32] + number.to_bytes(8, "little") + inner)
+
+
+def false_words_in_region(packet: bytes, name: str) -> list[bytes]:
+    """What a node of the region that a packet is of says, by that address: that all, or nothing, or what was never sent
+    has come; that it leads; that all is to come again.
+    """
+    sender, life, place = packet[4:8], packet[8:12], packet[16:32]
+    who, far = socket.inet_aton(name)[::-1], 1 << 50
+    nothing = struct.pack("<BQ", 0, 0)
+    all_of_it = struct.pack("<BQQH", 1, 1 << 16, 0, 65535)
+
+    def word(kind: int, rest: bytes) -> bytes:
+        return checked(packet[:3] + bytes([kind]) + who + life + bytes(4) + place + rest)
+
+    said = [word(22, sender + life + struct.pack("<Q", number)) for number in (0, 60000, far)]
+    said += [word(kind, sender + life + bytes(4) + all_of_it) for kind in (19, 21)]
+    said += [word(20, struct.pack("<QQQ6I", stable, cached, 0, 1, 1, rate, rate, 0, 5000))
+             for stable, cached in ((0, 0), (1, 1), (far, far)) for rate in (0, 1 << 31)]  # fmt: skip
+    for number in (0, 50, far):
+        for round_, phase in ((1, 0), (1 << 31, 0), (1 << 31, 1), (1 << 31, 2)):
+            entry = sender + life + struct.pack("<7QIH", *[number] * 6, 0, 0, 0) + nothing + nothing
+            head = who + struct.pack("<IIBBBBI", round_, 0, 0, 1, phase, 0, 1)
+            said += [word(17, head + entry), word(18, head[:-4] + bytes(4))]
+    return said
+
+
+def lies_in_region(one: Plan, names: list[str]) -> list[bytes]:
+    """Sealed for all of a region by one of its keys, which opens a datagram of it that was heard: packets in that one's
+    sender's name, some with a counter that this one would use next; and whatever nodes say, in everybody's name.
+    """
+    key, number, counter = bytes.fromhex(one["key"]), one["transmitter"], one["counter"]
+    heard = bytes.fromhex(one["sample"])
+    packet, its_counter = opened(one, heard), int.from_bytes(heard[5:10], "little")
+    its_number = int.from_bytes(heard[12:16], "little")
+    own, its = transmitter_key(key, number), transmitter_key(key, its_number)
+    texts = [another_of_region(packet, 1 + at // 2 % 50, at % 2 > 0) for at in range(LIES)]
+    texts += [text for name in names for text in false_words_in_region(packet, name)]
+
+    def closed(at: int, text: bytes) -> bytes:
+        if at % 4 == 3:
+            return sealed(its, one["epoch"], its_number, one["to"], one["port"], heard[:4], text, its_counter + at)
+        return sealed(own, one["epoch"], number, one["to"], one["port"], heard[:4], text, counter + at)
+
+    return [closed(at, text) for at, text in enumerate(texts, 1)]
+
+
 def lies(one: Plan, rng: random.Random) -> list[bytes]:
     """Of a transfer or group whose key it has, sealed as whoever sends would: other bytes in the sender's name."""
     key, made = bytes.fromhex(one["key"]), list[bytes]()
@@ -202,12 +272,21 @@ def client(plan: Plan, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.S
     return context
 
 
+def server_context(plan: Plan) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(plan["certificate"], plan["key"])
+    context.load_verify_locations(plan["authority"])
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
 def control(kind: int, nonce: int, session: int, fields: bytes) -> bytes:
     return struct.pack("<IBBHQI", 16 + len(fields), kind, 2, 0, nonce, session) + fields
 
 
 def hello(name: str) -> bytes:
-    return control(HELLO, 0, 0, struct.pack("<IQH", 3, BOOT, len(name)) + name.encode())
+    return control(HELLO, 0, 0, struct.pack("<IQH", 3 | 1 << 31, BOOT, len(name)) + name.encode())
 
 
 def call(method: str, **arguments: Any) -> bytes:
@@ -252,27 +331,80 @@ def false_acknowledgements(nonce: int, end: int) -> list[bytes]:
             for cum, high in ((end, end), ((1 << 61), (1 << 61)), (0, 0))]  # fmt: skip
 
 
+def false_repairs(nonce: int, session: int, engine: int, ring: tuple[int, int], fragment: int,
+                  rng: random.Random) -> list[bytes]:  # fmt: skip
+    """Data packets with other bytes, as from the one who repairs."""
+    made = []
+    for _ in range(LIES // BURSTS):
+        sn = rng.randrange(ring[0], max(ring[1], ring[0] + 1))
+        head = struct.pack("<HBB", 0x5253, 2, 0) + session.to_bytes(3, "little") + bytes([engine])
+        made.append(head + struct.pack("<QQQ", nonce, sn, 0) + rng.randbytes(fragment))
+    return made
+
+
+def false_collected_reports(nonce: int, session: int, ring: tuple[int, int]) -> list[bytes]:
+    """Of one that speaks for others: nobody misses anything, nobody is there, all are far behind, lose nearly all; and
+    requests for all there is.
+    """
+    first, end = ring
+    made = []
+    for flags, receivers, worst, sn in ((13, 1 << 20, 0, end), (5, 1, 0, end), (3, 2, 999_999, first), (1, 1, 0, 0)):
+        row = struct.pack("<8Q", end, end, 0, 0, time.monotonic_ns(), 0, 1, sn)
+        made.append(struct.pack("<HBBIQ", 0x5052, 2, 1, session, nonce) + row
+                    + struct.pack("<8I", flags, receivers, 0, worst, 0, 0, 0, 0))  # fmt: skip
+    ask = struct.pack("<II", 1, 0) + struct.pack("<QQ", first, end)
+    return [*made, struct.pack("<HBBIQ", 0x5052, 2, 2, session, nonce) + ask]
+
+
+def reports_to(fields: bytes) -> list[str]:
+    """Addresses of the parent and the children that a REPORT_TO names."""
+    parent, _, children = struct.unpack_from("<IHB", fields, 6)
+    found = [parent, *(struct.unpack_from("<I", fields, 13 + 6 * at)[0] for at in range(children))]
+    return [socket.inet_ntoa(one.to_bytes(4, "big")) for one in found if one]
+
+
 class Receiver:
     """The control channel of an agent that says yes to each transfer, has all of it at once, and tells the keys. It
-    lies in its reports, and in acknowledgements to those whose keys it was given.
+    lies in its reports, and in acknowledgements, reports for others and repairs to those whose keys it was given.
     """
 
     def __init__(self, name: str, addresses: dict[str, str]) -> None:
         self.name, self.keys = name, dict[int, tuple[int, bytes]]()
         self.addresses, self.peers = addresses, dict[str, Any]()  # their keys
         self._out, self._counter = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0
+        self._rng, self._rings = random.Random(1), dict[int, tuple[tuple[int, int], int, int]]()
+        self._tasks = set[asyncio.Task[None]]()
+        self.lie = ""  # about which it lies: "reports", "acknowledgements", "parent" (repairs), "aggregator"
 
-    def acknowledge(self, nonce: int, end: int) -> int:
+    def tell_all(self, texts: list[bytes]) -> int:
         """Says what is not true to all of them; how often."""
-        sent = 0
-        for name, key in self.peers.items():
-            for text in false_acknowledgements(nonce, end):
-                self._counter += 1
-                datagram = sealed(key.key, key.epoch, key.transmitter, "0.0.0.0", 0, key.id.to_bytes(4, "little"), text,
-                                  self._counter)  # fmt: skip
-                with contextlib.suppress(OSError):
-                    sent += self._out.sendto(datagram, (self.addresses[name], CONTROL)) > 0
+        return sum(self.tell(name, texts) for name in self.peers)
+
+    def tell(self, name: str, texts: list[bytes]) -> int:
+        sent, key = 0, self.peers[name]
+        for text in texts:
+            self._counter += 1
+            datagram = sealed(key.key, key.epoch, key.transmitter, "0.0.0.0", 0, key.id.to_bytes(4, "little"), text,
+                              self._counter)  # fmt: skip
+            with contextlib.suppress(OSError):
+                sent += self._out.sendto(datagram, (self.addresses[name], CONTROL)) > 0
         return sent
+
+    async def _repair(self, what: str, nonce: int, session: int, to: list[str], more: list[bytes]) -> None:
+        ring, fragment, engine = self._rings[nonce]
+        sent = 0
+        for _ in range(BURSTS):
+            for name in to:
+                repairs = false_repairs(nonce, session, engine, ring, fragment, self._rng)
+                sent += self.tell(name, [*more, *repairs])
+            await asyncio.sleep(BURST_S)
+        say(kind="lies", **{what: sent})
+
+    def repair(self, what: str, nonce: int, session: int, to: list[str], more: list[bytes]) -> None:
+        """Other bytes than were sent, while they come."""
+        task = asyncio.get_running_loop().create_task(self._repair(what, nonce, session, to, more))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
@@ -294,32 +426,59 @@ class Receiver:
             self.keys[nonce] = (struct.unpack_from("<H", fields)[0], fields[6:38])
         if kind == OPEN:
             _, _, fragment, first, end, _, group, port = struct.unpack_from("<QQIQQIIH", fields, 16)
+            engine = fields[62]
+            self._rings[nonce] = ((first, end), fragment, engine)
             if nonce in self.keys and group:
                 epoch, key = self.keys[nonce]
                 to = socket.inet_ntoa(group.to_bytes(4, "big"))
                 say(kind="transfer", nonce=nonce, epoch=epoch, key=key.hex(), to=to, port=port, fragment=fragment,
                     fragments=max(1, end - first))  # fmt: skip
-            reports = false_reports(nonce, session, first, end)
-            say(kind="lies", reports=len(reports), acknowledgements=self.acknowledge(nonce, end))
+            reports = false_reports(nonce, session, first, end) if self.lie == "reports" else []
+            if reports:
+                say(kind="lies", reports=len(reports))
+            if self.lie == "acknowledgements":
+                say(kind="lies", acknowledgements=self.tell_all(false_acknowledgements(nonce, end)))
+            if self.lie == "parent" and engine == RDCM:
+                self.repair("parent", nonce, session, list(self.peers), [])
             return [control(OPEN_ACK, nonce, session, struct.pack("<BQH", 0, 1 << 30, 0)),
                     control(INTL_SEQ, nonce, session, struct.pack("<Q", first)), *reports]  # fmt: skip
+        if kind == REPORT_TO and self.lie == "aggregator" and fields[0] and nonce in self._rings:
+            near = [name for name in self.peers if self.addresses[name] in reports_to(fields)]
+            said = false_collected_reports(nonce, session, self._rings[nonce][0])
+            self.repair("aggregator", nonce, session, near or list(self.peers), said)
         if kind == FINISHED:
             return [control(RECEIVED, nonce, session, struct.pack("<BQH", 0, 0, 0))]
         return []
 
 
+def qsm_options() -> list[Any]:
+    """Those that the agent's engine has (docs/qsm.md), with fewer bounds."""
+    usual = {"replicas": 5, "token": 5, "rate": 0, "lambda": 0, "least": 0}
+    return [idl.EngineOption(name, 0, 100_000_000, 1000 * value, True) for name, value in usual.items()]
+
+
+async def lie_in_region(plan: Plan, receiver: Receiver, one: Plan) -> None:
+    """To all of it by multicast, and to each of its nodes and the publisher, in everybody's name."""
+    out, names = multicast(plan["me"]), [plan["me"], *plan["peers"].values()]
+    packet, sent, told = opened(one, bytes.fromhex(one["sample"])), 0, 0
+    for datagram in lies_in_region(one, names):
+        with contextlib.suppress(OSError):
+            sent += out.sendto(datagram, (one["to"], one["port"])) > 0
+        await asyncio.sleep(PACE_S / 4)
+    words = [text for name in names for text in false_words_in_region(packet, name)]
+    for text in [*words, *(another_of_region(packet, 1 + at // 2, at % 2 > 0) for at in range(100))]:
+        told += receiver.tell_all([text])
+        await asyncio.sleep(PACE_S)
+    say(kind="lies in region", multicast=sent, unicast=told)
+
+
 async def be_inside(plan: Plan) -> None:
-    """Until a line "end" comes; "leave": it leaves the group first."""
-    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    serving.minimum_version = ssl.TLSVersion.TLSv1_3
-    serving.load_cert_chain(plan["certificate"], plan["key"])
-    serving.load_verify_locations(plan["authority"])
-    serving.verify_mode = ssl.CERT_REQUIRED
+    """Until a line "end" comes; "lie KIND", "join GROUP", "leave GROUP", "region JSON": it does so first."""
     receiver = Receiver(plan["server"], plan["peers"])
-    await asyncio.start_server(receiver.serve, plan["me"], CONTROL, ssl=serving)
+    await asyncio.start_server(receiver.serve, plan["me"], CONTROL, ssl=server_context(plan))
     reader, writer = await asyncio.open_connection(plan["manager"], THRIFT, ssl=client(plan))
 
-    engines = [idl.Engine(name="plain", options=[], regions=False)]
+    engines = [idl.Engine(name="plain", options=[], regions=False), idl.Engine("qsm", qsm_options(), True)]
     me = about(plan["server"], time.time_ns(), group_engines=engines, protocols=["republic", "rdcm"])
     options = idl.GroupOptions("plain", "none", "")
     writer.write(call("hello", info=me))
@@ -344,14 +503,135 @@ async def be_inside(plan: Plan) -> None:
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     while (word := (await lines.readline()).decode().strip()) not in ("end", ""):
-        if word == "leave":
-            writer.write(call("leave_group", group=plan["group"]))
+        what, _, about_it = word.partition(" ")
+        if what == "lie":
+            receiver.lie = about_it
+        if what == "join":  # a group of regions
+            options = idl.GroupOptions("qsm", "none", "")
+            writer.write(call("join_group", group=idl.GroupUse(group=about_it, options=options)))
+        if what == "region":  # and one of its keys, with a datagram that this opens
+            await lie_in_region(plan, receiver, json.loads(about_it))
+        if what == "leave":
+            writer.write(call("leave_group", group=about_it))
     for task in tasks:
         task.cancel()
 
 
 def inside(plan: Plan) -> None:
     asyncio.run(be_inside(plan))
+
+
+# ----------------------------------------------------------------------------------------------------------- a relay
+
+
+class Relay(Receiver):
+    """A relay that takes what it is to pass on, and gives others bytes of its own, with their digest."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan["server"], {})
+        self._plan, self._orders, self.ordered = plan, dict[str, Any](), list[Any]()
+
+    def answers(self, kind: int, nonce: int, session: int, fields: bytes) -> list[bytes]:
+        said = super().answers(kind, nonce, session, fields)
+        if kind == OPEN:
+            size, fragment = struct.unpack_from("<QI", fields, 24)
+            what = (fields[:16], size, fragment)
+            for leg_id, order in list(self._orders.items()):
+                if order.app_id == fields[:16] and order.data_id == struct.unpack_from("<q", fields, 16)[0]:
+                    self._work(leg_id, order, what)
+            return [said[0], control(RECEIVED, nonce, session, struct.pack("<BQH", 0, 0, 0))]
+        return said
+
+    def _work(self, leg_id: str, order: Any, what: tuple[bytes, int, int]) -> None:
+        del self._orders[leg_id]
+        for name in order.receivers:
+            task = asyncio.get_running_loop().create_task(self._give(name, order, what))
+            self._tasks.add(task)
+
+    async def _give(self, name: str, order: Any, what: tuple[bytes, int, int]) -> None:
+        """All of it by the control channel, as of an object that has no path."""
+        app_id, size, fragment = what
+        content = random.Random(name).randbytes(size)
+        pieces = [hashlib.sha256(content[at : at + PIECE]).digest() for at in range(0, size, PIECE)]
+        root, nonce, count = (
+            hashlib.sha256(b"".join(pieces)).digest(),
+            self._rng.getrandbits(63) + 1,
+            -(-size // fragment),
+        )
+        ring = struct.pack("<QIQQ", size, fragment, 0, count)
+        opening = (
+            app_id + struct.pack("<q", order.data_id) + ring + struct.pack("<IIHBBBIBB", 1000, 0, 0, 0, 0, 1, 0, 2, 32)
+        )
+        reader, writer = await asyncio.open_connection(self._plan["addresses"][name], CONTROL, ssl=client(self._plan))
+        writer.write(hello(self.name) + control(OPEN, nonce, 0, opening + root))
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+            while True:
+                (length,) = struct.unpack("<I", await reader.readexactly(4))
+                body = await reader.readexactly(length)
+                kind = body[0]
+                if kind == OPEN_ACK and body[16] == 0:
+                    for sn in range(count):
+                        part = content[sn * fragment : (sn + 1) * fragment]
+                        writer.write(control(DATA, nonce, 0, struct.pack("<Q", sn) + part))
+                    writer.write(control(FINISHED, nonce, 0, b""))
+                    say(kind="passed on", server=name)
+                if kind == PING:
+                    writer.write(control(PONG, nonce, 0, body[16:24]))
+                if kind == RECEIVED:
+                    say(kind="answered", server=name, status=body[16], cause=body[27:].decode())
+                    return
+
+    def hear(self, frame: bytes) -> None:
+        """A call of the manager's."""
+        protocol = TCyBinaryProtocol(TCyMemoryBuffer(frame))
+        if protocol.read_message_begin()[0] == "relay":
+            args = idl.Agent.relay_args()
+            protocol.read_struct(args)
+            if isinstance(args.order.app_id, str):
+                args.order.app_id = args.order.app_id.encode("utf-8", "surrogateescape")
+            self._orders[args.order.leg_id] = args.order
+            self.ordered.append(args.order)
+
+    def reports(self) -> list[bytes]:
+        """That all of them are done, whatever they say."""
+        made = []
+        for order in self.ordered:
+            rows = [idl.ReceiverReport(name, "done", "", 0, 0, 0, 0) for name in order.receivers]
+            report = idl.RelayReport(order.leg_id, order.origin.server, self.name, "done", "", 1 << 20, rows)
+            made.append(call("relayed", report=report))
+        return made
+
+
+async def be_relay(plan: Plan) -> None:
+    """Until its input ends."""
+    relay = Relay(plan)
+    await asyncio.start_server(relay.serve, plan["me"], CONTROL, ssl=server_context(plan))
+    reader, writer = await asyncio.open_connection(plan["manager"], THRIFT, ssl=client(plan))
+    me = about(plan["server"], time.time_ns(), protocols=["republic", "wan"], knows_sites=True, relay=True)
+    writer.write(call("hello", info=me))
+
+    async def listen() -> None:
+        while True:
+            (length,) = struct.unpack(">I", await reader.readexactly(4))
+            relay.hear(await reader.readexactly(length))
+
+    async def report() -> None:
+        while True:
+            for one in [call("keepalive"), *relay.reports()]:
+                writer.write(one)
+            await asyncio.sleep(TOLD_S)
+
+    tasks = [asyncio.create_task(one()) for one in (listen, report)]
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    say(ready=True)
+    await lines.readline()
+    for task in tasks:
+        task.cancel()
+
+
+def relay(plan: Plan) -> None:
+    asyncio.run(be_relay(plan))
 
 
 # ----------------------------------------------------------------------------------------------------------- doors
@@ -495,7 +775,8 @@ def half_open(plan: Plan) -> None:
 
 
 DOES: dict[str, Callable[[Plan], None]] = {
-    "eavesdrop": eavesdrop, "throw": throw, "forge": forge, "inside": inside, "doors": doors, "half-open": half_open,
+    "eavesdrop": eavesdrop, "throw": throw, "forge": forge, "inside": inside, "relay": relay, "doors": doors,
+    "half-open": half_open,
 }  # fmt: skip
 
 if __name__ == "__main__":

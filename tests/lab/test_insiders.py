@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from rostrum.client import Agent, Group, TimedOut
-from rostrum.lab.experiments.adversary import Intruder, Stage, run, summarize, until
+from rostrum.lab.experiments.adversary import SIGNED, Intruder, Stage, run, summarize, until
 from rostrum.lab.intruder import another
 from rostrum.lab.lab import Lab
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.lab
 def lab() -> Iterator[Lab]:
     changes = {"emulation.reconfiguration.mean_ms": 20, "ocs.ocs.reconfiguration_ms": 20}
     with Lab.start("hybrid-4x2", name="t-insiders", changes=changes, seed=1, secure=True,
-                   agent_options=("--security", "signed")) as lab:  # fmt: skip
+                   agent_options=SIGNED) as lab:  # fmt: skip
         yield lab
 
 
@@ -172,4 +172,4 @@ def test_nothing_of_the_adversary_gets_in(lab: Lab) -> None:
     """`rostrum lab run adversary`, briefly."""
     summary = summarize(scenes := run(lab, 1_000_000, 1, 200))
     assert summary["accepted"] == 0, scenes
-    assert summary["scenes"] == 11 and summary["tried"] > 2000
+    assert summary["scenes"] == 15 and summary["tried"] > 2000

@@ -7,10 +7,13 @@
 #include <string.h>
 
 #include "daemon/data/combine.h"
+#include "daemon/data/origin.h"
 #include "daemon/data/overlay.h"
+#include "daemon/data/repairers.h"
 #include "daemon/data/sites.h"
 #include "daemon/pieces/fetch.h"
 #include "daemon/pieces/hear.h"
+#include "daemon/pieces/holdings.h"
 #include "daemon/secure.h"
 #include "daemon/streams/receive.h"
 #include "daemon/units.h"
@@ -25,7 +28,6 @@
 #define DIGEST_TURN_COMPLETE 8u           /* and when nothing else is left to do */
 #define CHECK_TURN 4u       /* pieces of objects on disk, checked in one turn when nothing is transferred */
 #define FETCHES_MOST 8u     /* of one chunk whose digest is wrong */
-#define REPAIRERS 3u        /* of a chunk, that are named when its digest is wrong */
 #define LEAF_ROUNDS_MOST 3u /* times that the sender's leaves are asked for, if they contradict its digest */
 
 struct rs_receive_state {
@@ -45,12 +47,13 @@ struct rs_receive_state {
     uint32_t stalled_ticks; /* since then, of this process: time in which it stood still does not count */
     uint8_t *leaves;        /* the sender's digests of chunks, asked for when the object's digest is wrong; else NULL */
     uint64_t leaves_known;
-    bool leaves_asked;    /* and not here yet: nothing is judged before */
-    uint64_t wrong_chunk; /* that is fetched again; UINT64_MAX: none yet */
-    uint32_t fetches;     /* of it */
-    uint64_t fetched;     /* chunks, all fetches */
-    uint32_t leaf_rounds; /* times that all leaves came */
-    rs_peer *repairers;   /* REPAIRERS for each chunk, RS_NO_PEER: nobody; NULL: no peer has repaired anything */
+    bool leaves_asked;       /* and not here yet: nothing is judged before */
+    uint64_t wrong_chunk;    /* that is fetched again; UINT64_MAX: none yet */
+    uint32_t fetches;        /* of it */
+    uint64_t fetched;        /* chunks, all fetches */
+    uint32_t leaf_rounds;    /* times that all leaves came */
+    rs_repairers *repairers; /* NULL: no peer has repaired anything */
+    rs_origin origin;
     bool serving; /* whole, checked and the application's: held while others may need repairs from here (RDCM) */
 };
 
@@ -370,8 +373,10 @@ static void incoming(rs_agent *agent, rs_xfer xfer) {
                    rs_quote(rs_peers_name(&agent->peers, info.sender)), (unsigned long long)r->size,
                    rs_address_text(info.group_address, address), info.data_port, info.session);
     tell(agent, r, ROSTRUM_EVENT_PHASE, "accepted", "");
-    if (r->base.object)
+    if (r->base.object) {
+        rs_origin_ask(agent, &r->origin, &info.object, r->sender);
         rs_sites_incoming(agent->sites, &info.object);
+    }
 }
 
 /* The next session's group is joined before the last one's is left: they may be the same. */
@@ -498,43 +503,6 @@ static bool is_wrong(rs_agent *agent, const rs_packet_in *packet, const uint8_t 
         return false;
     refuse_fragment(agent, r, packet, piece.offset);
     return true;
-}
-
-static uint64_t chunks_of(const rs_receive_state *r) {
-    return (r->size + RS_DIGEST_CHUNK - 1) / RS_DIGEST_CHUNK;
-}
-
-/* Another receiver has repaired these bytes: it is asked about if they are wrong. */
-static void note_repairer(rs_receive_state *r, rs_peer peer, uint64_t offset, uint32_t length) {
-    if (peer == r->sender || length == 0 || !r->tree)
-        return;
-    if (!r->repairers) {
-        r->repairers = malloc(chunks_of(r) * REPAIRERS * sizeof *r->repairers);
-        for (uint64_t i = 0; r->repairers && i < chunks_of(r) * REPAIRERS; i++)
-            r->repairers[i] = RS_NO_PEER;
-    }
-    for (uint64_t chunk = offset / RS_DIGEST_CHUNK; r->repairers && chunk <= (offset + length - 1) / RS_DIGEST_CHUNK;
-         chunk++) {
-        rs_peer *of = r->repairers + chunk * REPAIRERS;
-        uint32_t i = 0;
-        while (i < REPAIRERS && of[i] != RS_NO_PEER && of[i] != peer)
-            i++;
-        if (i < REPAIRERS)
-            of[i] = peer;
-    }
-}
-
-/* As text, and then nobody's: what comes next may be others'. */
-static const char *take_repairers(const rs_agent *agent, rs_receive_state *r, uint64_t chunk, char *text, size_t size) {
-    rs_peer *of = r->repairers ? r->repairers + chunk * REPAIRERS : NULL;
-    size_t used = 0;
-    snprintf(text, size, "nobody");
-    for (uint32_t i = 0; of && i < REPAIRERS && of[i] != RS_NO_PEER && used < size; i++) {
-        int more = snprintf(text + used, size - used, "%s%.40s", i ? "," : "", rs_peers_name(&agent->peers, of[i]));
-        used += more > 0 ? (size_t)more : 0;
-        of[i] = RS_NO_PEER;
-    }
-    return text;
 }
 
 uint8_t *rs_receiving_deliver(void *context, rs_group group, const uint8_t *header, size_t header_length,
@@ -664,7 +632,8 @@ bool rs_receiving_datagram(void *context, rs_peer peer, const uint8_t *header, s
     uint8_t *place = r && result.length == payload_length ? place_of(agent, r, result.offset, result.length) : NULL;
     if (place) {
         memcpy(place, payload, payload_length);
-        note_repairer(r, peer, result.offset, result.length);
+        if (r->tree && peer != r->sender)
+            rs_repairers_note(&r->repairers, r->size, peer, result.offset, result.length);
         if (r->tree)
             rs_digest_tree_present(r->tree, result.offset, result.length);
     }
@@ -735,7 +704,7 @@ static void fetch(rs_agent *agent, rs_receive_state *r) {
 static void mend_next(rs_agent *agent, rs_receive_state *r) {
     uint64_t count, chunk = 0;
     uint32_t width;
-    char text[REPAIRERS * 41 + 8];
+    char text[RS_REPAIRERS_TEXT];
     const uint8_t *mine = rs_digest_tree_leaves(r->tree, &count, &width);
     while (chunk < count && memcmp(mine + chunk * width, r->leaves + chunk * width, width) == 0)
         chunk++;
@@ -750,7 +719,7 @@ static void mend_next(rs_agent *agent, rs_receive_state *r) {
         rs_log(RS_LOG_WARNING, "receive",
                "object=%s chunk=%llu has a wrong digest: fetched again from=%s; what was lost of it came from=%s",
                rs_id_text(&r->base.id), (unsigned long long)chunk, rs_quote(rs_peers_name(&agent->peers, r->sender)),
-               rs_quote(take_repairers(agent, r, chunk, text, sizeof text)));
+               rs_quote(rs_repairers_take(&agent->peers, r->repairers, chunk, text)));
     }
     if (r->fetches >= FETCHES_MOST || r->fetched >= FETCHES_MOST + 4 * count)
         fail_digest(agent, r,
@@ -814,6 +783,18 @@ static void leaves_came(rs_agent *agent, rs_receive_state *r, const rs_rx_result
     }
 }
 
+/* Whoever passes it on has not made another one of it. */
+static bool is_its_senders(rs_agent *agent, rs_receive_state *r) {
+    char cause[220];
+    const rs_origin_verdict found = rs_origin_judge(&r->origin, &r->expected);
+    if (found == RS_ORIGIN_OTHER) {
+        snprintf(cause, sizeof cause, "the object at %.40s is not %.40s's, for whom %.40s passes it on",
+                 agent->options.server, r->origin.name, rs_peers_name(&agent->peers, r->sender));
+        verdict(agent, r, false, cause);
+    }
+    return found == RS_ORIGIN_SAME;
+}
+
 static void check_digest(rs_agent *agent, rs_receive_state *r) {
     rs_digest found;
     rs_error error = {0};
@@ -835,6 +816,8 @@ static void check_digest(rs_agent *agent, rs_receive_state *r) {
     uint64_t leaf_count;
     uint8_t *leaves = rs_digest_tree_take_leaves(r->tree, &leaf_count);
     rs_store_keep_leaves(object, leaves, leaf_count);
+    if (r->origin.wanted) /* the manager takes nobody else's word for it */
+        rs_holdings_tell(agent->holdings, object);
     rs_xfer_stats stats = {0};
     rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
     rs_sites_object_complete(agent->sites, object);
@@ -854,9 +837,22 @@ static bool digest_step(rs_agent *agent, rs_receive_state *r) {
     if (pending > 0)
         rs_digest_tree_step(r->tree, r->base.object->map, r->complete ? DIGEST_TURN_COMPLETE : DIGEST_TURN);
     pending = rs_digest_tree_pending(r->tree);
-    if (r->complete && pending == 0 && !r->leaves_asked && !rs_digest_follows(&r->expected))
+    if (r->complete && pending == 0 && !r->leaves_asked && !rs_digest_follows(&r->expected) && is_its_senders(agent, r))
         check_digest(agent, r);
     return pending > 0;
+}
+
+void rs_receiving_origin(void *context, const rs_manager_origin *answer) {
+    rs_agent *agent = context;
+    for (rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next) {
+        rs_receive_state *r = receiving_of(t);
+        if (memcmp(&t->id, &answer->id, sizeof t->id) == 0 &&
+            strcmp(rs_peers_name(&agent->peers, r->sender), answer->sender) == 0) {
+            rs_origin_told(&r->origin, answer);
+            digest_step(agent, r);
+            return; /* it may be over */
+        }
+    }
 }
 
 /* Room is made ahead of the data, but not all at once: that would keep the processor from seeing first light. */
@@ -982,6 +978,7 @@ void rs_receiving_timeout(rs_agent *agent) {
             continue;
         t->progress_at = now + PROGRESS_EVERY;
         note_progress(agent, receiving_of(t));
+        rs_origin_ask_again(agent, &receiving_of(t)->origin, &t->id, receiving_of(t)->sender);
         if (rs_api_event_wanted(agent->api, &t->id))
             tell(agent, receiving_of(t), ROSTRUM_EVENT_PROGRESS, "", "");
     }

@@ -15,6 +15,8 @@ bool rs_receiving_message(void *agent, rs_peer peer, const uint8_t *header, size
 /* A packet from a peer by UDP: an acknowledgement or a repair (RDCM). */
 bool rs_receiving_datagram(void *agent, rs_peer peer, const uint8_t *header, size_t header_length,
                            const uint8_t *payload, uint32_t payload_length);
+/* The manager's answer whose object comes. */
+void rs_receiving_origin(void *agent, const rs_manager_origin *answer);
 /* An application deletes the object: what is left of its transfer, repairs for others, ends. */
 void rs_receiving_let_go(void *agent, const rs_object_id *id);
 /* It is being received here just now. */

@@ -954,6 +954,7 @@ void rs_sites_timeout(rs_sites *sites) {
 static void on_site(void *context, const char *name) {
     rs_agent *agent = context;
     snprintf(agent->sites->own, sizeof agent->sites->own, "%s", name);
+    agent->sites_known = true;
     rs_log(RS_LOG_INFO, "sites", "this server is in site=%s", rs_quote(name));
 }
 
@@ -963,6 +964,7 @@ void rs_sites_link(rs_manager_options *options, rs_manager_callbacks *callbacks)
     callbacks->on_legs = on_legs;
     callbacks->on_relay = on_relay;
     callbacks->on_relayed = on_relayed;
+    callbacks->on_origin = rs_receiving_origin;
 }
 
 /* ------------------------------------------------------------------------------------------------------- birth */

@@ -491,6 +491,9 @@ static void handle(void *context, const rs_manager_message *message) {
     } else if (message->call == RS_THRIFT_AGENT_RELAYED) {
         if (c->on_relayed)
             c->on_relayed(c->context, &message->relayed);
+    } else if (message->call == RS_THRIFT_AGENT_ORIGIN) {
+        if (c->on_origin)
+            c->on_origin(c->context, &message->origin);
     } else if (message->call == RS_THRIFT_AGENT_TELL_OBJECTS) {
         if (c->on_tell_objects)
             c->on_tell_objects(c->context);
@@ -861,6 +864,12 @@ rs_status rs_manager_split(rs_manager_client *link, rs_time now, const char *req
 rs_status rs_manager_relayed(rs_manager_client *link, rs_time now, const rs_manager_relay_report *report) {
     rs_manager_frame frame;
     rs_status status = rs_manager_encode_relayed(report, &frame);
+    return status == RS_OK ? pass(link, now, frame) : status;
+}
+
+rs_status rs_manager_whose(rs_manager_client *link, rs_time now, const rs_object_id *id, const char *sender) {
+    rs_manager_frame frame;
+    rs_status status = rs_manager_encode_whose(id, sender, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 

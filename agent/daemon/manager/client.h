@@ -181,6 +181,13 @@ typedef struct {
     bool gone;
 } rs_manager_held;
 
+/* Whose object it is that a server sends. */
+typedef struct {
+    rs_object_id id;
+    const char *sender, *origin; /* The same: nobody has it pass on that object. */
+    const char *digest;          /* Of what the origin has, as in rs_manager_held; "": not known yet. */
+} rs_manager_origin;
+
 typedef struct {
     rs_object_id id;
     const rs_manager_server *holders; /* control_port: where they give pieces */
@@ -309,6 +316,7 @@ typedef struct {
     void (*on_legs)(void *context, const rs_manager_split_answer *answer);
     void (*on_relay)(void *context, const rs_manager_relay_order *order);
     void (*on_relayed)(void *context, const rs_manager_relay_report *report);
+    void (*on_origin)(void *context, const rs_manager_origin *answer);
     void (*on_tell_objects)(void *context); /* on each connection to a manager that wants rs_manager_holds */
     void (*on_holders)(void *context, const rs_manager_holders *answer);
     void (*on_serve)(void *context, const rs_manager_serve *order);
@@ -478,6 +486,8 @@ rs_status rs_manager_split(rs_manager_client *link, rs_time now, const char *req
                            const char *const *receivers, uint32_t receiver_count, const char *const *avoid,
                            uint32_t avoid_count);
 rs_status rs_manager_relayed(rs_manager_client *link, rs_time now, const rs_manager_relay_report *report);
+/* Whose object that server sends: answered by on_origin. Sent if the link is up, else RS_ERR_STATE. */
+rs_status rs_manager_whose(rs_manager_client *link, rs_time now, const rs_object_id *id, const char *sender);
 /* After on_tell_objects. Objects that came or went; `reset`: what was told before is void. The second is answered by
  * on_holders. Both: sent if the link is up, else RS_ERR_STATE. */
 rs_status rs_manager_holds(rs_manager_client *link, rs_time now, const rs_manager_held *held, uint32_t count,

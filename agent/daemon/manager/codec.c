@@ -341,6 +341,12 @@ rs_status rs_manager_encode_holds(const rs_manager_held *held, uint32_t count, b
     return encode(RS_THRIFT_MANAGER_HOLDS, &args, out);
 }
 
+rs_status rs_manager_encode_whose(const rs_object_id *id, const char *sender, rs_manager_frame *out) {
+    const rs_thrift_manager_whose args = {
+        .app_id = {id->app, sizeof id->app}, .data_id = (int64_t)id->data, .sender = sender};
+    return is_named(sender) ? encode(RS_THRIFT_MANAGER_WHOSE, &args, out) : RS_ERR_INVALID;
+}
+
 rs_status rs_manager_encode_fetch(const rs_object_id *id, bool together, rs_manager_frame *out) {
     const rs_thrift_manager_fetch args = {
         {.app_id = {id->app, sizeof id->app}, .data_id = (int64_t)id->data, .together = together}};
@@ -802,6 +808,17 @@ static void deliver_relayed(const rs_thrift_relay_report *from, rs_manager_deliv
     free(made);
 }
 
+static void deliver_origin(const rs_thrift_object_origin *from, rs_manager_deliver_fn *deliver, void *context) {
+    rs_manager_message message = {.call = RS_THRIFT_AGENT_ORIGIN};
+    rs_manager_origin *to = &message.origin;
+    *to = (rs_manager_origin){
+        .id.data = (uint64_t)from->data_id, .sender = from->sender, .origin = from->origin, .digest = from->digest};
+    if (from->app_id.length != sizeof to->id.app || !is_named(from->sender) || !is_named(from->origin))
+        return;
+    memcpy(to->id.app, from->app_id.bytes, sizeof to->id.app);
+    deliver(context, &message);
+}
+
 /* Holders that cannot be used are left out. */
 static void deliver_holders(const rs_thrift_fetch_answer *from, rs_manager_deliver_fn *deliver, void *context) {
     rs_manager_message message = {.call = RS_THRIFT_AGENT_HOLDERS};
@@ -923,6 +940,9 @@ static void deliver_call(uint32_t call, const void *args, rs_manager_deliver_fn 
         return;
     case RS_THRIFT_AGENT_RELAYED:
         deliver_relayed(&((const rs_thrift_agent_relayed *)args)->report, deliver, context);
+        return;
+    case RS_THRIFT_AGENT_ORIGIN:
+        deliver_origin(&((const rs_thrift_agent_origin *)args)->origin, deliver, context);
         return;
     case RS_THRIFT_AGENT_HOLDERS:
         deliver_holders(&((const rs_thrift_agent_holders *)args)->answer, deliver, context);

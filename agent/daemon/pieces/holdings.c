@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/data/sending.h"
+#include "daemon/store/digest.h"
 
 #define EVERY (100 * RS_MILLISECOND)
 #define GONE_MOST 1024u /* not told yet; when there are more, all that is here is told again */
@@ -20,17 +21,11 @@ struct rs_holdings {
     rs_object_id gone[GONE_MOST];
 };
 
-static void digest_text(const rs_digest *digest, char out[96]) {
-    int used = snprintf(out, 96, "%s:", digest->algorithm == 2 ? "sha256-tree" : "xxh3-128-tree");
-    for (uint32_t i = 0; i < digest->length && i < sizeof digest->value; i++)
-        used += snprintf(out + used, (size_t)(96 - used), "%02x", digest->value[i]);
-}
-
 /* One batch of what is to be told, those that went first. */
 static void tell(rs_holdings *h) {
     rs_agent *agent = h->agent;
     rs_manager_held rows[RS_MANAGER_HELD_MAX];
-    char digests[RS_MANAGER_HELD_MAX][96];
+    char digests[RS_MANAGER_HELD_MAX][RS_DIGEST_TEXT];
     rs_object *told[RS_MANAGER_HELD_MAX];
     uint32_t count = 0, cursor = 0, went = 0;
     for (; went < h->gone_count && count < RS_MANAGER_HELD_MAX; went++)
@@ -39,7 +34,7 @@ static void tell(rs_holdings *h) {
     for (rs_object *object; count < RS_MANAGER_HELD_MAX && (object = rs_store_next(agent->store, &cursor));) {
         if (object->phase != RS_OBJECT_COMPLETE || object->told)
             continue;
-        digest_text(&object->digest, digests[count]);
+        rs_digest_text(&object->digest, digests[count]);
         told[count] = object;
         rows[count] =
             (rs_manager_held){.id = object->id, .size = object->size, .digest = digests[count], .name = object->name};
@@ -98,6 +93,13 @@ void rs_holdings_name_api(void *context, const rs_object_id *id, const char *nam
 
 rs_time rs_holdings_deadline(const rs_holdings *h) {
     return h->wanted ? h->check_at : RS_NEVER;
+}
+
+void rs_holdings_tell(rs_holdings *h, const rs_object *object) {
+    if (!rs_holdings_wanted(h))
+        return;
+    for (unsigned batches = 0; batches <= GONE_MOST / RS_MANAGER_HELD_MAX && !object->told; batches++)
+        tell(h);
 }
 
 void rs_holdings_timeout(rs_holdings *h) {

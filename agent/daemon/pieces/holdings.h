@@ -15,6 +15,8 @@ void rs_holdings_timeout(rs_holdings *holdings);
 void rs_holdings_link_changed(rs_holdings *holdings);
 /* The manager is there, and wants to be told: it can be asked, too. */
 bool rs_holdings_wanted(const rs_holdings *holdings);
+/* An object is there: told at once, if the manager can be. */
+void rs_holdings_tell(rs_holdings *holdings, const rs_object *object);
 /* A program's name for an object, which may be on its way: the manager is told. */
 void rs_holdings_name_api(void *agent, const rs_object_id *id, const char *name);
 /* The store's report: an object that was told is not here any more. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <openssl/evp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -283,6 +284,13 @@ static rs_digest_tree hasher(uint8_t algorithm) {
     else
         tree.sha = EVP_MD_CTX_new();
     return tree;
+}
+
+void rs_digest_text(const rs_digest *digest, char out[RS_DIGEST_TEXT]) {
+    int used =
+        snprintf(out, RS_DIGEST_TEXT, "%s:", digest->algorithm == RS_DIGEST_SHA256 ? "sha256-tree" : "xxh3-128-tree");
+    for (uint32_t i = 0; i < digest->length && i < sizeof digest->value; i++)
+        used += snprintf(out + used, (size_t)(RS_DIGEST_TEXT - (unsigned)used), "%02x", digest->value[i]);
 }
 
 bool rs_digest_of_leaves(uint8_t algorithm, const uint8_t *leaves, uint64_t count, rs_digest *out) {

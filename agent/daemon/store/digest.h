@@ -56,6 +56,10 @@ uint8_t *rs_digest_tree_take_leaves(rs_digest_tree *tree, uint64_t *count);
  * be reported, once more. */
 void rs_digest_tree_absent(rs_digest_tree *tree, uint64_t offset, uint64_t length);
 
+#define RS_DIGEST_TEXT 96u
+/* As the manager is told of it: algorithm, colon, hexadecimal digits. */
+void rs_digest_text(const rs_digest *digest, char out[RS_DIGEST_TEXT]);
+
 /* The object's digest of its leaves. */
 bool rs_digest_of_leaves(uint8_t algorithm, const uint8_t *leaves, uint64_t count, rs_digest *out);
 /* The digest of one chunk of an object at `data`, whose file somebody else might shorten: false then. */

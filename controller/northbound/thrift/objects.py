@@ -58,6 +58,12 @@ class ObjectsDoor:
                 self.objects.came(server, key, held)
         self._look()
 
+    def digest(self, server: str, app_id: bytes, data_id: int) -> str:
+        """Of the object that this server's agent has told to hold by that id; "": none."""
+        found = self.objects.known.get(HeldKey(app_id, data_id, self._topology.tenant_of(server)))
+        held = found.holders.get(server) if found else None
+        return held.digest if held else ""
+
     def fetch(self, server: str, args: Any) -> None:
         """Manager.fetch."""
         one = values.need(args, "request", idl.FetchRequest)

@@ -103,8 +103,8 @@ class ThriftService:
         self.audit = audit
         self.gate = gate or AgentGate(None)
         self.probes = Probes(self._probe)
-        self.sites = Sites(runtime.manager.core.topology, self._say, self._present)
         self.objects = ObjectsDoor(runtime.manager.core.topology, runtime.clock, self._tell, self._piece_ports)
+        self.sites = Sites(runtime.manager.core.topology, self._say, self._present, self.objects.digest)
         self.latency = Latency()
         self.connections: set[AgentConnection] = set()
         self.agents: dict[str, AgentConnection] = {}
@@ -348,6 +348,7 @@ class ThriftService:
         while True:
             await asyncio.sleep(SWEEP_S)
             now = CLOCK.s()
+            self.sites.due(now)
             if self.tls:
                 self.tls.reload()
             if self.keys:
@@ -584,10 +585,14 @@ class AgentConnection(asyncio.Protocol):
         self.service.sites.split(self.server, args)
 
     def on_relayed(self, args: Any, arrived: int) -> None:
-        self.service.sites.relayed(self.server, args)
+        self.service.sites.relayed(self.server, args, CLOCK.s())
+
+    def on_whose(self, args: Any, arrived: int) -> None:
+        self.service.sites.whose(self.server, args)
 
     def on_holds(self, args: Any, arrived: int) -> None:
         self.service.objects.holds(self.server, args)
+        self.service.sites.held(self.server, args)
 
     def on_fetch(self, args: Any, arrived: int) -> None:
         self.service.objects.fetch(self.server, args)
@@ -622,6 +627,7 @@ _CALLS: dict[str, Callable[[AgentConnection, Any, int], None]] = {
     "probe_report": AgentConnection.on_probe_report,
     "split": AgentConnection.on_split,
     "relayed": AgentConnection.on_relayed,
+    "whose": AgentConnection.on_whose,
     "holds": AgentConnection.on_holds,
     "fetch": AgentConnection.on_fetch,
     "peer_keys": AgentConnection.on_peer_keys,

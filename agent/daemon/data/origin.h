@@ -1,0 +1,34 @@
+/* Whose object it is that comes. A relay tells its receivers a digest of its own making, and could tell them that of
+ * another object: with `--security required`, where there are several sites, the manager is asked whether that server
+ * passes on somebody else's, and which digest that one's has. */
+#ifndef RS_DAEMON_ORIGIN_H
+#define RS_DAEMON_ORIGIN_H
+
+#include "daemon/agent.h"
+#include "daemon/store/digest.h"
+
+/* Of one incoming object. */
+typedef struct {
+    bool wanted;                        /* The object is nobody's before the manager has answered. */
+    bool told;                          /* It has: */
+    bool own;                           /* the object is its sender's own, */
+    char name[RS_MANAGER_NAME_MAX + 1]; /* or that server's, */
+    char digest[RS_DIGEST_TEXT];        /* with this digest; "": the manager does not know it yet. */
+    rs_time ask_at;                     /* Again. */
+} rs_origin;
+
+typedef enum {
+    RS_ORIGIN_UNKNOWN, /* it has to wait */
+    RS_ORIGIN_SAME,
+    RS_ORIGIN_OTHER /* the bytes are not the origin's */
+} rs_origin_verdict;
+
+/* When `sender` announces it: the manager is asked, if need be. */
+void rs_origin_ask(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender);
+/* At times, while it comes: questions and answers get lost with connections to managers. */
+void rs_origin_ask_again(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender);
+void rs_origin_told(rs_origin *origin, const rs_manager_origin *answer);
+/* Of an object whose bytes have that digest. */
+rs_origin_verdict rs_origin_judge(const rs_origin *origin, const rs_digest *digest);
+
+#endif

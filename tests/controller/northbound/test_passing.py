@@ -1,0 +1,118 @@
+"""Relays do not speak for others: whose object they send, and who has it, origins and receivers tell the manager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rostrum.controller.northbound.thrift.codec import idl
+from rostrum.controller.northbound.thrift.passing import KEPT_S, PARTS_MAX, SAID_MOST, WAIT_S, Passing
+
+APP, OURS, OTHERS = b"0123456789abcdef", "sha256-tree:aa", "sha256-tree:bb"
+
+
+class Stage:
+    """h0 sends by relay r1 to a and b, r1 by relay r2 to c. `told`: what senders hear, their rows by server."""
+
+    def __init__(self) -> None:
+        self.holds = {("h0", 7): OURS}
+        self.told: list[tuple[str, Any]] = []
+        self.passing = Passing(
+            lambda server, app_id, data_id: self.holds.get((server, data_id), ""),
+            lambda server, report: self.told.append((server, report)),
+        )
+        self.passing.ordered("leg", "r1", "h0", APP, 7, ["a", "b", "r2", "c"])
+        self.passing.ordered("next", "r2", "r1", APP, 7, ["c"])
+
+    def has(self, server: str, digest: str) -> None:
+        self.holds[server, 7] = digest
+        self.passing.held(server, APP, 7, digest)
+
+    def says(self, state: str, now: float = 0.0, leg: str = "leg", relay: str = "r1", sender: str = "h0",
+             **rows: str) -> None:  # fmt: skip
+        made = [idl.ReceiverReport(name, word, "", 0, 0, 0, 0) for name, word in rows.items()]
+        self.passing.reported(idl.RelayReport(leg, sender, relay, state, "", 5, made), now)
+
+    def heard(self) -> tuple[str, str, dict[str, str]]:
+        server, report = self.told[-1]
+        return server, report.state, {row.server: row.state for row in report.receivers}
+
+
+def test_an_object_is_its_origins_however_many_relays_there_are() -> None:
+    stage = Stage()
+    assert stage.passing.origin("r1", "a", APP, 7) == ("h0", OURS)
+    assert stage.passing.origin("r2", "c", APP, 7) == ("h0", OURS)
+    assert stage.passing.origin("h0", "r1", APP, 7) == ("h0", OURS)  # its own
+    assert stage.passing.origin("r2", "a", APP, 7) == ("r2", "")  # it was not told to pass it on to that one
+    assert stage.passing.origin("r1", "a", APP, 8) == ("r1", "")
+
+
+def test_the_digest_is_told_when_the_origin_has_told_it_and_stays() -> None:
+    stage = Stage()
+    stage.holds.clear()
+    assert stage.passing.origin("r1", "a", APP, 7) == ("h0", "")
+    stage.has("h0", OURS)
+    assert stage.passing.origin("r1", "a", APP, 7) == ("h0", OURS)
+    stage.holds.clear()  # deleted
+    assert stage.passing.origin("r1", "a", APP, 7) == ("h0", OURS)
+
+
+def test_who_is_done_is_known_when_relay_and_receiver_have_said_it() -> None:
+    stage = Stage()
+    stage.says("passing", a="receiving", b="done")
+    assert stage.heard() == ("h0", "passing", {"a": "receiving", "b": "receiving"})
+    stage.has("b", OURS)
+    assert stage.heard() == ("h0", "passing", {"a": "receiving", "b": "done"})
+    stage.says("done", a="done", b="done")
+    assert stage.heard() == ("h0", "passing", {"a": "receiving", "b": "done"})
+    stage.has("a", OURS)
+    assert stage.heard() == ("h0", "done", {"a": "done", "b": "done"})
+    stage.holds.clear()  # programs there have read and deleted it
+    stage.says("done", 30.0, a="done", b="done")
+    stage.passing.due(60.0)
+    assert stage.heard() == ("h0", "done", {"a": "done", "b": "done"})
+
+
+@pytest.mark.parametrize("digest", ["", OTHERS])
+def test_a_relay_that_says_done_of_others_fails_and_those_others_are_not_done(digest: str) -> None:
+    stage = Stage()
+    stage.has("a", OURS)
+    if digest:
+        stage.has("b", digest)
+    stage.says("done", 100.0, a="done", b="done")
+    stage.says("done", 101.0, a="done", b="done")
+    stage.passing.due(100.0 + WAIT_S - 0.1)
+    assert stage.heard() == ("h0", "passing", {"a": "done", "b": "receiving"})
+    known = len(stage.told)
+    for second in range(10):
+        stage.passing.due(100.0 + WAIT_S + second)
+    assert stage.heard() == ("h0", "failed", {"a": "done", "b": "receiving"})
+    assert stage.told[-1][1].cause == "r1 says that b have it whole, and they do not say so"
+    assert len(stage.told) == known + SAID_MOST
+
+
+def test_a_relay_reports_of_its_own_part_to_whom_it_has_it_from() -> None:
+    stage = Stage()
+    stage.says("done", relay="r2", a="done")
+    stage.says("done", sender="r2", a="done")
+    assert stage.told == []
+    stage.says("failed", leg="of another manager", a="failed")
+    assert stage.heard() == ("h0", "failed", {"a": "failed"})
+
+
+def test_what_is_remembered_has_a_bound() -> None:
+    stage = Stage()
+    for number in range(PARTS_MAX):
+        stage.passing.ordered(f"leg {number}", "r1", "h0", APP, 8 + number % 3, ["a"])
+    assert stage.passing.origin("r1", "a", APP, 7) == ("r1", "")
+    assert stage.passing.origin("r1", "a", APP, 8)[0] == "h0"
+
+
+def test_what_is_over_is_forgotten_and_its_relay_may_send_an_object_of_its_own_by_that_id() -> None:
+    stage = Stage()
+    stage.passing.due(1000.0)
+    stage.says("passing", 1000.0, a="receiving")
+    stage.passing.due(1000.0 + KEPT_S)
+    assert stage.passing.origin("r1", "a", APP, 7)[0] == "h0"
+    stage.passing.due(1000.1 + KEPT_S)
+    assert stage.passing.origin("r1", "a", APP, 7) == ("r1", "")
