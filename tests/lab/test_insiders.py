@@ -183,6 +183,7 @@ def test_adversary_counts_what_got_in() -> None:
     assert summary["others_slowdown"] == pytest.approx(1.05)
 
 
+@pytest.mark.timeout(400)  # 16 scenes, two labs; waits of 9 and 10 s for keys and for a relay's word
 def test_nothing_of_the_adversary_gets_in(lab: Lab) -> None:
     """`rostrum lab run adversary`, briefly."""
     summary = summarize(scenes := run(lab, 1_000_000, 1, 200))

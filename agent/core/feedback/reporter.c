@@ -3,12 +3,14 @@
 #define WAIT_LEAST (30 * INT64_C(1000))  /* for the reports of each level below (rostrum sim run broadcast); */
 #define WAIT_MOST (1000 * INT64_C(1000)) /* a bound */
 #define WAIT_PART 8                      /* of the time between marks (docs/feedback.md) */
+#define AGAIN_PART 2 /* of it, between two reports of one mark: children may answer one by one (docs/feedback.md) */
+#define AGAIN_MOST (50 * INT64_C(1000000)) /* a bound: no marks come in a pause */
 
 void rs_reporter_session(rs_reporter *r, uint64_t first, uint64_t end) {
     r->first = first;
     r->end = end;
     r->own = (rs_report){0};
-    r->done = r->complete = false;
+    r->done = r->complete = r->made = false;
     r->due = INT64_MAX;
     for (uint32_t i = 0; i < r->child_count; i++) {
         r->children[i].heard = r->children[i].late = false;
@@ -43,7 +45,16 @@ static rs_time wait_of(const rs_reporter *r) {
     return each * (rs_time)r->height;
 }
 
+/* When those that were too late for the report of the newest mark are told of. */
+static rs_time again_at(const rs_reporter *r, rs_time now) {
+    rs_time each = r->mark_every / AGAIN_PART, due = now + wait_of(r);
+    rs_time least = r->made_at + (each < AGAIN_MOST ? each : AGAIN_MOST);
+    return r->made && due < least ? least : due;
+}
+
 static void maybe_complete(rs_reporter *r, rs_time now) {
+    if (r->made)
+        return;
     for (uint32_t i = 0; i < r->child_count; i++)
         if (r->children[i].late)
             return;
@@ -54,6 +65,7 @@ void rs_reporter_mark(rs_reporter *r, rs_time now, const rs_report *own) {
     r->mark_every = r->marks ? now - r->marked_at : 0;
     r->marked_at = now;
     r->marks++;
+    r->made = false;
     int64_t moved = (r->own.flags & own->flags & RS_REPORT_OWN) ? behind(r, own->highest, r->own.highest) : 0;
     r->moved = moved > 0 ? (uint64_t)moved : 0;
     r->own = *own;
@@ -85,7 +97,7 @@ bool rs_reporter_heard(rs_reporter *r, rs_time now, rs_peer peer, const rs_repor
     c->heard_at = now;
     c->marks = r->marks;
     c->said = *report;
-    rs_time due = now + wait_of(r);
+    rs_time due = again_at(r, now);
     r->due = r->due < due ? r->due : due;
     if (r->marks && now - r->marked_at <= wait_of(r))
         maybe_complete(r, now);
@@ -156,6 +168,8 @@ void rs_reporter_make(rs_reporter *r, rs_time now, rs_report *out) {
             break;
         }
     }
+    r->made = true;
+    r->made_at = now;
     if (!waits)
         out->flags |= r->complete && rs_reporter_served(r) ? RS_REPORT_DONE | RS_REPORT_COMPLETE : RS_REPORT_DONE;
     r->due = INT64_MAX;

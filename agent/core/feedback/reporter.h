@@ -37,6 +37,8 @@ typedef struct {
     rs_time marked_at;           /* The newest came then, */
     rs_time mark_every;          /* and the one before so long before. */
     rs_time due;                 /* The next report goes then. */
+    rs_time made_at;             /* The last one went then: */
+    bool made;                   /* one of the newest mark. */
     uint32_t silent_turn;
 } rs_reporter;
 

@@ -7,10 +7,6 @@
 #include "core/republic/window.h"
 
 /* Where no other source is named: test_pace. */
-/* Switches give control a fiftieth of each port (docs/operating.md, "Queues"), of the sender's own too. More reports
- * than fit wait there, and tell ever older positions: so they are a 64th of the data. */
-#define REPORT_BYTES 192                 /* on the wire, with the headers of TCP (wire) */
-#define DATA_PART 64                     /* docs/operating.md */
 #define REPORTS_STARTING (200000)        /* ns between two of them in start-up */
 #define REPORTS_STEADY (1 * RS_MS)       /* and later, of up to three receivers */
 #define STEADY_EACH (REPORTS_STEADY / 3) /* per receiver of more: what it costs to read reports stays the same */
@@ -46,7 +42,7 @@ static bool is_starting(const rs_sending *x) {
 /* In start-up no more than fit into a window, as some are lost. */
 uint64_t rs_report_interval(const rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
-    uint64_t share = (uint64_t)rs_speaker_count(x) * REPORT_BYTES * DATA_PART / wire_bytes(x);
+    uint64_t share = (uint64_t)rs_speaker_count(x) * RS_REPORT_WIRE * RS_REPORT_PART / wire_bytes(x);
     return is_starting(x) && share > own->first_window / 2 ? own->first_window / 2 : share;
 }
 

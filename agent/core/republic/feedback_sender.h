@@ -5,6 +5,11 @@
 #include "core/feedback/report.h"
 #include "core/republic/state.h"
 
+/* Switches give control a fiftieth of each port (docs/operating.md, "Queues"), of the sender's own too. More reports
+ * than fit wait there, and tell ever older positions: so they are a 64th of the data. */
+#define RS_REPORT_WIRE 192u /* on the wire, with the headers of TCP (wire) */
+#define RS_REPORT_PART 64   /* docs/operating.md */
+
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now); /* others wait for it */
 void rs_rate_recompute(rs_node *node, rs_time now, rs_sending *x);           /* others count than before */
 void rs_rate_begin(rs_sending *x, rs_time now);                              /* high rate begins */

@@ -14,6 +14,7 @@
 #define ATTEMPT_LIVE (RS_MS / 5)
 #define ATTEMPT_STEP 64
 #define ATTEMPT_SLOWEST (5 * RS_MS)
+#define ATTEMPT_PART 2 /* of a slow link at most: the rest is for OPEN and what receivers are told (test_republic) */
 #define PASS_OVER RS_CONTROL_LATE        /* who has not even accepted is not waited for longer, if others have light */
 #define GRACE_LEAST RS_HOST_BUSY         /* once the circuit can be there, nobody waits longer for another's light... */
 #define GRACE_MOST RS_CONTROL_LATE       /* ...than that: INTL_SEQ, which says it, is a control message */
@@ -34,8 +35,8 @@ static void set_attempt_interval(const rs_node *node, rs_sending *x) {
     } else {
         own->attempt_interval = ATTEMPT_LIVE;
     }
-    if (own->attempt_interval < packet)
-        own->attempt_interval = packet;
+    if (own->attempt_interval < ATTEMPT_PART * packet)
+        own->attempt_interval = ATTEMPT_PART * packet;
 }
 
 /* Those that have light wait so long for the others after the last that got it: the cross-connects of one circuit are

@@ -13,7 +13,7 @@
 #define PROMOTED_MOST 8u                /* that speak for themselves */
 #define ROOM_ASKED (UINT64_C(16) << 20) /* bytes, that agents ask the kernel for; half of it is a window */
 #define SAMPLE_LEAST RS_CONTROL_LATE
-#define SAMPLE_EACH RS_MS      /* of each receiver: all together 1,000 a second (a bound) */
+#define SAMPLE_EACH RS_MS      /* of each receiver: all together 1,000 a second (a bound)... */
 #define SLOW_FOR RS_HOST_BUSY  /* behind the others for so long: it speaks for itself */
 #define LOSSY_PPM 20000u       /* so does one that loses so much more than who reports for it */
 #define CLAIM_AGE RS_HOST_BUSY /* what was said so long ago was true by now, or is a lie */
@@ -124,6 +124,14 @@ static uint32_t direct_most(const rs_node *node, const rs_sending *x) {
     return node->config.direct_receivers < most ? node->config.direct_receivers : most;
 }
 
+/* How often each of them says RATE itself. On a slow link they would fill what its switch leaves to control, and
+ * reports would wait behind them. */
+static rs_time sample_time(const rs_sending *x, uint32_t count) {
+    rs_time share = rs_wire_time(RS_REPORT_WIRE, x->rate.ceiling_bps) * RS_REPORT_PART;
+    rs_time all = (share > SAMPLE_EACH ? share : SAMPLE_EACH) * (rs_time)count;
+    return all > SAMPLE_LEAST ? all : SAMPLE_LEAST;
+}
+
 bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
     const rs_config *c = &node->config;
     uint32_t count = 0, *starts = NULL, direct = direct_most(node, x);
@@ -141,7 +149,7 @@ bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
                                .tops = c->feedback_arity < TOPS ? c->feedback_arity : TOPS,
                                .arity = c->feedback_arity};
         grow(t, x, order, &shape);
-        t->sample = SAMPLE_EACH * (rs_time)count > SAMPLE_LEAST ? SAMPLE_EACH * (rs_time)count : SAMPLE_LEAST;
+        t->sample = sample_time(x, count);
         x->said_each = t->sample;
         rs_engine_take(&x->t, x->t.engine, t);
         x->feedback_interval = 5 * RS_MS;

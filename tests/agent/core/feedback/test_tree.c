@@ -253,6 +253,32 @@ static void one_report_is_lost_at_the_rings_end__it_goes_on_at_its_beginning(voi
     assert_int_equal(out.least, 5);
 }
 
+/* On a slow and busy way children answer late, each at another time, and those who collect for others more than
+ * once. */
+static void children_answer_one_by_one__a_mark_has_two_reports_at_most(void **state) {
+    (void)state;
+    rs_reporter r = collector();
+    rs_report out;
+    for (uint32_t mark = 0; mark < 5; mark++) {
+        rs_time at = (mark + 1) * 100 * MS;
+        rs_report own = at_sn(mark * 10), child = child_at(mark * 10);
+        uint64_t told = 0;
+        uint32_t reports = 0;
+        rs_reporter_mark(&r, at, &own);
+        for (rs_time now = at; now < at + 100 * MS; now += MS) {
+            if ((now - at) % (10 * MS) == 5 * MS && now < at + 45 * MS)
+                rs_reporter_heard(&r, now, 1 + (uint32_t)(now / (10 * MS) % 2), &child);
+            if (!rs_reporter_due(&r, now))
+                continue;
+            rs_reporter_make(&r, now, &out);
+            told = out.least;
+            reports++;
+        }
+        assert_int_equal(told, mark * 10);
+        assert_in_range(reports, 1, mark ? 2 : 5); /* how often marks come is known from the second on */
+    }
+}
+
 static void strangers_and_nonsense__are_not_heard(void **state) {
     (void)state;
     rs_reporter r = collector();
@@ -274,6 +300,7 @@ int main(void) {
         cmocka_unit_test(one_does_not_answer__it_is_waited_for_a_little_and_then_named),
         cmocka_unit_test(one_report_is_lost__the_child_has_moved_on_with_the_others),
         cmocka_unit_test(one_report_is_lost_at_the_rings_end__it_goes_on_at_its_beginning),
+        cmocka_unit_test(children_answer_one_by_one__a_mark_has_two_reports_at_most),
         cmocka_unit_test(strangers_and_nonsense__are_not_heard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -215,6 +215,20 @@ static void start_on_last__takes_no_hints(void **state) {
     net_free(n);
 }
 
+/* The rest of a slow link is for what opens the transfer, which would wait behind attempts otherwise. */
+static void slow_link__attempts_take_half_of_it(void **state) {
+    (void)state;
+    const uint64_t rate = 5000000, packet = 8896 + RS_DATA_HEADER + RS_WIRE_OVERHEAD;
+    rs_config config = {.fragment_size = 8896, .nic_rate_bps = (int64_t)rate};
+    net *n = net_new(3, &config, 22);
+    net_dark_until(n, RECEIVER1, 2 * SEC);
+    net_dark_until(n, RECEIVER2, 2 * SEC);
+    net_send_all(n, 5, 1000 * 8896);
+    net_at(n, 1 * SEC);
+    assert_in_range(net_knob(n)->data_packets, 2, rate / 2 / (packet * 8) + 2);
+    net_free(n);
+}
+
 /* A receiver that stays dark although its switch has light gets one round, then attempts, as ever. */
 static void start_on_switches__a_wrong_hint_costs_one_round(void **state) {
     (void)state;
@@ -331,6 +345,7 @@ int main(void) {
         cmocka_unit_test(predict__names_the_next_fragments),
         cmocka_unit_test(a_thousand_receivers),
         cmocka_unit_test(ten_gigabytes),
+        cmocka_unit_test(slow_link__attempts_take_half_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,6 +161,36 @@ static void samples__do_not_come_all_at_once(void **state) {
     net_free(n);
 }
 
+/* 49 servers at 5 Mbit/s, whose switches leave a tenth of that to control: what each says of itself is no more than a
+ * fiftieth, so that reports do not wait behind it. */
+static void slow_link__samples_leave_room_for_reports(void **state) {
+    (void)state;
+    enum { MANY = 49, WIRE = 192 };
+    const int64_t rate = 5000000;
+    rs_config config = by_tree;
+    config.nic_rate_bps = rate;
+    net *n = net_new(MANY, &config, 21);
+    net_knob(n)->path.rate_bps = 0;
+    net_knob(n)->uplink_bps = rate;
+    net_knob(n)->uplink_bytes = 1 << 20;
+    net_knob(n)->control_port_bps = rate / 10;
+    net_send_all(n, 1, UINT64_C(3) << 20);
+    net_at(n, 1 * SEC);
+    uint64_t said = 0, before;
+    for (rs_peer i = 1; i < MANY; i++)
+        said += net_messages(n, i, 0, RS_MSG_RATE);
+    before = said;
+    said = 0;
+    net_at(n, 5 * SEC);
+    for (rs_peer i = 1; i < MANY; i++)
+        said += net_messages(n, i, 0, RS_MSG_RATE);
+    assert_in_range((said - before) * WIRE * 8 / 4, 1, rate / 50);
+    net_at(n, 60 * SEC);
+    for (rs_peer i = 1; i < MANY; i++)
+        assert_true(net_has(n, i, 1));
+    net_free(n);
+}
+
 static bool anybody_collects(int64_t rate) {
     seen s = {0};
     rs_config config = by_tree;
@@ -562,6 +592,7 @@ int main(void) {
         cmocka_unit_test(start__only_speakers_are_asked),
         cmocka_unit_test(short_bound__who_speaks_seldom_is_not_asked),
         cmocka_unit_test(samples__do_not_come_all_at_once),
+        cmocka_unit_test(slow_link__samples_leave_room_for_reports),
         cmocka_unit_test(fast_path__fewer_report_by_the_tree),
         cmocka_unit_test(losses__are_mended_by_those_near),
         cmocka_unit_test(head_of_the_senders_rack__collects_for_no_other),
