@@ -171,6 +171,9 @@ def _issue(
                  "-days", valid, "-extfile", said, "-out", made)  # fmt: skip
         _openssl("verify", "-CAfile", ca / "ca.pem", made)
         secret.chmod(0o600)
+        if certificate.exists():  # it is good until its end, and who revokes the name means it, too
+            _replaced(ca, name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.replace(certificate, _replaced(ca, name) / f"{serial}.pem")
         os.replace(secret, key)
         os.replace(made, certificate)
     click.echo(f"{certificate}, {key}: {name} as {role}, for {valid} days")
@@ -180,23 +183,30 @@ def _issue(
 @click.argument("name")
 @FOLDER
 def revoke(name: str, folder: Path) -> None:
-    """Revoke NAME.pem: ca.pem then holds the list of those that are revoked, for everybody who reads it.
+    """Revoke NAME.pem, and what --replace put it in the place of: ca.pem then holds the list of those that are revoked,
+    for everybody who reads it.
 
     Copy ca.pem to where the programs read it. Where `security: required` holds, managers and agents refuse NAME from
     their next connections on, and the manager gives all others a new key at once: nothing has to be restarted.
     """
     ca, name = _with_ca(folder), _checked(name)
-    gone = ca / f"{name}.pem"
-    if not gone.is_file():
-        raise click.ClickException(f"{gone} is not there; `rostrum pki list --dir {folder}` shows what is")
+    newest, replaced = ca / f"{name}.pem", sorted(_replaced(ca, name).glob("*.pem"))
+    if not newest.is_file() and not replaced:
+        raise click.ClickException(f"{newest} is not there; `rostrum pki list --dir {folder}` shows what is")
     index, settings = ca / "revoked.txt", ca / "revoked.cnf"
     index.touch(mode=0o600)
     settings.write_text(f"[ca]\ndefault_ca=ours\n[ours]\ndatabase={index}\ndefault_md=sha256\n")
     said = ("-config", settings, "-cert", ca / "ca.pem", "-keyfile", ca / "ca.key")
-    _openssl("ca", *said, "-revoke", gone)
+    for one in (*replaced, *([newest] if newest.is_file() else [])):
+        _openssl("ca", *said, "-revoke", one)
+        os.replace(one, ca / f"{name}.revoked")
     _renew_list(ca, said)
-    os.replace(gone, ca / f"{name}.revoked")
     click.echo(f"{name} is revoked; copy {ca}/ca.pem to where programs read it")
+
+
+def _replaced(ca: Path, name: str) -> Path:
+    """Where the certificates of that name are that others took the place of."""
+    return ca / "replaced" / name
 
 
 def _renew_list(ca: Path, said: tuple[str | Path, ...]) -> None:

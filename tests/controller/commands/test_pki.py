@@ -130,6 +130,31 @@ def test_revoked__are_refused_by_who_reads_the_list_and_others_are_not(run: Run,
     handshake(tls.read((folder / "m1.pem", folder / "m1.key", folder / "ca.pem"), strict=True), folder, "h1")
 
 
+def test_revoked__are_those_too_that_were_replaced(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Whoever has a key stolen makes a new one, and revokes the name: before or after."""
+    assert run("issue", "manager", "m1", "--address", "10.255.0.1").exit_code == 0
+    assert run("issue", "agent", "h1", "h1.x").exit_code == 0
+    stolen = {file: (folder / file).read_bytes() for file in ("h1.pem", "h1.key")}
+    assert run("issue", "agent", "h1", "h1.x", "--replace").exit_code == 0
+
+    def shows(files: dict[str, bytes]) -> None:
+        for file, content in files.items():
+            (tmp_path / file).write_bytes(content)
+        (tmp_path / "ca.pem").write_bytes((folder / "ca.pem").read_bytes())
+        handshake(tls.read((folder / "m1.pem", folder / "m1.key", folder / "ca.pem"), strict=True), tmp_path, "h1")
+
+    shows(stolen)  # renewed, not revoked
+    newest = {file: (folder / file).read_bytes() for file in stolen}
+    assert run("revoke", "h1").exit_code == 0
+    for files in (stolen, newest):
+        with pytest.raises(ssl.SSLCertVerificationError, match="revoked"):
+            shows(files)
+    handshake(tls.read((folder / "m1.pem", folder / "m1.key", folder / "ca.pem"), strict=True), folder, "h1.x")
+    assert "is not there" in run("revoke", "h1").output
+    assert run("issue", "agent", "h1").exit_code == 0
+    shows({file: (folder / file).read_bytes() for file in stolen})
+
+
 def handshake(context: ssl.SSLContext, folder: Path, client: str) -> None:
     ours = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     ours.load_cert_chain(folder / f"{client}.pem", folder / f"{client}.key")
