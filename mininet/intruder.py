@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
 import random
 import resource
@@ -611,9 +612,11 @@ async def be_relay(plan: Plan) -> None:
     writer.write(call("hello", info=me))
 
     async def listen() -> None:
-        while True:
+        for number in itertools.count():
             (length,) = struct.unpack(">I", await reader.readexactly(4))
             relay.hear(await reader.readexactly(length))
+            if number == 0:  # the manager's welcome
+                say(ready=True)
 
     async def report() -> None:
         while True:
@@ -624,7 +627,6 @@ async def be_relay(plan: Plan) -> None:
     tasks = [asyncio.create_task(one()) for one in (listen, report)]
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    say(ready=True)
     await lines.readline()
     for task in tasks:
         task.cancel()

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -126,15 +126,7 @@ def test_what_was_recorded_before_a_restart_is_not_delivered_after_it(lab: Lab, 
         with Agent(lab.agent_socket("h3")) as three, three.join(group, protocol=protocol) as receiver:
             recorded = [json.dumps(one) for one in until(recording, "packets to all members")]
             lab.kill("h3")  # it has not left the group: the key stays
-        thrower, enough = Intruder(lab, "h1", "throw", stage.plan("h1")), threading.Event()
-
-        def throw() -> None:
-            while not enough.wait(0.001 * len(recorded)):
-                thrower.tell(*recorded)
-
-        throwing = threading.Thread(target=throw, daemon=True)
-        throwing.start()
-        try:
+        with thrown(lab, recorded):
             lab.start_program("h3")  # whatever fails later: tests after this one need it
             again = until(lambda: connected(lab, "h3"), "the agent that comes again")
             with again as three, three.join(group, protocol=protocol) as receiver:
@@ -145,13 +137,72 @@ def test_what_was_recorded_before_a_restart_is_not_delivered_after_it(lab: Lab, 
                 while not set(new) <= set(got) and time.monotonic() < ends:
                     got += delivered(receiver, 0.5)
                 got += delivered(receiver, 1.0)
-        finally:
-            enough.set()
-            throwing.join(20)
-        assert thrower.end()[-1]["sent"] > len(recorded)
         assert len(got) == len(set(got)) and set(got) <= {*fresh, *new}
         assert set(new) <= set(got) or protocol == "plain"
         assert take(other, len(old), 20.0)[0]
+
+
+@contextmanager
+def thrown(lab: Lab, recorded: list[str]) -> Iterator[list[int]]:
+    """What was heard goes out again from the sender's server, all the time: how often, so far."""
+    thrower, enough, rounds = Intruder(lab, "h1", "throw", Stage(lab, 1000, 1).plan("h1")), threading.Event(), [0]
+
+    def throw() -> None:
+        while not enough.wait(0.001 * len(recorded)):
+            thrower.tell(*recorded)
+            rounds[0] += 1
+
+    throwing = threading.Thread(target=throw, daemon=True)
+    throwing.start()
+    try:
+        yield rounds
+    finally:
+        enough.set()
+        throwing.join(20)
+    assert thrower.end()[-1]["sent"] >= len(recorded)
+
+
+def test_who_joins_a_stream_under_way_takes_nothing_of_it_that_was_recorded_before(lab: Lab) -> None:
+    """One key for all of a transfer: whoever joins could open what was sent before it came. It begins where it joined,
+    and others get nothing twice."""
+    parts, stage = [data_of(100_000, seed) for seed in range(100, 112)], Stage(lab, 1000, 1)
+    whole, begun = b"".join(parts), threading.Event()
+
+    def received(agent: Agent) -> bytes:
+        pieces = []
+        for piece in agent.stream_receive("recorded", wait=20):
+            pieces.append(piece)
+            begun.set()
+        return b"".join(pieces)
+
+    with (
+        Agent(lab.agent_socket("h1")) as one,
+        Agent(lab.agent_socket("h3")) as three,
+        Agent(lab.agent_socket("h5")) as five,
+        Agent(lab.agent_socket("h7")) as late,
+        ThreadPoolExecutor(3) as pool,
+        one.stream_send("recorded", ["h3", "h5"]) as out,
+    ):
+        receivers = [pool.submit(received, agent) for agent in (three, five)]
+        with stage.heard("h3") as heard:
+            for part in parts[:6]:
+                out.write(part)
+            assert begun.wait(20)
+        recorded = [json.dumps(one) for one in heard if is_multicast(one) and len(one["bytes"]) > 2 * 1000]
+        assert recorded
+        with (
+            thrown(lab, recorded) as rounds,
+            late.stream_join("recorded", f"h1@{lab.topology.servers['h1'].address}", wait=20) as joined,
+        ):
+            rest = pool.submit(lambda: b"".join(joined))
+            for part in parts[6:]:
+                out.write(part)
+                told = rounds[0]
+                until(lambda told=told: rounds[0] > told, "what was recorded to be sent again")
+            assert out.finish(60).ok
+            got = rest.result(60)
+        assert got and whole.endswith(got)
+        assert all(one.result(60) == whole for one in receivers)
 
 
 def delivered(receiver: Group, bound_s: float, most: int = 1000) -> list[bytes]:
