@@ -440,6 +440,8 @@ def test_who_is_revoked_is_out_at_once_and_nobody_else_notices(lab: Lab) -> None
     for ending in ("pem", "key"):
         shutil.copy(folder / f"h8.{ending}", aside)
     epochs = {name: count(lab, name, "seal_epoch") for name in lab.topology.servers}
+    data = data_of(1_000_000, 7)
+    check(lab, send(lab, "h1", ["h3", "h8"], data), ["h3", "h8"], data)  # they have a connection
     done = CliRunner().invoke(pki, ["revoke", "h8", "--dir", str(folder)])
     assert done.exit_code == 0, done.output
     shutil.copy(aside / "h8.pem", folder)
@@ -450,5 +452,7 @@ def test_who_is_revoked_is_out_at_once_and_nobody_else_notices(lab: Lab) -> None
         lambda: all(count(lab, name, "seal_epoch") != epochs[name] for name in others), "the others to have a new key"
     )
     assert count(lab, "h8", "seal_epoch") == epochs["h8"]
-    data = data_of(1_000_000, 7)
     check(lab, send(lab, "h1", ["h3", "h5"], data), ["h3", "h5"], data)
+    until(lambda: "certificate was revoked" in (lab.run / "h1" / "agent.log").read_text(), "h1 to end its connection")
+    rows = {one.name: one.state for one in send(lab, "h1", ["h3", "h8"], data).receivers}
+    assert rows["h3"] == "done" and rows["h8"] == "failed"

@@ -301,6 +301,8 @@ static const char *overdue(const rs_control *control, const rs_connection *c, rs
         return "no HELLO came";
     if (c->stalled_since != RS_NEVER && now - c->stalled_since >= o->dead_timeout)
         return "it does not read what is sent to it";
+    if (c->tls && !rs_tls_holds(c->tls))
+        return "its certificate was revoked, or the CA that signed it is not in the CA's file any more";
     return NULL;
 }
 
@@ -378,6 +380,9 @@ void rs_control_timeout(rs_control *control) {
     rs_time now = rs_pool_now(control);
     if (now < control->next_tick)
         return;
+    char text[RS_TLS_TEXT];
+    if (control->options.identity) /* who is revoked does not stay; files that cannot be read change nothing */
+        (void)rs_tls_identity_refresh(control->options.identity, text);
     if (rs_accept_resumes(&control->pause, now))
         rs_loop_watch(control->options.loop, &control->listener, control->listener.fd, EPOLLIN);
     check_connections(control, now);

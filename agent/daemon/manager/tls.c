@@ -28,6 +28,7 @@ struct rs_tls_identity {
     stamp seen[FILES];
     SSL_CTX *context;
     BIO_METHOD *socket;
+    uint64_t readings; /* of the files, that were of use */
 };
 
 struct rs_tls {
@@ -36,7 +37,8 @@ struct rs_tls {
     int fd;
     int socket_error; /* errno of the last send or recv that failed */
     bool shaken, failed, wants_write;
-    bool peer; /* of an agent, not of the manager */
+    bool peer;        /* of an agent, not of the manager */
+    uint64_t held_at; /* the reading of the files by which its certificate was found good */
     char address[INET_ADDRSTRLEN];
     char text[RS_TLS_TEXT];
 };
@@ -186,6 +188,7 @@ bool rs_tls_identity_refresh(rs_tls_identity *identity, char text[RS_TLS_TEXT]) 
     SSL_CTX_free(identity->context); /* connections that use it keep it */
     identity->context = context;
     memcpy(identity->seen, now, sizeof now);
+    identity->readings++;
     return true;
 }
 
@@ -305,6 +308,7 @@ static rs_tls *on_socket(rs_tls_identity *identity, int fd) {
         return NULL;
     tls->identity = identity;
     tls->fd = fd;
+    tls->held_at = identity->readings;
     tls->ssl = SSL_new(identity->context);
     BIO *bio = BIO_new(identity->socket);
     if (!tls->ssl || !bio) {
@@ -373,6 +377,21 @@ static bool look_for_tenant(const rs_tls *tls, char out[RS_TLS_TEXT]) {
     (void)look_for(SSL_get_certificate(tls->ssl), TENANT, NULL, own);
     (void)look_for(SSL_get0_peer_certificate(tls->ssl), TENANT, NULL, out);
     return strcmp(own, out) == 0;
+}
+
+bool rs_tls_holds(rs_tls *tls) {
+    X509 *certificate = tls->shaken ? SSL_get0_peer_certificate(tls->ssl) : NULL;
+    if (tls->held_at == tls->identity->readings || !certificate)
+        return true;
+    X509_STORE_CTX *look = X509_STORE_CTX_new();
+    bool held = look &&
+                X509_STORE_CTX_init(look, SSL_CTX_get_cert_store(tls->identity->context), certificate,
+                                    SSL_get_peer_cert_chain(tls->ssl)) == 1 &&
+                X509_verify_cert(look) == 1;
+    X509_STORE_CTX_free(look);
+    ERR_clear_error();
+    tls->held_at = held ? tls->identity->readings : tls->held_at;
+    return held;
 }
 
 bool rs_tls_is_agent(const rs_tls *tls, const char *server) {

@@ -32,6 +32,9 @@ rs_tls *rs_tls_new(rs_tls_identity *identity, int fd, uint32_t address);
 /* The same to another agent, which opened the connection if `accepts`. Without a handshake of its own: the first reads
  * and writes do it. Who it is, rs_tls_is_agent says. */
 rs_tls *rs_tls_new_peer(rs_tls_identity *identity, int fd, bool accepts);
+/* The certificate that it was shown is still good by the files as last read: false once it is revoked, or its CA gone.
+ * Costs nothing while the files are the same. */
+bool rs_tls_holds(rs_tls *tls);
 /* Once something was read: its certificate is one of the agent of that server (URI:rostrum:agent:NAME), and of the same
  * tenant as ours (URI:rostrum:tenant:NAME), or both are of none. */
 bool rs_tls_is_agent(const rs_tls *tls, const char *server);

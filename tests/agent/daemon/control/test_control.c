@@ -835,14 +835,13 @@ static void tls__speaks_for_whom_the_certificate_names(void **state) {
     }
 }
 
-/* The CA's file says who is revoked; it is read again for the next connection. */
+/* The CA's file says who is revoked: what is open to that one ends, and it is refused. */
 static void tls__who_is_revoked_is_refused_from_then_on(void **state) {
     world *w = *state;
     open_both(w);
     rs_peer h2 = know(&w->h1, "h2", w->h2.address, w->port);
     rs_control_want(w->h1.control, h2);
     wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
-    close_end(&w->h1);
     char path[80];
     snprintf(path, sizeof path, "%s/h1.pem", w->folder);
     FILE *file = fopen(path, "r");
@@ -865,6 +864,9 @@ static void tls__who_is_revoked_is_refused_from_then_on(void **state) {
     ASN1_TIME_free(at);
     ASN1_TIME_free(until);
     X509_free(certificate);
+    wait_until(w, w->h2.downs > 0);
+    assert_non_null(strstr(w->h2.cause, "revoked"));
+    close_end(&w->h1);
     unsigned ups = w->h2.ups;
     open_end(w, &w->h1, "h1", 0x7f000001, 12, (rs_control_options){0});
     h2 = know(&w->h1, "h2", w->h2.address, w->port);
