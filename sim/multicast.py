@@ -40,9 +40,17 @@ CONSTANTS = ("paper", "agents")
 LINK = LinkParams(delay_ns=1_000, queue_bytes=1 << 30)
 
 
-def rdcm_of(constants: str) -> RdcmParams:
-    """RDCM's parameters by the paper's measurements, or as agents have them; without congestion control both."""
-    return PAPERS if constants == "paper" else replace(RdcmParams.of_agents(), no_congestion_control=True)
+def rdcm_of(constants: str, papers: RdcmParams = PAPERS) -> RdcmParams:
+    """RDCM's parameters: `papers`, which stand for the paper's in a study, or as agents have them; what is no constant
+    of agents (congestion control, when losses are known) is the study's in both.
+    """
+    if constants == "paper":
+        return papers
+    return replace(
+        RdcmParams.of_agents(),
+        no_congestion_control=papers.no_congestion_control,
+        loss_delay_ns=papers.loss_delay_ns,
+    )
 
 
 @dataclass(frozen=True)

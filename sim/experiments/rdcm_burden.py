@@ -13,7 +13,7 @@ from rich.progress import track
 from rich.table import Table
 from rostrum.lab.manifest import manifest
 from rostrum.lab.results import rounded, save
-from rostrum.sim.multicast import Group, Load, Session
+from rostrum.sim.multicast import CONSTANTS, Group, Load, Session, rdcm_of
 from rostrum.sim.network import SimError
 from rostrum.topologies.families import Graph, named
 from rostrum.topologies.places import build_folder
@@ -47,6 +47,8 @@ class Row:
               help=f"May be repeated [{' '.join(map(str, SIZES))}].")  # fmt: skip
 @click.option("--packets", default=1024, show_default=True, type=click.IntRange(16, 65536))
 @click.option("--loss", default=0.5, show_default=True, type=click.FloatRange(0, 20), help="Percent, of each link.")
+@click.option("--constants", type=click.Choice(CONSTANTS), default="paper", show_default=True,
+              help="RDCM's: of its measurements, or as rostrumd has them.")  # fmt: skip
 @click.option("--seed", default=1, show_default=True)
 @click.option("--quick", is_flag=True, help=f"Up to {QUICK_SIZES[-1]} receivers in {QUICK_NETWORK}.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
@@ -58,6 +60,7 @@ def command(
     receivers: tuple[int, ...],
     packets: int,
     loss: float,
+    constants: str,
     seed: int,
     quick: bool,
     json_file: Path,
@@ -69,7 +72,9 @@ def command(
     load = Load(packets, loss=loss / 100)
     try:
         graph = named(family)
-        rows = [one(graph, size, load, seed) for size in track(sizes, "simulating", console=ERR, transient=True)]
+        rows = [
+            one(graph, size, load, seed, constants) for size in track(sizes, "simulating", console=ERR, transient=True)
+        ]
     except (SimError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     figures = {
@@ -81,7 +86,7 @@ def command(
         "instrument": "sim",
         "summary": figures,
         "runs": [asdict(row) for row in rows],
-        "manifest": manifest(seed, {"network": family, **asdict(load)}),
+        "manifest": manifest(seed, {"network": family, "constants": constants, **asdict(load)}),
     }
     save(rounded(report), json_file)
     png.parent.mkdir(parents=True, exist_ok=True)
@@ -90,11 +95,11 @@ def command(
     OUT.print(f"figures in {json_file}, picture in {png}")
 
 
-def one(graph: Graph, size: int, load: Load, seed: int) -> Row:
+def one(graph: Graph, size: int, load: Load, seed: int, constants: str) -> Row:
     group = Group.drawn(graph, size, seed)
     overlay = group.overlay
     seen = {name: overlay.view(name) for name in group.receivers}
-    session = Session(group, "rdcm", load, seed)
+    session = Session(group, "rdcm", load, seed, rdcm_of(constants))
     outcome = session.run()
     stats = [session.stats(name) for name in group.receivers]
     peers = [

@@ -16,7 +16,7 @@ from rostrum.lab.manifest import manifest
 from rostrum.lab.results import rounded, save
 from rostrum.sim import views
 from rostrum.sim.fabric import Fabric
-from rostrum.sim.multicast import GROUP, Group
+from rostrum.sim.multicast import CONSTANTS, GROUP, Group, rdcm_of
 from rostrum.sim.network import HostParams, LinkParams, PathParams, RdcmParams, SimError
 from rostrum.topologies.families import named
 from rostrum.topologies.places import build_folder
@@ -48,6 +48,7 @@ class Setting:
     queue_packets: int = 4
     delays_ms: tuple[float, ...] = (0.0, 2.0, 4.0)
     seed: int = 1
+    constants: str = "paper"
 
 
 QUICK_S = 20.0
@@ -60,6 +61,8 @@ QUICK_S = 20.0
               show_default=True, help="Payload bytes.")  # fmt: skip
 @click.option("--queue", "queue_packets", type=click.IntRange(0, 10_000), default=Setting.queue_packets,
               show_default=True, help="Packets that wait at a switch's port.")  # fmt: skip
+@click.option("--constants", type=click.Choice(CONSTANTS), default="paper", show_default=True,
+              help="RDCM's: the core's small ones, as the paper names none here, or as rostrumd has them.")  # fmt: skip
 @click.option("--seed", default=1, show_default=True)
 @click.option("--quick", is_flag=True, help=f"{QUICK_S:g} s: under a minute.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
@@ -71,6 +74,7 @@ def command(
     receivers: int,
     packet_bytes: int,
     queue_packets: int,
+    constants: str,
     seed: int,
     quick: bool,
     json_file: Path,
@@ -86,6 +90,7 @@ def command(
         seconds=seconds or (QUICK_S if quick else Setting.seconds),
         queue_packets=queue_packets,
         seed=seed,
+        constants=constants,
     )
     runs = {}
     try:
@@ -112,7 +117,7 @@ def one(setting: Setting, delay_ms: float, shown: Any = lambda: None) -> dict[st
     fabric = Fabric.of_graph(group.graph, setting.seed, down, None, up=LinkParams(delay_ns=1_000, queue_bytes=1 << 20))
     net, nodes = fabric.network, fabric.nodes
     links = fabric.lay(GROUP, group.sender, group.receivers, group.tree.children)
-    rdcm = RdcmParams(loss_delay_ns=max(1, round(delay_ms * MS)))
+    rdcm = rdcm_of(setting.constants, RdcmParams(loss_delay_ns=max(1, round(delay_ms * MS))))
     for name in [group.sender, *group.receivers]:
         fabric.use_node(name, HostParams(fragment_size=setting.packet_bytes, rdcm=rdcm))
     for name, view in views.of_overlay(group.overlay, nodes, 1):

@@ -14,7 +14,7 @@ from rostrum.lab.manifest import manifest
 from rostrum.lab.results import rounded, save
 from rostrum.sim import views
 from rostrum.sim.fabric import Fabric
-from rostrum.sim.multicast import GROUP, Group
+from rostrum.sim.multicast import CONSTANTS, GROUP, Group, rdcm_of
 from rostrum.sim.network import LINK_STATS, HostParams, LinkParams, OverlayView, PathParams, RdcmParams, SimError
 from rostrum.topologies.families import named
 from rostrum.topologies.places import build_folder
@@ -38,6 +38,7 @@ class Setting:
     manager_ms: float = 5.0
     sample_ms: int = 5
     seed: int = 1
+    constants: str = "paper"
 
     @property
     def link_down_ms(self) -> int:
@@ -67,6 +68,8 @@ class Record:
 @click.option("--receivers", "-n", default=Setting.receivers, show_default=True, type=click.IntRange(3, 1000))
 @click.option("--manager-delay", "manager_ms", default=Setting.manager_ms, show_default=True,
               type=click.FloatRange(0, 1000), help="From a report to new rules and views, in ms.")  # fmt: skip
+@click.option("--constants", type=click.Choice(CONSTANTS), default="paper", show_default=True,
+              help="RDCM's: the core's small ones, as the paper names none here, or as rostrumd has them.")  # fmt: skip
 @click.option("--seed", default=1, show_default=True)
 @click.option("--quick", is_flag=True, help="3 s instead of 6.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
@@ -78,6 +81,7 @@ def command(
     network: str,
     receivers: int,
     manager_ms: float,
+    constants: str,
     seed: int,
     quick: bool,
     json_file: Path,
@@ -88,7 +92,12 @@ def command(
     The engines find out, the manager's code makes the new tree and overlay.
     """
     setting = Setting(
-        network=network, receivers=receivers, seconds=3.0 if quick else seconds, manager_ms=manager_ms, seed=seed
+        network=network,
+        receivers=receivers,
+        seconds=3.0 if quick else seconds,
+        manager_ms=manager_ms,
+        seed=seed,
+        constants=constants,
     )
     try:
         with Progress(console=ERR, transient=True) as bar:
@@ -125,7 +134,7 @@ class Session:
         self.links = self.fabric.lay(GROUP, group.sender, group.receivers, group.tree.children)
         for number in range(self.net.link_count()):
             self.net.loss(number, "gilbert", setting.loss, setting.burst)
-        rdcm = RdcmParams(no_congestion_control=True)
+        rdcm = rdcm_of(setting.constants, RdcmParams(no_congestion_control=True))
         for name in [group.sender, *group.receivers]:
             self.fabric.use_node(name, HostParams(fragment_size=setting.packet_bytes, rdcm=rdcm))
         self.names = {node: name for name, node in self.nodes.items()}

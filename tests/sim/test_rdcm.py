@@ -65,6 +65,9 @@ def test_rdcm__agents_constants_and_the_papers_both_deliver(seed: int) -> None:
         assert outcome.worst > 0
         assert params.no_congestion_control
     assert rdcm_of("agents") == replace(RdcmParams.of_agents(), no_congestion_control=True) != rdcm_of("paper")
+    late = RdcmParams(loss_delay_ns=7)  # a study's own condition stays with the agents' constants, too
+    assert rdcm_of("paper", late) == late
+    assert rdcm_of("agents", late) == replace(RdcmParams.of_agents(), loss_delay_ns=7)
 
 
 def test_rdcm__a_long_session_at_full_load_does_not_drown_in_its_own_repairs(seed: int) -> None:
@@ -140,6 +143,10 @@ def test_views__say_to_each_what_others_expect_of_it(seed: int) -> None:
          ["peers_mended_most", "9"]),
         ("rdcm-congestion", ["--seconds", "1", "-n", "3"], ["mean_mbps", "2", "400 Mbit/s"]),
         ("rdcm-failure", ["--seconds", "1"], ["link_detection_ms"]),
+        ("rdcm-burden", ["--network", "bcube:3,2", "-n", "9", "--packets", "128", "--constants", "agents"],
+         ["acks_sent", "9"]),
+        ("rdcm-congestion", ["--seconds", "1", "-n", "3", "--constants", "agents"], ["mean_mbps", "2", "400 Mbit/s"]),
+        ("rdcm-failure", ["--seconds", "1", "--constants", "agents"], ["link_detection_ms"]),
     ],
 )  # fmt: skip
 def test_experiments__write_their_figures(name: str, options: list[str], path: list[str], tmp_path: Path) -> None:

@@ -33,10 +33,10 @@ static void set_attempt_interval(const rs_node *node, rs_sending *x) {
     } else if (x->grant.reconfiguration) {
         own->attempt_interval = x->grant.reconfiguration / 50; /* 2 %: Sec. III-A1 finds 1-3 % best */
     } else {
-        own->attempt_interval = ATTEMPT_LIVE;
+        own->attempt_interval = ATTEMPT_LIVE > ATTEMPT_PART * packet ? ATTEMPT_LIVE : ATTEMPT_PART * packet;
     }
-    if (own->attempt_interval < ATTEMPT_PART * packet)
-        own->attempt_interval = ATTEMPT_PART * packet;
+    if (own->attempt_interval < packet)
+        own->attempt_interval = packet;
 }
 
 /* Those that have light wait so long for the others after the last that got it: the cross-connects of one circuit are

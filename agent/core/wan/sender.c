@@ -674,7 +674,9 @@ static void look(rs_node *node, rs_time now, rs_sending *x) {
                     : w->grtt / 16 > RS_WAN_REPORT_MOST ? RS_WAN_REPORT_MOST
                                                         : w->grtt / 16;
     w->look_due = now + every;
-    if ((waiting == 0 || counted == 0 || w->probes >= PROBES_MOST) && (waiting == 0 || next_sn(x) == x->end)) {
+    bool unheard = is_unheard(x, now) && w->probes >= PROBES_MOST; /* perhaps only datagrams do not get through */
+    bool lost = counted == 0 || w->probes >= PROBES_MOST;
+    if (waiting == 0 || unheard || (lost && next_sn(x) == x->end)) {
         data_done(node, now, x);
         return;
     }

@@ -338,7 +338,7 @@ static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_
         if (send->protocol == ROSTRUM_PROTOCOL_AUTO)
             cause = "options of a send are its protocol's: name one, such as wan";
         else if (spreads)
-            cause = "a send where there are several sites takes no options";
+            cause = "options do not reach the relays of other sites: where there are sites a send takes none";
         else if (!rs_send_options_good(agent->node, rs_sending_engine(send->protocol), send->options, text,
                                        sizeof text))
             cause = text;

@@ -478,6 +478,7 @@ static void do_carried(rs_sites *sites, rs_send_state *carrier, bool ok, const c
     leg->carried = ok;
     leg->heard_at = rs_agent_now(sites->agent);
     leg->bytes = carrier->result.bytes_sent;
+    const rostrum_receiver none = {0}, *alone = carrier->receiver_count == 1 ? &carrier->receivers[0] : &none;
     parent->result.bytes_sent += carrier->result.bytes_sent;
     parent->stats.packets_sent += carrier->stats.packets_sent;
     parent->stats.packets_redundant += carrier->stats.packets_redundant;
@@ -488,9 +489,10 @@ static void do_carried(rs_sites *sites, rs_send_state *carrier, bool ok, const c
         return;
     if (!ok || !leg->relay[0])
         leg_failed(sites, leg,
-                   leg->gone  ? "its connection ended and did not come back"
-                   : cause[0] ? cause
-                              : "it ended early");
+                   leg->gone         ? "its connection ended and did not come back"
+                   : alone->cause[0] ? alone->cause
+                   : cause[0]        ? cause
+                                     : "it ended early");
 }
 
 static rs_leg *leg_of(const rs_agent *agent, const char *leg_id) {

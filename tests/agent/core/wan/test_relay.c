@@ -52,9 +52,9 @@ static void watch(net *n, bool arrives, rs_channel channel, rs_peer from, rs_pee
     }
 }
 
-static net *network(uint32_t servers, seen *s) {
-    net *n = net_new(servers, &config, 7);
-    printf("seed 7\n");
+static net *seeded(uint32_t servers, seen *s, uint64_t seed) {
+    net *n = net_new(servers, &config, seed);
+    printf("seed %llu\n", (unsigned long long)seed);
     net_knobs *k = net_knob(n);
     memset(s, 0, sizeof *s);
     s->relay = 1;
@@ -65,6 +65,10 @@ static net *network(uint32_t servers, seen *s) {
     k->watch_context = s;
     k->resumes = true;
     return n;
+}
+
+static net *network(uint32_t servers, seen *s) {
+    return seeded(servers, s, 7);
 }
 
 static rs_xfer send_by(net *n, rs_peer from, uint32_t count, const rs_peer *to, bool grows, const rs_path_grant *path) {
@@ -135,28 +139,30 @@ static void an_object__goes_through_the_relay_once_and_while_it_comes(void **sta
 
 /* Each section misses something until its NACK, half a second later: all else goes on to the next relay meanwhile. */
 static void what_has_a_gap_before_it__goes_on_to_the_next_relay(void **state) {
-    seen s;
-    net *n = network(3, &s);
-    net_knob(n)->peer_loss = 0.02;
     const rs_peer relay = 1, next = 2;
     rs_path_grant slow = wide, faster = wide;
     slow.rate_bps = 24000000;
     faster.rate_bps = 48000000;
-    send_by(n, 0, 1, &relay, false, &slow);
-    rs_time at = 0, relay_done = 0;
-    while (!net_receiving(n, 1))
-        net_at(n, at += 10 * MS);
-    rs_xfer in = net_receiving(n, 1), out = send_by(n, 1, 1, &next, true, &faster);
-    while (at < 60 * SEC && !net_has(n, 2, 5)) {
-        net_at(n, at += 2 * MS);
-        pass_on(n, &s, in, out);
-        relay_done = relay_done == 0 && net_has(n, 1, 5) ? at : relay_done;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        seen s;
+        net *n = seeded(3, &s, seed);
+        net_knob(n)->peer_loss = 0.02;
+        send_by(n, 0, 1, &relay, false, &slow);
+        rs_time at = 0, relay_done = 0;
+        while (!net_receiving(n, 1))
+            net_at(n, at += 10 * MS);
+        rs_xfer in = net_receiving(n, 1), out = send_by(n, 1, 1, &next, true, &faster);
+        while (at < 60 * SEC && !net_has(n, 2, 5)) {
+            net_at(n, at += 2 * MS);
+            pass_on(n, &s, in, out);
+            relay_done = relay_done == 0 && net_has(n, 1, 5) ? at : relay_done;
+        }
+        assert_true(net_has(n, 1, 5) && net_has(n, 2, 5));
+        assert_true(s.beyond > FRAGMENTS / 2);
+        assert_true(at < relay_done + 400 * MS);
+        assert_in_range(s.passed, FRAGMENTS, FRAGMENTS * 106 / 100);
+        net_free(n);
     }
-    assert_true(net_has(n, 1, 5) && net_has(n, 2, 5));
-    assert_true(s.beyond > FRAGMENTS / 2);
-    assert_true(at < relay_done + 300 * MS);
-    assert_in_range(s.passed, FRAGMENTS, FRAGMENTS * 105 / 100);
-    net_free(n);
     (void)state;
 }
 
@@ -244,6 +250,27 @@ static void who_is_not_heard__gets_nothing_new(void **state) {
         assert_true(net_has(n, 1, 5) == (dies == 0));
         net_free(n);
     }
+    (void)state;
+}
+
+/* A firewall, or a translation of addresses that was forgotten: connections last, and the rest goes by them. */
+static void a_path_that_lets_no_datagrams_through_any_more__holds_nobody_up(void **state) {
+    rs_path_grant slow = wide;
+    slow.rate_bps = 20000000;
+    seen s;
+    net *n = network(2, &s);
+    const rs_peer to = 1;
+    send_by(n, 0, 1, &to, false, &slow);
+    rs_time at = 0;
+    while (s.from_home < FRAGMENTS / 4)
+        net_at(n, at += 10 * MS);
+    net_knob(n)->peer_loss = 1;
+    uint64_t before = s.from_home;
+    while (at < 60 * SEC && !net_has(n, 1, 5))
+        net_at(n, at += 10 * MS);
+    assert_true(net_has(n, 1, 5));
+    assert_in_range(s.from_home - before, 1, FRAGMENTS / 8);
+    net_free(n);
     (void)state;
 }
 
@@ -345,6 +372,7 @@ int main(void) {
         cmocka_unit_test(what_has_nothing_yet__waits),
         cmocka_unit_test(a_relay_that_dies__is_followed_by_one_that_goes_on_where_it_was),
         cmocka_unit_test(who_is_not_heard__gets_nothing_new),
+        cmocka_unit_test(a_path_that_lets_no_datagrams_through_any_more__holds_nobody_up),
         cmocka_unit_test(marks_of_switches__slow_the_sender),
         cmocka_unit_test(another_sender_of_the_object__is_refused_while_the_first_is_there),
         cmocka_unit_test(a_bound_of_less_than_a_section__holds_nobody_up),
