@@ -186,8 +186,8 @@ def revoke(name: str, folder: Path) -> None:
     """Revoke NAME.pem, and what --replace put it in the place of: ca.pem then holds the list of those that are revoked,
     for everybody who reads it.
 
-    Copy ca.pem to where the programs read it. Where `security: required` holds, managers and agents refuse NAME from
-    their next connections on, and the manager gives all others a new key at once: nothing has to be restarted.
+    Copy ca.pem to where the programs read it. Where `security: required` holds, managers and agents end what is open
+    to NAME and refuse it, and the manager gives all others a new key at once: nothing has to be restarted.
     """
     ca, name = _with_ca(folder), _checked(name)
     newest, replaced = ca / f"{name}.pem", sorted(_replaced(ca, name).glob("*.pem"))
