@@ -28,6 +28,7 @@ def all_of(topology: Topology) -> Iterator[Finding]:
     yield from packet_network(topology)
     yield from sites(topology)
     yield from tenants(topology)
+    yield from regions(topology)
     yield from manager_ports(topology)
     for ocs in topology.ocs.values():
         yield from fibres(ocs, topology)
@@ -295,6 +296,17 @@ def tenants(topology: Topology) -> Iterator[Finding]:
             if other:
                 yield ("tenants", tenant.name, "groups", index), f"{group} is also tenant {other}'s; keep it in one"
             named.append((tenant.name, group))
+
+
+def regions(topology: Topology) -> Iterator[Finding]:
+    """A group's name is in one set."""
+    named: list[tuple[int, str]] = []
+    for number, names in enumerate(topology.regions):
+        for index, group in enumerate(names):
+            other = next((one for place, one in named if place != number and _both(one, group)), "")
+            if other:
+                yield ("regions", number, index), f"{group} is in another set, too, by {other}; make them one"
+            named.append((number, group))
 
 
 def _both(a: str, b: str) -> bool:

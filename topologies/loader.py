@@ -265,6 +265,7 @@ def _build(document: Document) -> tuple[Topology, list[Problem]]:
             name: Tenant(name, tuple(one["servers"]), tuple(one.get("groups", ())), one.get("quota", ""))
             for name, one in value.get("tenants", {}).items()
         },
+        regions=tuple(map(tuple, value.get("regions", ()))),
     )
     for place, text in checks.all_of(topology):
         reader.add(place, text)

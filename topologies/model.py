@@ -202,6 +202,7 @@ class Topology:
     sites: dict[str, Site] = field(default_factory=dict)  # empty: all is one
     secure: bool = False  # `security: required`
     tenants: dict[str, Tenant] = field(default_factory=dict)  # empty: all reach all; else every server is in one
+    regions: tuple[tuple[str, ...], ...] = ()  # message groups that overlap by design; `blue.*`: all that begin so
 
     def tenant_of(self, server: str) -> str:
         """Empty where there are no tenants."""

@@ -598,7 +598,8 @@ static void delivered(void *context) {
 static bool start_data(rs_agent *agent, uint64_t seed) {
     const rs_options *o = &agent->options;
     char error[RS_IO_ERROR_MAX];
-    const rs_io_options options = rs_options_io(o, log_io);
+    rs_io_options options = rs_options_io(o, log_io);
+    options.send_buffer = rs_options_send_buffer(o);
     rs_io *io = rs_io_open(o->io, &options, error);
     const bool bare = io && rs_secure_io_is_bare(io);
     if (io && o->loss) {

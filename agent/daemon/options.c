@@ -8,12 +8,16 @@
 #include <sys/un.h>
 
 #include "core/wan/options.h"
+#include "daemon/data/nic.h"
 #include "daemon/log.h"
 #include "daemon/store/digest.h"
 #include "daemon/units.h"
 #include "io/io.h"
 
 #define FIRST_OPTION 256
+#define SEND_QUEUE_US 3000         /* rs_options_send_buffer: tests/lab/test_sender.py */
+#define SEND_BUFFER_MOST (4 << 20) /* what back ends take unless told otherwise */
+#define JUMBO 9000
 #define SILENCE_BOUND (5 * (rs_time)1000000000)
 
 typedef bool (*take_value)(rs_options *options, const char *text, char *error);
@@ -571,6 +575,14 @@ rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out,
         return RS_OPTIONS_WRONG;
     }
     return RS_OPTIONS_RUN;
+}
+
+int rs_options_send_buffer(const rs_options *o) {
+    int64_t nic_bps = o->nic_rate_bps ? o->nic_rate_bps : rs_nic_rate(o->interface);
+    int64_t bytes = nic_bps / 8 * SEND_QUEUE_US / 1000000, least = 2 * (int64_t)(o->mtu ? o->mtu : JUMBO);
+    if (nic_bps == 0 || bytes > SEND_BUFFER_MOST)
+        return SEND_BUFFER_MOST;
+    return (int)(bytes < least ? least : bytes);
 }
 
 rs_io_options rs_options_io(const rs_options *o, rs_io_log log) {

@@ -70,6 +70,11 @@ typedef enum { RS_OPTIONS_RUN, RS_OPTIONS_TOLD, RS_OPTIONS_WRONG } rs_options_re
  * `complain`. */
 rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out, FILE *say, FILE *complain);
 
+/* Bytes of the data channel that may wait in this host to be sent: what its NIC sends in 3 ms. Whoever else sends from
+ * here shares the NIC's queue by how much waits in it, and TCP keeps its part there as short (TCP small queues: 1 ms,
+ * or a few packets); a sender that is woken late goes on without a gap for as long. Two packets at least; 4 MiB at
+ * most, and where nobody knows the NIC's rate. */
+int rs_options_send_buffer(const rs_options *options);
 /* With what packet I/O is opened; `log` takes its text. */
 rs_io_options rs_options_io(const rs_options *options, rs_io_log log);
 

@@ -37,6 +37,8 @@ public final class JGroupsMany {
         </config>
         """;
 
+    /** Each waits a second for members that are not there: eight at once make that half a minute for 256 channels. */
+    private static final int JOIN_AT_ONCE = 64;
     private static final AtomicLong MESSAGES = new AtomicLong();
     private static volatile long firstNs;
     private static volatile long lastNs;
@@ -85,7 +87,7 @@ public final class JGroupsMany {
         final int members = Integer.parseInt(words[3]);
         final JChannel[] channels = new JChannel[groups];
         final CountDownLatch joined = new CountDownLatch(groups);
-        final ExecutorService pool = Executors.newFixedThreadPool(8);
+        final ExecutorService pool = Executors.newFixedThreadPool(JOIN_AT_ONCE);
         for (int i = 0; i < groups; i++) {
             final int group = i;
             pool.execute(() -> {

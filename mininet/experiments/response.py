@@ -24,9 +24,9 @@ OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highli
 
 @click.command()
 @click.option("--requests", default=300, show_default=True, type=click.IntRange(1, 4000), help="One after another.")
-@click.option("--receivers", default=6, show_default=True, help="Servers each object goes to, in other racks.")
+@click.option("--receivers", default=16, show_default=True, help="Servers each object goes to, in other racks.")
 @click.option("--sender", default="h1", show_default=True, help="The server that asks.")
-@click.option("--topology", default="hybrid-4x2", show_default=True, help="A topology file, or a built-in one's name.")
+@click.option("--topology", default="testbed-20", show_default=True, help="A topology file, or a built-in one's name.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), default="build/response.json",
               show_default=True, help="Where the figures go.")  # fmt: skip
 def command(requests: int, receivers: int, sender: str, topology: str, json_file: Path) -> None:

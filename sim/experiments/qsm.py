@@ -17,10 +17,11 @@ from rich.table import Table
 from rostrum.lab.manifest import manifest
 from rostrum.lab.results import rounded, save
 from rostrum.sim.network import SimError
-from rostrum.sim.qsm import Costs, CostsError, Row, Setting, mean, run, stored_costs
+from rostrum.sim.qsm import WARM_S, Costs, CostsError, Row, Setting, mean, run, stored_costs
 from rostrum.topologies.places import build_folder
 
 OUT = Console(highlight=False, soft_wrap=True)
+QUICK_WARM_S = 0.3  # all have their full rate after 0.1 s, 500 nodes after 0.25
 COLUMNS = ("rate_per_s", "recovery_token_rounds", "ack_ms", "sender_control_share", "lost")
 
 
@@ -50,19 +51,19 @@ def groups_summary(rows: Mapping[str, Row]) -> dict[str, Any]:
 
 
 def by_nodes(quick: bool) -> dict[str, Setting]:
-    base = Setting(seconds=0.3 if quick else 2.0)
+    base = Setting(seconds=0.15, warm_s=QUICK_WARM_S) if quick else Setting(seconds=2.0)
     points = {str(count): replace(base, nodes=count) for count in ((2, 25, 71) if quick else (2, 10, 25, 50, 71, 200))}
-    points["500"] = replace(base, nodes=500, seconds=0.1 if quick else 0.3, receive_mb=16)  # 8 GB in all
+    points["500"] = replace(base, nodes=500, seconds=0.05 if quick else 0.3, receive_mb=16)  # 8 GB in all
     points["2"] = replace(points["2"], seconds=2.0)  # Full buffers count for little.
     lossy = replace(base, nodes=25, loss_percent=1.0)
     points["25, 1 % lost"] = lossy
     points["71, 1 % lost"] = replace(lossy, nodes=71)
-    paper = replace(base, token_ms=1000, rate=1, seconds=12.0 if quick else 60.0)
+    paper = replace(base, token_ms=1000, rate=1, warm_s=WARM_S, seconds=12.0 if quick else 60.0)
     points["25, 1 % lost, the paper's token"] = replace(paper, loss_percent=1.0)
     points["10, the paper's token"] = replace(paper, nodes=10)
     points["71, the paper's token"] = replace(paper, nodes=71, seconds=6.0 if quick else 30.0)
     points["25, ten senders"] = replace(base, nodes=25, senders=10)
-    frozen = replace(base, nodes=10 if quick else 25, seconds=8.0 if quick else 16.0, sample_s=0.25)
+    frozen = replace(base, nodes=10 if quick else 25, seconds=7.0 if quick else 16.0, sample_s=0.25)
     points["one frozen for 2 s"] = replace(frozen, freeze_s=2.0)
     if not quick:  # as many packets of each
         points["200"] = replace(points["200"], seconds=0.5)

@@ -189,7 +189,9 @@ def test_demo(tmp_path: Path) -> None:
 
 def test_response_counts_every_request(tmp_path: Path) -> None:
     file = tmp_path / "response.json"
-    shown = rostrum_lab("run", "response", "--requests", "5", "--receivers", "2", "--json", str(file))
+    shown = rostrum_lab(
+        "run", "response", "--requests", "5", "--receivers", "2", "--topology", "hybrid-4x2", "--json", str(file)
+    )
     report = json.loads(file.read_text())
     assert report["manager"]["count"] == 5 and "in the manager: p50" in shown
     assert 0 < report["agent"]["p50_ms"] <= report["agent"]["p99_ms"] <= report["agent"]["max_ms"]

@@ -274,6 +274,10 @@ static void fill(rs_messages *node, const rs_gm_event *event, rs_messages_event 
     node->stats.delivered_bytes += event->length;
 }
 
+rs_message_group rs_messages_next_event(const rs_messages *node) {
+    return waiting(node) > 0 ? event_at(node, node->event_head)->group : 0;
+}
+
 bool rs_messages_poll_event(rs_messages *node, rs_messages_event *out) {
     while (waiting(node) > 0) {
         const rs_gm_event *event = event_at(node, node->event_head++);

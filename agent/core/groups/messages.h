@@ -313,6 +313,8 @@ void rs_messages_timeout(rs_messages *node, rs_time now);
 rs_time rs_messages_deadline(const rs_messages *node); /* RS_NEVER if nothing is due */
 bool rs_messages_poll_tx(rs_messages *node, rs_time now, rs_messages_out *out);
 bool rs_messages_poll_event(rs_messages *node, rs_messages_event *out);
+/* The group of the event that is polled next, if that is known yet; else 0. */
+rs_message_group rs_messages_next_event(const rs_messages *node);
 
 void rs_messages_stats_get(const rs_messages *node, rs_messages_stats *out);
 /* What an engine counts besides (engine.h: at most RS_GROUP_STATS_MOST); how many there are. */

@@ -87,7 +87,8 @@ typedef struct {
     uint8_t bytes[];
 } rs_gm_carried;
 
-/* One sender in one group. Slots are a ring over the newest `capacity` sns; what is older is settled. */
+/* One sender in one group. Slots are a ring over the newest `capacity` sns; what is older is settled. What each packet
+ * needs comes first: with many groups none of it is in the caches. */
 typedef struct {
     rs_peer sender;
     uint32_t incarnation;
@@ -98,23 +99,23 @@ typedef struct {
     uint64_t base;      /* Nothing before this is of interest here: it was sent before this node joined. */
     uint64_t high;      /* The newest sn known of; base - 1 if none is. */
     uint64_t next;      /* FIFO: this one is delivered next. */
-    uint64_t dropped;   /* The message that was given up in the middle last begins here; 0: none was. */
     uint64_t seen;      /* The newest sn of which the packet itself came, or was sent if it is an own one; 0: none. */
+    rs_gm_peer *peer;   /* NULL: its sender has left the group, or anybody may publish to it. */
+    rs_time heard_at;   /* The sender itself was heard last: a packet by multicast, or its position. */
+    uint64_t returned;  /* Its sender left and came back with this version, and no packet of it told where; else 0. */
+    bool own;           /* This node is the sender. */
+    bool settled_base;  /* A packet's views have told where it begins for this node. */
+    bool unheard;       /* Nothing of it ever came: it is remembered because its sender has left. */
+    bool delivered;     /* A packet of it was, so in order it begins nowhere earlier any more. */
+    bool rejoined;      /* The group is here anew, and no packet has told yet where the stream goes on. */
+    bool doubted;       /* Sealed: its sender was asked, since a packet did not fit, and has not answered since. */
+    uint32_t missing;   /* So many of its packets are. */
+    uint64_t dropped;   /* The message that was given up in the middle last begins here; 0: none was. */
     uint64_t outside;   /* The last packet or claim that was too far off to be believed has this sn; 0: none was. */
     uint64_t floor;     /* `high` before what is known of it jumped forward: what is not above it is settled. */
-    rs_time doubted_at; /* Sealed: its sender was asked then, since a packet did not fit. */
-    bool doubted;       /* And has not answered since. */
+    rs_time doubted_at; /* It was asked then. */
     uint64_t mark, recent; /* `high` at the last look at the window, and how many packets came before that. */
-    uint32_t missing;      /* So many of its packets are. */
-    rs_gm_peer *peer;      /* NULL: its sender has left the group, or anybody may publish to it. */
     rs_time departed_at;   /* Its sender left then, if it has left. */
-    rs_time heard_at;      /* The sender itself was heard last: a packet by multicast, or its position. */
-    bool own;              /* This node is the sender. */
-    bool settled_base;     /* A packet's views have told where it begins for this node. */
-    bool unheard;          /* Nothing of it ever came: it is remembered because its sender has left. */
-    bool delivered;        /* A packet of it was, so in order it begins nowhere earlier any more. */
-    uint64_t returned; /* Its sender left and came back with this version, and no packet of it told where; else 0. */
-    bool rejoined;     /* The group is here anew, and no packet has told yet where the stream goes on. */
     rs_list in_group, assemblies;
     rs_list wide;     /* It is in node->wide while its window is more than the least. */
     rs_list departed; /* It is in node->departed after its sender has left. */
@@ -137,10 +138,19 @@ typedef struct {
     uint64_t members[4]; /* Its members then, a bit each by their hash: some others pass for members. */
 } rs_gm_forgotten;
 
+/* What each packet needs comes first, as in a stream. */
 struct rs_gm_group {
     rs_message_group id;
-    uint64_t version;
+    rs_messages_order order;
+    bool member;  /* This node is one. */
+    bool open;    /* Anybody may publish. */
+    bool anew;    /* Of a view that is about to hold: rs_messages_view.anew. */
+    bool evicted; /* Streams of senders that have left are forgotten: what came of them is not known any more. */
+    const rs_group_engine *engine;
+    uint64_t passed; /* Packets of all senders that are here or missing, own ones too. */
     uint64_t joined; /* The first version of which this node was a member, without a break since. */
+    rs_group_policy policy;
+    uint64_t version;
     /* No packet that was published under an earlier version begins a stream here where packets are sealed: whoever
      * heard it, and keeps it, can send it again to a node that has just come and has the key. */
     uint64_t begins_from;
@@ -149,23 +159,15 @@ struct rs_gm_group {
     uint32_t more_count;
     uint32_t *regions; /* Those that together are its members; none: they are one. */
     uint32_t region_count;
-    const rs_group_engine *engine;
     void *own;                              /* The engine's. */
     uint64_t mapped;                        /* QSM's: the region views, as a sum, that were seen to have all members. */
     uint32_t option[RS_GROUP_OPTIONS_MOST]; /* Thousandths, in the order of the engine's table. */
-    rs_group_policy policy;
-    rs_messages_order order;
-    bool member;  /* This node is one. */
-    bool open;    /* Anybody may publish. */
-    bool anew;    /* Of a view that is about to hold: rs_messages_view.anew. */
-    bool evicted; /* Streams of senders that have left are forgotten: what came of them is not known any more. */
-    rs_peer *members, *publishers; /* Sorted. */
+    rs_peer *members, *publishers;          /* Sorted. */
     uint32_t member_count, publisher_count;
     rs_list streams;
     rs_gm_stream *published; /* This node's stream; NULL before its first message. */
     rs_gm_past past;
     rs_gm_budget asks;
-    uint64_t passed;     /* Packets of all senders that are here or missing, own ones too. */
     struct {             /* How fast they come, of late (naks.c): */
         rs_time at;      /* the last look was then, */
         rs_time each;    /* one came every so many ns, 0: not known, */

@@ -35,6 +35,22 @@ rs_gm_stream *rs_gm_stream_find(const rs_messages *node, rs_peer sender, rs_mess
     return place->number ? stream_at(node, place->number - 1) : NULL;
 }
 
+void rs_gm_stream_soon(const rs_messages *node, rs_peer sender, rs_message_group group, rs_gm_soon what) {
+    if (what == RS_GM_SOON_PLACE) {
+        __builtin_prefetch(&node->places[bucket_of(node, sender, group)]);
+        return;
+    }
+    const rs_gm_stream *stream = rs_gm_stream_find(node, sender, group);
+    if (stream && what == RS_GM_SOON_STREAM) {
+        __builtin_prefetch(stream, 1);
+        __builtin_prefetch(&stream->seen, 1);
+        __builtin_prefetch(&stream->missing, 1);
+    } else if (stream) {
+        __builtin_prefetch(stream->group, 1);
+        __builtin_prefetch(&stream->slots[(stream->high + 1) & (stream->capacity - 1)], 1);
+    }
+}
+
 /* At most half of the table is in use. */
 static bool make_room(rs_messages *node) {
     if (node->places && node->place_count < (node->place_mask + 1) / 2)

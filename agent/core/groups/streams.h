@@ -31,6 +31,10 @@ void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stre
  * on. Where the stream goes on, packets tell: each is shown to rs_gm_stream_go_on while `rejoined`. */
 void rs_gm_stream_rejoin(rs_messages *node, rs_time now, rs_gm_stream *stream);
 void rs_gm_stream_go_on(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, const rs_gm_views *views);
+/* A packet of it is about to come: what will be looked at is on its way into the caches while other work is done. With
+ * many groups nothing of a stream is there, and each place is found by the one before: asked in this order. */
+typedef enum { RS_GM_SOON_PLACE, RS_GM_SOON_STREAM, RS_GM_SOON_GROUP } rs_gm_soon;
+void rs_gm_stream_soon(const rs_messages *node, rs_peer sender, rs_message_group group, rs_gm_soon what);
 /* Its sender has `returned`, and its packet `sn` told of these views: of what it sent before it heard of that, by views
  * that nobody else had any more, what is missing is not waited for as long as else. */
 void rs_gm_stream_hurry(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, const rs_gm_views *views);

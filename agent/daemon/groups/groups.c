@@ -339,12 +339,20 @@ static void deliver(rs_groups *g, const rs_messages_event *event) {
     }
 }
 
+/* The next message's group is on its way into the caches while this one is copied. */
+static void soon(const rs_groups *g) {
+    const rs_local_group *group = g->by_id[rs_messages_next_event(g->node) % RS_GROUP_BUCKETS];
+    if (group)
+        __builtin_prefetch(group, 1);
+}
+
 bool rs_groups_pump(rs_groups *g) {
     rs_messages_event event;
     uint32_t count = 0;
     rs_streams_resume(g);
     uint32_t worked = rs_messages_work(g->node, rs_agent_now(g->agent), WORK_TURN);
     while (count < EVENTS_TURN && rs_messages_poll_event(g->node, &event)) {
+        soon(g);
         deliver(g, &event);
         count++;
     }

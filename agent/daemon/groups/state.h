@@ -85,17 +85,21 @@ typedef enum {
     RS_TOLD_BOTH = RS_TOLD_USE | RS_TOLD_JOIN
 } rs_group_told;
 
+/* What each message needs comes first: with many groups none of it is in the caches. */
 struct rs_local_group {
-    struct rs_local_group *next, *before, *next_by_id, *next_by_name;
-    char name[ROSTRUM_GROUP_NAME_MAX + 1];
+    struct rs_local_group *next_by_id;
+    uint32_t id;
     rs_group_stream *streams;
+    rs_order *ordered; /* its guarantees; NULL: it has none, or this server is no member */
+    uint64_t delivered, by_repair, by_request, lost;
+    struct rs_local_group *next, *before, *next_by_name;
+    char name[ROSTRUM_GROUP_NAME_MAX + 1];
     uint32_t stream_count, receiver_count; /* waiting ones too */
     rs_group_standing standing;
     rs_group_told told;
     bool asked;        /* for a program that waits: a refusal may be about it alone */
     uint32_t held;     /* its streams are being gone through */
     rs_time unused_at; /* it goes then; RS_NEVER: programs use it */
-    uint32_t id;
     uint64_t version;
     rs_group_place *places; /* its channels; NULL: it is not viewed */
     uint32_t place_count;
@@ -106,7 +110,6 @@ struct rs_local_group {
     uint32_t member_count, sender_count;
     rs_flow flow;
     rs_group_delivery delivery;
-    rs_order *ordered; /* its guarantees; NULL: it has none, or this server is no member */
     rs_local_group *next_ordered;
     rs_peer *view_peers; /* members of the view that holds, as programs were told; NULL: none */
     uint32_t view_count;
@@ -120,7 +123,7 @@ struct rs_local_group {
     uint64_t trouble, put_out_lost;
     rs_time trouble_at, put_out_at;
     char put_out[ROSTRUM_NAME_MAX + 1];
-    uint64_t published, delivered, by_repair, by_request, lost, lost_slow;
+    uint64_t published, lost_slow;
 };
 
 static inline bool rs_group_is_viewed(const rs_local_group *group) {

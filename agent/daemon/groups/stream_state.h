@@ -51,12 +51,12 @@ struct rs_group_stream {
     /* It is given what the group kept, and then hears the group: from the message of that number on, or, with `since`,
      * from that time on. `oldest`: from the first that is kept. */
     bool replaying, since, oldest;
+    uint64_t lost; /* not told yet: there was no room */
     uint64_t cursor;
     rs_api_call call;
     rs_time deadline;
     rs_manager_group_options options; /* texts of its own until it is open */
     char *texts;
-    uint64_t lost; /* not told yet: there was no room */
     uint64_t lost_all;
     rs_time lost_at;                 /* the last of them */
     uint64_t published;              /* messages, */

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from rostrum.controller.core.groups.trees import bits
 
 Signature = tuple[str, frozenset[str]]  # kind, groups
+HINTED = "\0"  # with a place among the hints: its groups, whichever; no group's name begins so
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Batch:
 @dataclass
 class Regions:
     """`first`: versions are larger. `most`: regions of a group, 0 for no bound. `hints`: sets of groups that overlap by
-    design: servers in any of a set's groups are of one region.
+    design (`blue.*`: all that begin so): servers in any of a set's groups are of one region.
     """
 
     first: int = 0
@@ -48,6 +49,7 @@ class Regions:
     of: dict[str, tuple[int, ...]] = field(default_factory=dict)  # group -> its regions
     within: dict[int, set[str]] = field(default_factory=dict)  # region -> groups that have it
     _groups: dict[str, tuple[str, int]] = field(default_factory=dict)  # kind, members
+    _hinted: dict[str, str] = field(default_factory=dict)  # group -> what stands for all of its hint's
     _wanted: dict[tuple[str, int], set[str]] = field(default_factory=dict)  # kind, server -> groups
     _signed: dict[tuple[str, int], Signature] = field(default_factory=dict)
     _parts: dict[Signature, int] = field(default_factory=dict)
@@ -68,11 +70,16 @@ class Regions:
         for server in bits(members & ~before):
             self._wanted.setdefault((kind, server), set()).add(group)
             self._dirty.add((kind, server))
+        if group not in self._groups:
+            for place, hint in enumerate(self.hints):
+                if _has(hint, group):
+                    self._hinted[group] = f"{HINTED}{place}"
         self._groups[group] = (kind, members)
         self._changed.add(group)
 
     def remove(self, group: str) -> None:
         kind, members = self._groups.pop(group, ("", 0))
+        self._hinted.pop(group, None)
         for server in bits(members):
             self._wanted[kind, server].discard(group)
             self._dirty.add((kind, server))
@@ -123,9 +130,8 @@ class Regions:
         groups = set(self._wanted.get(one, ()))
         if not groups:
             self._wanted.pop(one, None)
-        for hint in self.hints:
-            if groups & hint:
-                groups |= hint
+        if self._hinted:
+            groups = {self._hinted.get(group, group) for group in groups}
         before = self._signed.pop(one, None)
         if before:
             self._parts[before] &= ~(1 << server)
@@ -211,6 +217,10 @@ class Regions:
         for number in [one for one, groups in self.within.items() if not groups]:
             del self.within[number]
         return frozenset(other)
+
+
+def _has(hint: frozenset[str], group: str) -> bool:
+    return group in hint or any(one.endswith("*") and group.startswith(one[:-1]) for one in hint)
 
 
 def _order(part: tuple[str, int]) -> tuple[str, int]:

@@ -220,7 +220,7 @@ class Membership:
         self.sharing = Sharing(
             topology, self.places, settings.group_rules, settings.level, addresses.take, addresses.give_back, room
         )
-        self.regions = Regions(most=REGIONS_PER_GROUP)
+        self.regions = Regions(most=REGIONS_PER_GROUP, hints=tuple(map(frozenset, topology.regions)))
         self.told_regions: dict[int, ToldRegion] = {}
         self.moved_regions: set[int] = set()  # to have another address
         self.groups: dict[str, Group] = {}

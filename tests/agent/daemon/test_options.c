@@ -89,6 +89,23 @@ static void options__everything_set(void **state) {
     assert_int_equal(o.seed, 42);
 }
 
+static void options__what_waits_to_be_sent_goes_in_3_ms(void **state) {
+    (void)state;
+    rs_options o;
+    assert_int_equal(parse(NEEDED "--nic-rate 100M", &o), RS_OPTIONS_RUN);
+    assert_int_equal(rs_options_send_buffer(&o), 37500);
+    assert_int_equal(parse(NEEDED "--nic-rate 1M --mtu 1500", &o), RS_OPTIONS_RUN);
+    assert_int_equal(rs_options_send_buffer(&o), 2 * 1500);
+    assert_int_equal(parse(NEEDED "--nic-rate 100G", &o), RS_OPTIONS_RUN);
+    assert_int_equal(rs_options_send_buffer(&o), 4 << 20);
+    assert_int_equal(
+        parse("--server h1 --interface nosuch0 --address 10.0.1.1 --socket /run/a.sock --store /run/objects "
+              "--manager 10.255.0.1:9090",
+              &o),
+        RS_OPTIONS_RUN);
+    assert_int_equal(rs_options_send_buffer(&o), 4 << 20); /* nobody knows its rate */
+}
+
 static void options__help_and_version(void **state) {
     (void)state;
     rs_options o;
@@ -338,6 +355,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options__defaults),
         cmocka_unit_test(options__everything_set),
+        cmocka_unit_test(options__what_waits_to_be_sent_goes_in_3_ms),
         cmocka_unit_test(options__help_and_version),
         cmocka_unit_test(options__wrong_ones_are_explained),
         cmocka_unit_test(options__manager_tls_takes_three_files),

@@ -4,6 +4,7 @@ server knows the newest views it needs, told once, with addresses and rules for 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 import pytest
@@ -83,6 +84,7 @@ def test_hints_and_the_cover_make_regions_fewer_and_the_waste_is_told() -> None:
     assert exact.waste("all") == 0
     hinted = build(0, (frozenset({"g0", "g1", "g2"}), frozenset({"g3", "g4", "g5"})))
     assert len(hinted.of["all"]) == 4
+    assert len(build(0, (frozenset({"g*"}),)).of["all"]) == 2
     covered = build(8, ())
     assert len(covered.of["all"]) <= 8
     assert covered.waste("g0") > 0
@@ -103,6 +105,23 @@ def line_of(servers: int, **settings: object) -> GroupLine:
     line = GroupLine(spine(2, servers // 2, 2), Settings(**settings))  # type: ignore[arg-type]
     line.up(*line.manager.core.topology.servers, knows=QSM)
     return line
+
+
+def test_sets_of_groups_in_the_topology_file_are_one_region() -> None:
+    """What the designer says overlaps is one region also while servers are in some of its groups alone."""
+    topology = replace(spine(2, 4, 2), regions=(("blue.*", "news"),))
+    line = GroupLine(topology, Settings(group_window_ns=20 * MS))
+    line.up(*topology.servers, knows=QSM)
+    one, two, three, *rest = sorted(topology.servers)
+    line.join("blue.1", one, two, options=WITH)
+    line.join("blue.2", two, three, options=WITH)
+    line.join("news", one, three, options=WITH)
+    line.join("red", *rest, options=WITH)
+    line.wait_alive(1000)
+    m = line.manager.core.members
+    assert m.regions.of["blue.1"] == m.regions.of["blue.2"] == m.regions.of["news"] != m.regions.of["red"]
+    assert [m.regions.waste(name) for name in ("blue.1", "blue.2", "news", "red")] == [1, 1, 1, 0]
+    agree(line)
 
 
 def agree(line: GroupLine) -> None:
