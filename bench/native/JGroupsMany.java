@@ -5,6 +5,8 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.logging.Level;
+import java.util.logging.Logger;
 import org.jgroups.BytesMessage;
 import org.jgroups.JChannel;
 import org.jgroups.Message;
@@ -31,14 +33,14 @@ public final class JGroupsMany {
           <pbcast.NAKACK2 xmit_interval="100"/>
           <UNICAST3 xmit_interval="100"/>
           <pbcast.STABLE desired_avg_gossip="50000" max_bytes="4M"/>
-          <pbcast.GMS print_local_addr="false" join_timeout="1000"/>
+          <pbcast.GMS print_local_addr="false" join_timeout="3000"/>
           <MFC max_credits="2M" min_threshold="0.4"/>
           <FRAG2 frag_size="1200"/>
         </config>
         """;
 
-    /** Each waits a second for members that are not there: eight at once make that half a minute for 256 channels. */
-    private static final int JOIN_AT_ONCE = 64;
+    /** Each waits three seconds for members that are not there: eight at once make that a minute and a half for 256. */
+    private static final int JOIN_AT_ONCE = 32;
     private static final AtomicLong MESSAGES = new AtomicLong();
     private static volatile long firstNs;
     private static volatile long lastNs;
@@ -83,6 +85,8 @@ public final class JGroupsMany {
     }
 
     public static void main(final String[] words) throws Exception {
+        // A word of each of 256 channels is more than the pipe holds that is read when all is over.
+        Logger.getLogger("").setLevel(Level.SEVERE);
         final int groups = Integer.parseInt(words[2]);
         final int members = Integer.parseInt(words[3]);
         final JChannel[] channels = new JChannel[groups];
