@@ -57,7 +57,7 @@ def command(json_file: Path, **given: Any) -> None:
     save(report, json_file)
     for label, one in report["summary"].items():
         OUT.print(f"every {label}: {one['cpu']:.1%} of a processor (idle {one['idle']:.1%})")
-        OUT.print(f"high rate began {one['delay_ms']:.2f} ms after the circuit was there")
+        OUT.print(f"high rate began {one['delay_ms']:.2f} ms after the manager knew of the circuit")
     OUT.print(f"figures in {json_file}")
 
 
