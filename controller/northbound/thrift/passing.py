@@ -5,7 +5,7 @@ them, and take no other; a relay's word that some are done waits for theirs. Pur
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rostrum.controller.core.text import listed
 
-PARTS_MAX: Final = 16_384  # the oldest are forgotten, and their relays believed
+PARTS_MAX: Final = 16_384  # of who has most the oldest is forgotten then, and its relay believed
 WAIT_S: Final = 10.0  # for the word of those of whom a relay says that they are done
 KEPT_S: Final = 60.0  # after its relay's last report; reports come each second, and a few after the end
 SAID_MOST: Final = 5  # times that its failure is told: the sender may be busy with it still
@@ -47,6 +47,7 @@ class Passing:
         self._tell = tell
         self._parts: OrderedDict[str, Part] = OrderedDict()
         self._of: dict[tuple[bytes, int], dict[str, Part]] = {}  # object -> its parts by leg
+        self._count = Counter[str]()  # of each sender's parts
 
     def ordered(
         self, leg_id: str, relay: str, sender: str, app_id: bytes, data_id: int, receivers: Iterable[str]
@@ -57,8 +58,10 @@ class Passing:
         part = Part(leg_id, relay, sender, origin, app_id, data_id, frozenset(receivers))
         self._parts[leg_id] = part
         self._of.setdefault((app_id, data_id), {})[leg_id] = part
-        while len(self._parts) > PARTS_MAX:
-            self._forget(next(iter(self._parts.values())))
+        self._count[sender] += 1
+        if len(self._parts) > PARTS_MAX:
+            ((most, _),) = self._count.most_common(1)
+            self._forget(next(one for one in self._parts.values() if one.sender == most))
 
     def origin(self, sender: str, receiver: str, app_id: bytes, data_id: int) -> tuple[str, str]:
         """Whose object that server sends to that receiver, and its digest; "": nobody knows it yet."""
@@ -104,6 +107,9 @@ class Passing:
 
     def _forget(self, part: Part) -> None:
         del self._parts[part.leg_id]
+        self._count[part.sender] -= 1
+        if self._count[part.sender] == 0:
+            del self._count[part.sender]
         parts = self._of[part.app_id, part.data_id]
         del parts[part.leg_id]
         if not parts:

@@ -108,6 +108,17 @@ def test_what_is_remembered_has_a_bound() -> None:
     assert stage.passing.origin("r1", "a", APP, 8)[0] == "h0"
 
 
+def test_who_asks_for_more_than_is_remembered_costs_nobody_else_what_is() -> None:
+    stage = Stage()
+    for number in range(PARTS_MAX):
+        stage.passing.ordered(f"flood {number}", "r9", "h9", APP, number, ["a"])
+    assert stage.passing.origin("r1", "a", APP, 7) == ("h0", OURS)
+    assert stage.passing.origin("r2", "c", APP, 7) == ("h0", OURS)
+    assert stage.passing.origin("r9", "a", APP, PARTS_MAX - 1)[0] == "h9"
+    stage.passing.ordered("more", "r1", "h0", APP, 8, ["b"])
+    assert stage.passing.origin("r1", "b", APP, 8)[0] == "h0"
+
+
 def test_what_is_over_is_forgotten_and_its_relay_may_send_an_object_of_its_own_by_that_id() -> None:
     stage = Stage()
     stage.passing.due(1000.0)
