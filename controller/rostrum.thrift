@@ -505,7 +505,7 @@ struct GroupView {
   8: optional list<i32> listens (max = "1024"),
   /** Full: this agent was out of the group since the view that it holds, if it holds one, and is a member anew. What was published before is not for
    *  it: what it misses of that it need not wait for. */
-  9: optional bool anew
+  9: optional bool rejoined
 }
 
 /** What preflight and doctor ask of agents. */

@@ -186,7 +186,7 @@ def another_of_region(packet: bytes, ahead: int, lie: bool) -> bytes:
     return checked(packet[:32] + number.to_bytes(8, "little") + inner)
 
 
-def false_words_in_region(packet: bytes, name: str) -> list[bytes]:
+def false_statements_in_region(packet: bytes, name: str) -> list[bytes]:
     """What a node of the region that a packet is of says, by that address: that all, or nothing, or what was never sent
     has come; that it leads; that all is to come again.
     """
@@ -220,7 +220,7 @@ def lies_in_region(one: Plan, names: list[str]) -> list[bytes]:
     its_number = int.from_bytes(heard[12:16], "little")
     own, its = transmitter_key(key, number), transmitter_key(key, its_number)
     texts = [another_of_region(packet, 1 + at // 2 % 50, at % 2 > 0) for at in range(LIES)]
-    texts += [text for name in names for text in false_words_in_region(packet, name)]
+    texts += [text for name in names for text in false_statements_in_region(packet, name)]
 
     def closed(at: int, text: bytes) -> bytes:
         if at % 4 == 3:
@@ -466,8 +466,8 @@ async def lie_in_region(plan: Plan, receiver: Receiver, one: Plan) -> None:
         with contextlib.suppress(OSError):
             sent += out.sendto(datagram, (one["to"], one["port"])) > 0
         await asyncio.sleep(PACE_S / 4)
-    words = [text for name in names for text in false_words_in_region(packet, name)]
-    for text in [*words, *(another_of_region(packet, 1 + at // 2, at % 2 > 0) for at in range(100))]:
+    statements = [text for name in names for text in false_statements_in_region(packet, name)]
+    for text in [*statements, *(another_of_region(packet, 1 + at // 2, at % 2 > 0) for at in range(100))]:
         told += receiver.tell_all([text])
         await asyncio.sleep(PACE_S)
     say(kind="lies in region", multicast=sent, unicast=told)

@@ -18,14 +18,32 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rostrum.lab.lab import Lab
+    from rostrum.lab.namespace import Entered
 
 SO_RCVBUFFORCE = 33  # Linux; Python does not name it
 WIRE_HEADERS_BYTES = 8 + 20 + 14 + 24  # UDP, IPv4, Ethernet; preamble, FCS and gap
 WAIT_S = 20.0
 BUFFER_BYTES = 16 << 20
 PERIOD_S = 0.05
+
+
+def start(lab: Lab, server: str, *fields: object) -> Entered:
+    """This program on a server of a lab."""
+    argv = [sys.executable, "-m", "rostrum.lab.traffic", *(str(field) for field in fields)]
+    return lab.popen(server, argv, stdout=subprocess.PIPE, text=True)
+
+
+def line_of(program: Entered) -> str:
+    """The next one that it prints."""
+    assert program.stdout is not None
+    return str(program.stdout.readline())
 
 
 def send(address: str, port: int, size: int, rate_bps: float, seconds: float, nic: str) -> dict[str, int]:

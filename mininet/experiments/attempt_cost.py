@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import track
 from rostrum.client import Agent, RostrumError
 from rostrum.lab.experiments.demo import choose, path_of
-from rostrum.lab.experiments.fig8_attempt_interval import Checked, Durations, drop, one_of_each_rack
+from rostrum.lab.experiments.fig8_attempt_interval import Checked, Durations, drop, emulated, one_of_each_rack
 from rostrum.lab.experiments.fig8_summary import interval_text
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
@@ -24,6 +24,7 @@ from rostrum.lab.results import save
 from rostrum.topologies import TopologyError
 from rostrum.topologies.units import Size
 
+NO_RINGING = "0ms:0"
 SAMPLE_S = 0.05
 EDGE_S = 0.2  # of each phase, at either end, is left out
 IDLE_S = 1.0
@@ -71,14 +72,7 @@ def run(
     name: str,
 ) -> dict[str, Any]:
     """Every transfer, and medians by interval. Raises LabError, RostrumError, TopologyError."""
-    drawn = timing.reconfiguration(reconfiguration)
-    changes = {
-        "emulation.reconfiguration": {
-            "distribution": drawn.distribution, "mean_ms": drawn.mean_s * 1e3, "spread_ms": drawn.spread_s * 1e3,
-        },
-        "emulation.ringing": {"duration_ms": 0, "loss": 0},
-        "ocs.ocs.reconfiguration_ms": drawn.mean_s * 1e3,
-    }  # fmt: skip
+    changes = emulated(reconfiguration, NO_RINGING)
     runs: list[dict[str, Any]] = []
     for interval_s in intervals:
         options = ("--attempt-interval", f"{round(interval_s * NS)}ns", "--light-confirm", "1")

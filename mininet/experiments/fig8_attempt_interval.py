@@ -272,18 +272,22 @@ def run(plan: Plan) -> dict[str, Any]:
     }
 
 
-def start_lab(plan: Plan, one: Configuration, number: int) -> Lab:
-    """A lab whose agents run as `one` says. The OCS draws by seed and round: the same for all configurations."""
-    drawn: Reconfiguration = timing.reconfiguration(plan.reconfiguration)
-    ringing_s, loss = timing.ringing(plan.ringing)
-    changes = {
+def emulated(reconfiguration: str, ringing: str) -> dict[str, Any]:
+    """What of a topology an OCS with these is."""
+    drawn: Reconfiguration = timing.reconfiguration(reconfiguration)
+    ringing_s, loss = timing.ringing(ringing)
+    return {
         "emulation.reconfiguration": {
             "distribution": drawn.distribution, "mean_ms": drawn.mean_s * 1e3, "spread_ms": drawn.spread_s * 1e3,
         },
         "emulation.ringing": {"duration_ms": ringing_s * 1e3, "loss": loss},
-        "emulation.seed": plan.seed % 2**31 + number,
         "ocs.ocs.reconfiguration_ms": drawn.mean_s * 1e3,
     }  # fmt: skip
+
+
+def start_lab(plan: Plan, one: Configuration, number: int) -> Lab:
+    """A lab whose agents run as `one` says. The OCS draws by seed and round: the same for all configurations."""
+    changes = emulated(plan.reconfiguration, plan.ringing) | {"emulation.seed": plan.seed % 2**31 + number}
     options: tuple[str, ...] = ()
     if one.interval_s is not None:
         interval = f"{round(one.interval_s * 1e9)}ns"

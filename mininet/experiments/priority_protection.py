@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable
@@ -25,6 +23,7 @@ from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import Entered, LabError
 from rostrum.lab.results import save
+from rostrum.lab.traffic import line_of, start
 from rostrum.topologies import TopologyError, rate_bps
 from rostrum.topologies.generate import Hybrid, hybrid
 from rostrum.topologies.kinds import KINDS
@@ -212,34 +211,24 @@ def _wait_for_backlog(lab: Lab) -> None:
         time.sleep(0.05)
 
 
-def _program(lab: Lab, server: str, *fields: object) -> Entered:
-    argv = [sys.executable, "-m", "rostrum.lab.traffic", *(str(word) for word in fields)]
-    return lab.popen(server, argv, stdout=subprocess.PIPE, text=True)
-
-
 def _listen(lab: Lab, server: str, port: int, group: str = "") -> Entered:
-    program = _program(
+    program = start(
         lab, server, "receive", port, QUIET_S, lab.topology.servers[server].address, *([group] if group else [])
     )
-    if _line(program) != "listening\n":
+    if line_of(program) != "listening\n":
         raise LabError(f"{server}: the receiver on port {port} did not start")
     return program
 
 
 def _send(lab: Lab, server: str, address: str, port: int, bps: float, seconds: float) -> Entered:
-    return _program(lab, server, "send", address, port, SIZE, bps, seconds, lab.topology.servers[server].address)
+    return start(lab, server, "send", address, port, SIZE, bps, seconds, lab.topology.servers[server].address)
 
 
 def _answer(program: Entered) -> dict[str, Any]:
-    line = _line(program)
+    line = line_of(program)
     if program.wait(BOUND_S) or not line:
         raise LabError(f"a traffic program ended with status {program.returncode}")
     return dict(json.loads(line))
-
-
-def _line(program: Entered) -> str:
-    assert program.stdout is not None
-    return str(program.stdout.readline())
 
 
 def _goodput(found: dict[str, Any]) -> float:

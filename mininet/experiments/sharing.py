@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,8 +16,9 @@ from rostrum.client import Agent, RostrumError, SendResult
 from rostrum.lab.experiments.fig8_attempt_interval import drop
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
-from rostrum.lab.namespace import Entered, LabError
+from rostrum.lab.namespace import LabError
 from rostrum.lab.results import save
+from rostrum.lab.traffic import line_of, start
 from rostrum.topologies import TopologyError, rate_bps
 from rostrum.topologies.generate import Hybrid, hybrid
 from rostrum.topologies.units import Size
@@ -96,18 +95,18 @@ def measure(lab: Lab, agent: Agent, data_id: int, flows: int, bps: int, size: in
         ends = []
         for number in range(flows):
             to = UNICAST[number]
-            end = stack.enter_context(program(lab, to, "tcp-receive", PORT))
-            if line(end) != "listening\n":
+            end = stack.enter_context(start(lab, to, "tcp-receive", PORT))
+            if line_of(end) != "listening\n":
                 raise LabError(f"{to}: the TCP receiver did not start")
             address = lab.topology.servers[to].address
-            stack.enter_context(program(lab, SENDER, "tcp-send", address, PORT, longest_s))
+            stack.enter_context(start(lab, SENDER, "tcp-send", address, PORT, longest_s))
             ends.append(end)
         if flows:
             lab.execute("manager", ["sleep", str(LEAD_S)])
         result = agent.send(data_id, list(RECEIVERS), protocol=protocol).wait(BOUND_S)
         if not result.ok:
             raise LabError(f"transfer {data_id + 1} failed: {result.cause}")
-        progress = [json.loads(line(end))["progress"] for end in ends]
+        progress = [json.loads(line_of(end))["progress"] for end in ends]
     return shares(result, progress, flows, bps, size)
 
 
@@ -127,13 +126,3 @@ def goodput(progress: list[list[int]], begin_ns: float, end_ns: float) -> float:
     if len(within) < 2:
         raise LabError("TCP brought nothing while the multicast went: take a larger --size")
     return (within[-1][1] - within[0][1]) * 8 / ((within[-1][0] - within[0][0]) / NS)
-
-
-def program(lab: Lab, server: str, *words: object) -> Entered:
-    argv = [sys.executable, "-m", "rostrum.lab.traffic", *(str(word) for word in words)]
-    return lab.popen(server, argv, stdout=subprocess.PIPE, text=True)
-
-
-def line(of: Entered) -> str:
-    assert of.stdout is not None
-    return str(of.stdout.readline())

@@ -100,7 +100,7 @@ class Held:
     members: set[int]
     senders: set[int]
     listens: tuple[int, ...] | None = None
-    anew: bool = False
+    rejoined: bool = False
 
 
 @dataclass
@@ -154,7 +154,9 @@ class Listener:
             assert set(view.facts.regions or ()) <= self.regions.keys(), "regions come before groups that name them"
             self.names[view.id] = view.facts.group
             members, senders = set(view.members), set(view.senders)
-            self.groups[view.facts.group] = Held(view.facts, view.version, members, senders, view.listens, view.anew)
+            self.groups[view.facts.group] = Held(
+                view.facts, view.version, members, senders, view.listens, view.rejoined
+            )
             return
         held = self.groups[self.names[view.id]]
         assert held.version == view.base_version, f"{self.server} has version {held.version}, not the base of {view}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -19,6 +20,15 @@ _ids = itertools.count(1)
 
 def data_of(size: int, seed: int) -> bytes:
     return random.Random(seed).randbytes(size)
+
+
+def stream_received(agent: Agent, name: int | str, begun: threading.Event) -> bytes:
+    """All of a stream; `begun` is set when its first piece came."""
+    pieces = []
+    for piece in agent.stream_receive(name, wait=20):
+        pieces.append(piece)
+        begun.set()
+    return b"".join(pieces)
 
 
 def send(lab: Lab, sender: str, receivers: Sequence[str], data: bytes, *, wait: float | None = None) -> SendResult:

@@ -20,7 +20,7 @@ from rostrum.lab.lab import Lab
 
 from tests.lab.adversary import body, packet_id
 from tests.lab.metrics import scrape
-from tests.lab.objects import check, connected, data_of, send
+from tests.lab.objects import check, connected, data_of, send, stream_received
 from tests.lab.test_group_messages import take
 
 pytestmark = pytest.mark.lab
@@ -59,13 +59,6 @@ def test_a_signed_stream_arrives_and_is_joined_under_way(lab: Lab) -> None:
     parts = [data_of(100_000, seed) for seed in range(20)]
     begun = threading.Event()
 
-    def received(agent: Agent) -> bytes:
-        pieces = []
-        for piece in agent.stream_receive("signed", wait=20):
-            pieces.append(piece)
-            begun.set()
-        return b"".join(pieces)
-
     with (
         Agent(lab.agent_socket("h1")) as one,
         Agent(lab.agent_socket("h3")) as three,
@@ -74,7 +67,7 @@ def test_a_signed_stream_arrives_and_is_joined_under_way(lab: Lab) -> None:
         ThreadPoolExecutor(3) as pool,
         one.stream_send("signed", ["h3", "h5"]) as out,
     ):
-        receivers = [pool.submit(received, agent) for agent in (three, five)]
+        receivers = [pool.submit(stream_received, agent, "signed", begun) for agent in (three, five)]
         out.write(parts[0][:1000])
         out.write(parts[0][1000:])
         for part in parts[1:10]:
@@ -168,13 +161,6 @@ def test_who_joins_a_stream_under_way_takes_nothing_of_it_that_was_recorded_befo
     parts, stage = [data_of(100_000, seed) for seed in range(100, 112)], Stage(lab, 1000, 1)
     whole, begun = b"".join(parts), threading.Event()
 
-    def received(agent: Agent) -> bytes:
-        pieces = []
-        for piece in agent.stream_receive("recorded", wait=20):
-            pieces.append(piece)
-            begun.set()
-        return b"".join(pieces)
-
     with (
         Agent(lab.agent_socket("h1")) as one,
         Agent(lab.agent_socket("h3")) as three,
@@ -183,7 +169,7 @@ def test_who_joins_a_stream_under_way_takes_nothing_of_it_that_was_recorded_befo
         ThreadPoolExecutor(3) as pool,
         one.stream_send("recorded", ["h3", "h5"]) as out,
     ):
-        receivers = [pool.submit(received, agent) for agent in (three, five)]
+        receivers = [pool.submit(stream_received, agent, "recorded", begun) for agent in (three, five)]
         with stage.heard("h3") as heard:
             for part in parts[:6]:
                 out.write(part)

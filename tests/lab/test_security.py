@@ -30,7 +30,7 @@ from rostrum.lab.lab import Lab
 from rostrum.lab.processes import agent_program
 
 from tests.lab.metrics import scrape
-from tests.lab.objects import check, data_of, send, until
+from tests.lab.objects import check, data_of, send, stream_received, until
 from tests.lab.test_group_messages import take
 
 pytestmark = pytest.mark.lab
@@ -163,13 +163,6 @@ def test_a_stream_is_joined_under_way(lab: Lab) -> None:
     parts = [data_of(100_000, seed) for seed in range(20)]
     begun = threading.Event()
 
-    def received(agent: Agent) -> bytes:
-        pieces = []
-        for piece in agent.stream_receive(900, wait=20):
-            pieces.append(piece)
-            begun.set()
-        return b"".join(pieces)
-
     with (
         Agent(lab.agent_socket("h1")) as one,
         Agent(lab.agent_socket("h3")) as three,
@@ -177,7 +170,7 @@ def test_a_stream_is_joined_under_way(lab: Lab) -> None:
         ThreadPoolExecutor(2) as pool,
         one.stream_send(900, ["h3"]) as out,
     ):
-        receiver = pool.submit(received, three)
+        receiver = pool.submit(stream_received, three, 900, begun)
         for part in parts[:10]:
             out.write(part)
         assert begun.wait(20)

@@ -131,7 +131,7 @@ typedef struct {
     bool open; /* anybody may publish: for callers without a membership service (the simulator); agents never say so */
     /* This node was out of the group and is in it anew, though it may never have heard that it was out: of what was
      * published before nothing comes that is missing, unless it can be asked for of its publisher (NAKs). */
-    bool anew;
+    bool rejoined;
     const char *protocol; /* name of its engine, the same at all nodes of a group; NULL: the first one of the table */
     const char *options;  /* "name=value,name=value": the engine's; what it does not name is as usual, NULL: all */
     rs_messages_order order;

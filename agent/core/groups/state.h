@@ -142,10 +142,10 @@ typedef struct {
 struct rs_gm_group {
     rs_message_group id;
     rs_messages_order order;
-    bool member;  /* This node is one. */
-    bool open;    /* Anybody may publish. */
-    bool anew;    /* Of a view that is about to hold: rs_messages_view.anew. */
-    bool evicted; /* Streams of senders that have left are forgotten: what came of them is not known any more. */
+    bool member;   /* This node is one. */
+    bool open;     /* Anybody may publish. */
+    bool rejoined; /* Of a view that is about to hold: rs_messages_view.rejoined. */
+    bool evicted;  /* Streams of senders that have left are forgotten: what came of them is not known any more. */
     const rs_group_engine *engine;
     uint64_t passed; /* Packets of all senders that are here or missing, own ones too. */
     uint64_t joined; /* The first version of which this node was a member, without a break since. */

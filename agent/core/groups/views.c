@@ -133,7 +133,7 @@ static void apply(rs_messages *node, rs_time now, rs_gm_group *group, rs_gm_grou
         leave_engine(node, group, next);
     if (next->engine->change)
         next->engine->change(rs_gm_engine_own(node, next->engine), group, next);
-    const bool rejoins = next->anew && next->member && group->member && !next->policy.naks;
+    const bool rejoins = next->rejoined && next->member && group->member && !next->policy.naks;
     if (!next->member || !group->member || rejoins)
         group->joined = group->begins_from = next->member ? next->version : 0;
     swap(group, next);
@@ -243,7 +243,7 @@ rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages
                         .engine = engine,
                         .order = view->order,
                         .open = view->open,
-                        .anew = view->anew,
+                        .rejoined = view->rejoined,
                         .member_count = view->member_count,
                         .publisher_count = view->publisher_count};
     if (!engine)

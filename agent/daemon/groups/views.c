@@ -310,7 +310,7 @@ static uint32_t look_up(const rs_groups *g, const int32_t *ids, uint32_t id_coun
 }
 
 /* The engine gets the view. The reason in `error` if it does not take it. */
-static bool hand_in(rs_groups *g, rs_local_group *group, bool anew, char *error) {
+static bool hand_in(rs_groups *g, rs_local_group *group, bool rejoined, char *error) {
     size_t most = (size_t)group->member_count + group->sender_count + 1;
     rs_peer *peers = calloc(most, sizeof *peers);
     uint32_t *incarnations = calloc(most, sizeof *incarnations), self = g->agent->options.address;
@@ -325,7 +325,7 @@ static bool hand_in(rs_groups *g, rs_local_group *group, bool anew, char *error)
                              .region_count = group->in_regions ? group->region_count : 0,
                              .members = peers,
                              .incarnations = incarnations,
-                             .anew = anew,
+                             .rejoined = rejoined,
                              .order = group->delivery.fifo ? RS_ORDER_FIFO : RS_ORDER_NONE,
                              .protocol = group->protocol,
                              .options = group->options};
@@ -402,7 +402,7 @@ static bool take_view(rs_groups *g, rs_local_group *group, const rs_manager_grou
         }
     }
     group->version = view->version;
-    return ok && hand_in(g, group, view->anew, error);
+    return ok && hand_in(g, group, view->rejoined, error);
 }
 
 void rs_groups_view(void *context, const rs_manager_group_view *view) {

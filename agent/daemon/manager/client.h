@@ -231,7 +231,7 @@ typedef struct {
     bool says_listens; /* else a member listens at all of them, or, without a name, as it did */
     const int32_t *listens;
     uint32_t listen_count;
-    bool anew; /* This agent was out of the group since the view that it has. */
+    bool rejoined; /* This agent was out of the group since the view that it has. */
     rs_manager_group_options options;
     const int32_t *members, *senders, *gone; /* ids of peers */
     uint32_t member_count, sender_count, gone_count;

@@ -603,7 +603,7 @@ static bool fill_group_view(const rs_thrift_group_view *from, rs_manager_group_v
                                   .says_listens = from->has_listens,
                                   .listens = from->listens.items,
                                   .listen_count = from->listens.count,
-                                  .anew = from->has_anew && from->anew};
+                                  .rejoined = from->has_rejoined && from->rejoined};
     if (from->id < 0 || from->version < 1 || (to->full ? !facts : from->base_version < 1))
         return false;
     if (!facts)

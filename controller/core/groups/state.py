@@ -93,8 +93,8 @@ class Group:
             full = GroupView(self.id, self.version, None, facts, ids(members), ids(senders))
             views |= dict.fromkeys(bits(told & members), full)
             views |= dict.fromkeys(bits(told & senders), full)
-            if anew := told & new_members & self.reborn:
-                views |= dict.fromkeys(bits(anew), replace(full, anew=True))
+            if rejoined := told & new_members & self.reborn:
+                views |= dict.fromkeys(bits(rejoined), replace(full, rejoined=True))
         for server in views.keys() & self.listens.keys():
             views[server] = replace(views[server], listens=self.listens[server])
         self.told_members, self.told_senders, self.told_facts = members, senders, facts

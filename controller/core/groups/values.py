@@ -253,4 +253,4 @@ class GroupView:
     listens: tuple[int, ...] | None = (
         None  # channels (0: the address, 1 and on: `more`) of this server alone; None: all
     )
-    anew: bool = False  # to a member that was out of the group, and may not know it
+    rejoined: bool = False  # to a member that was out of the group, and may not know it

@@ -117,7 +117,7 @@ def views(peers: Sequence[GroupPeer], known: Sequence[GroupView]) -> dict[str, A
                 list(one.senders),
                 list(one.gone),
                 None if one.listens is None else list(one.listens),
-                one.anew or None,
+                one.rejoined or None,
             )
             for one in known
         ],

@@ -372,7 +372,7 @@ def test_agent__silent_for_its_lease_is_out_of_its_groups() -> None:
     line.assert_delivered()
 
 
-def test_agent__put_out_and_back_is_told_that_it_is_there_anew() -> None:
+def test_agent__put_out_and_back_is_told_that_it_rejoined() -> None:
     """It may not know that it was out, and would wait for what nobody sends it again. Others miss nothing."""
     line = GroupLine()
     line.join("news", "h1", "h3", "h5")
@@ -388,7 +388,7 @@ def test_agent__put_out_and_back_is_told_that_it_is_there_anew() -> None:
     line.join("news", "h1")  # asks for it again
     line.wait(QUARTER_S)
     line.assert_told()
-    assert {name: one.groups["news"].anew for name, one in line.listeners.items()} == {
+    assert {name: one.groups["news"].rejoined for name, one in line.listeners.items()} == {
         "h1": False,
         "h3": False,
         "h5": True,
@@ -399,7 +399,7 @@ def test_agent__put_out_and_back_is_told_that_it_is_there_anew() -> None:
     line.join("news", "h3")  # within its lease
     line.join("news", "h7")
     line.wait(QUARTER_S)
-    assert not line.listeners["h3"].groups["news"].anew
+    assert not line.listeners["h3"].groups["news"].rejoined
 
 
 def test_agent__back_within_its_lease_disturbs_nobody() -> None:

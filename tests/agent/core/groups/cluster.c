@@ -365,7 +365,7 @@ void cluster_view(cluster *c, rs_message_group id, const rs_peer *members, uint3
         group->knows[copy[i]] = group->was[copy[i]] = true;
     name_publishers(c, group, &view);
     for (uint32_t i = 0; i < c->options.nodes; i++) {
-        view.anew = !before[i];
+        view.rejoined = !before[i];
         c->behind[i] = c->halted[i];
         if (c->halted[i] && before[i] && !cluster_is_member(c, id, i))
             nothing_is_due(c, id, i);

@@ -31,7 +31,7 @@ static void see(void *context, const rs_manager_message *message) {
     if (message->group_view_count > 0)
         s->right = v->full && strcmp(v->group, "ticks") == 0 && v->address_count == 2 &&
                    v->addresses[0] == 0xefc00009 && v->addresses[1] == 0xefc0000a && v->says_listens &&
-                   v->listens[0] == 1 && v->anew && v->port == 7070 && v->member_count == 3 && v->members[0] == 3 &&
+                   v->listens[0] == 1 && v->rejoined && v->port == 7070 && v->member_count == 3 && v->members[0] == 3 &&
                    v->members[2] == 2 && v->sender_count == 0 && strcmp(v->options.protocol, "ricochet") == 0 &&
                    strcmp(v->options.order, "fifo") == 0 && strcmp(v->options.options, "r=8,c=5") == 0;
 }
@@ -60,8 +60,8 @@ static link_frame sample(void) {
          .facts = &good,
          .has_listens = true,
          .listens = {listens, 1},
-         .has_anew = true,
-         .anew = true},
+         .has_rejoined = true,
+         .rejoined = true},
         {.id = 10, .version = 1, .members = {members, 3}},                     /* full, but without facts */
         {.id = 11, .version = 1, .members = {members, 3}, .facts = &bad},      /* no group's address */
         {.id = 13, .version = 1, .members = {members, 3}, .facts = &bad_more}, /* nor this one */
