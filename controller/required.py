@@ -46,6 +46,8 @@ def _open(config: Config) -> Iterator[str]:
         yield "REST: give --rest-tls CERTIFICATE KEY"
     if access.tokens is None and access.client_ca is None:
         yield "REST: give --rest-client-ca CA, or --rest-tokens FILE"
+    if topology.sites and config.journal is None and config.cluster is None:
+        yield "sites: leave --journal none out: after a restart relays would be believed, whatever they pass on"
     if config.cluster and (
         config.cluster.tls is None or any(not one.startswith("https:") for one in config.cluster.etcd)
     ):

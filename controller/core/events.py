@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rostrum.controller.core.groups.values import Engine, GroupOptions, GroupUse, SlowProgram
 from rostrum.controller.core.model import CrossConnect, Light, MulticastRule, Sighting
+from rostrum.controller.core.requests.relay_orders import RelayPart
 from rostrum.controller.core.values import FailureReport, LivePath, PathRequest, Quota, TransferReport
 
 
@@ -309,6 +310,17 @@ class GroupDeleted:
 
 
 @dataclass(frozen=True)
+class RelaysNoted:
+    """What relays are told to pass on, or what is known of that by now (`later`: nothing waits for its record), and
+    the legs that are over.
+    """
+
+    parts: tuple[RelayPart, ...]
+    gone: tuple[str, ...] = ()
+    later: bool = False
+
+
+@dataclass(frozen=True)
 class NotRecorded:
     """A record could not be made (parts.py): what it is of has to end."""
 
@@ -361,6 +373,7 @@ Event = (
     | GroupTroubled
     | GroupMade
     | GroupDeleted
+    | RelaysNoted
     | NotRecorded
     | Tick
 )

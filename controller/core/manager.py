@@ -21,7 +21,7 @@ from rostrum.controller.core.packet import cabling, drains, ports, reroute, sile
 from rostrum.controller.core.persistence import parts, reconcile
 from rostrum.controller.core.persistence.persistence import Change, Persistence
 from rostrum.controller.core.rdcm import failures, views
-from rostrum.controller.core.requests import path_setup, requests
+from rostrum.controller.core.requests import path_setup, relay_orders, requests
 from rostrum.controller.core.requests.path_setup import fail, lose_circuit
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.text import seconds
@@ -72,6 +72,7 @@ _HANDLERS: dict[type[Any], Callable[[Core, Any, int], None]] = {
     ev.GroupTroubled: membership.troubled,
     ev.GroupMade: membership.made,
     ev.GroupDeleted: membership.deleted,
+    ev.RelaysNoted: relay_orders.noted,
     ev.NotRecorded: parts.not_recorded,
     ev.ClockStood: _clock_stood,
 }

@@ -27,6 +27,7 @@ from rostrum.controller.core.requests.idempotency import Repeats
 from rostrum.controller.core.requests.paths import IdleRules, ObjectKey, Path, PathTable, RuleSet, Transfer
 from rostrum.controller.core.requests.queue import Queue
 from rostrum.controller.core.requests.quotas import Quotas
+from rostrum.controller.core.requests.relay_orders import RelayPart
 from rostrum.controller.core.schedulers.base import Scheduler
 from rostrum.controller.core.values import REST, ServerAddress, Settings
 from rostrum.topologies.model import Topology
@@ -107,6 +108,7 @@ class Core:
     transfers: OrderedDict[str, Transfer] = field(default_factory=OrderedDict)
     newest_transfer: dict[ObjectKey, str] = field(default_factory=dict)
     repeats: Repeats = field(default_factory=Repeats)
+    relay_parts: dict[str, RelayPart] = field(default_factory=dict)  # by leg
     idle_rules: IdleRules = field(default_factory=lambda: IdleRules(0))
     foreign_rules: dict[RuleKey, ForeignRule] = field(default_factory=dict)
     rule_ops: dict[int, PendingRules] = field(default_factory=dict)

@@ -104,9 +104,12 @@ class Runtime:
         """Done when all that was posted so far is in the store, and what follows from it under way, or ended with
         StoreError; None = it is.
         """
-        if self.store is None or not (self._held or self._writing or self._planned):
+        if self.store is None or not (self._closed or self._held or self._writing or self._planned):
             return None
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._closed:
+            done.set_exception(StoreError("this manager ends, and writes nothing any more"))
+            return done
         self._written.append(done)
         self._plan()
         return done

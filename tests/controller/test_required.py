@@ -14,6 +14,8 @@ from rostrum.controller.northbound.rest.access import GUARDED, LOOPBACK, Access,
 from rostrum.topologies.loader import load
 from rostrum.topologies.model import Topology
 
+from tests.topologies import three_sites
+
 FILES = (Path("manager.pem"), Path("manager.key"), Path("ca.pem"))
 CLOSED = SecurityOptions(
     thrift_tls=FILES, openflow_tls=FILES, p4runtime_tls=FILES, gnmi_tls=FILES, tl1_tls=FILES
@@ -50,6 +52,13 @@ def test_each_door_has_to_be_closed(option: str, text: str) -> None:
     with pytest.raises(AccessError, match=text):
         lacking = dataclasses.replace(CLOSED, **{option: None})  # type: ignore[arg-type]
         required.check(Config(closed, Path(), access=REST, security=lacking))
+
+
+def test_what_relays_were_told_is_remembered() -> None:
+    closed = dataclasses.replace(three_sites.topology(), secure=True)
+    required.check(Config(closed, Path(), access=REST, security=CLOSED, journal=Path("journal")))
+    with pytest.raises(AccessError, match="--journal none"):
+        required.check(Config(closed, Path(), access=REST, security=CLOSED))
 
 
 def test_circuit_switches_by_gnmi() -> None:

@@ -12,7 +12,7 @@ from rostrum.controller.core.packet import failed_links
 from rostrum.controller.core.persistence import groups as membership_recovery
 from rostrum.controller.core.persistence import recovery
 from rostrum.controller.core.persistence.persistence import Change, Json, Part
-from rostrum.controller.core.requests import idempotency, path_setup, requests
+from rostrum.controller.core.requests import idempotency, path_setup, relay_orders, requests
 from rostrum.controller.core.state import Core
 from rostrum.controller.core.values import Obstacle, ObstacleKind
 
@@ -26,6 +26,7 @@ PARTS: tuple[Part, ...] = (  # in the order in which they are restored
     membership_recovery.GroupsPart(),
     membership_recovery.RegionsPart(),
     idempotency.Keys(),
+    relay_orders.Records(),
 )
 
 Records = Mapping[str, Mapping[str, Json]]  # part -> key -> value

@@ -64,6 +64,11 @@ class ObjectsDoor:
         held = found.holders.get(server) if found else None
         return held.digest if held else ""
 
+    def holders(self, server: str, app_id: bytes, data_id: int) -> dict[str, str]:
+        """Who has told to hold an object by that id, in this server's tenant, with its digest."""
+        found = self.objects.known.get(HeldKey(app_id, data_id, self._topology.tenant_of(server)))
+        return {name: held.digest for name, held in found.holders.items()} if found else {}
+
     def fetch(self, server: str, args: Any) -> None:
         """Manager.fetch."""
         one = values.need(args, "request", idl.FetchRequest)

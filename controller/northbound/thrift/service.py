@@ -104,7 +104,10 @@ class ThriftService:
         self.gate = gate or AgentGate(None)
         self.probes = Probes(self._probe)
         self.objects = ObjectsDoor(runtime.manager.core.topology, runtime.clock, self._tell, self._piece_ports)
-        self.sites = Sites(runtime.manager.core.topology, self._say, self._present, self.objects.digest)
+        self.sites = Sites(
+            topology, self._say, self._present, lambda name: name in self.agents, self.objects.digest,
+            self.objects.holders, self._noted,
+        )  # fmt: skip
         self.latency = Latency()
         self.connections: set[AgentConnection] = set()
         self.agents: dict[str, AgentConnection] = {}
@@ -124,6 +127,7 @@ class ThriftService:
         server = await loop.create_server(self._connection, host, port)
         self._servers.append(server)
         if self._sweeper is None:
+            self.sites.restored(self.runtime.manager.core.relay_parts.values(), CLOCK.s())
             self._sweeper = asyncio.create_task(self._sweep())
         bound: int = cast(Any, server).sockets[0].getsockname()[1]
         return bound
@@ -215,6 +219,10 @@ class ThriftService:
             return False
         connection.call(method, arguments)
         return True
+
+    def _noted(self, event: ev.RelaysNoted) -> asyncio.Future[None] | None:
+        self.runtime.post(event)
+        return None if event.later else self.runtime.writing()
 
     def _tell(self, server: str, method: str, arguments: dict[str, Any]) -> bool:
         """To an agent that tells of its objects."""

@@ -5,8 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rostrum.controller.core.requests.relay_orders import RelayPart
 from rostrum.controller.northbound.thrift.codec import idl
-from rostrum.controller.northbound.thrift.passing import KEPT_S, PARTS_MAX, SAID_MOST, WAIT_S, Passing
+from rostrum.controller.northbound.thrift.passing import (
+    AWAY_S,
+    KEPT_S,
+    NAMES_MAX,
+    OWN_S,
+    PARTS_MAX,
+    SAID_MOST,
+    WAIT_S,
+    Passing,
+)
 
 APP, OURS, OTHERS = b"0123456789abcdef", "sha256-tree:aa", "sha256-tree:bb"
 
@@ -17,12 +27,31 @@ class Stage:
     def __init__(self) -> None:
         self.holds = {("h0", 7): OURS}
         self.told: list[tuple[str, Any]] = []
-        self.passing = Passing(
-            lambda server, app_id, data_id: self.holds.get((server, data_id), ""),
-            lambda server, report: self.told.append((server, report)),
-        )
+        self.away: set[str] = set()
+        self.remembered: dict[str, RelayPart] = {}
+        self.passing = self.manager()
         self.passing.ordered("leg", "r1", "h0", APP, 7, ["a", "b", "r2", "c"])
         self.passing.ordered("next", "r2", "r1", APP, 7, ["c"])
+
+    def manager(self) -> Passing:
+        return Passing(
+            lambda server, app_id, data_id: self.holds.get((server, data_id), ""),
+            lambda server, report: self.told.append((server, report)),
+            lambda server: server not in self.away,
+            lambda part, cause: idl.RelayReport(part.leg_id, part.sender, part.relay, "failed", cause, 0, []),
+        )
+
+    def remember(self) -> None:
+        parts, gone = self.passing.notes()
+        self.remembered |= {one.leg_id: one for one in parts}
+        for leg_id in gone:
+            self.remembered.pop(leg_id, None)
+
+    def restart(self, now: float) -> None:
+        """With what was remembered; agents tell again what they hold."""
+        self.remember()
+        self.passing = self.manager()
+        self.passing.restored(self.remembered.values(), now)
 
     def has(self, server: str, digest: str) -> None:
         self.holds[server, 7] = digest
@@ -96,8 +125,8 @@ def test_a_relay_reports_of_its_own_part_to_whom_it_has_it_from() -> None:
     stage.says("done", relay="r2", a="done")
     stage.says("done", sender="r2", a="done")
     assert stage.told == []
-    stage.says("failed", leg="of another manager", a="failed")
-    assert stage.heard() == ("h0", "failed", {"a": "failed"})
+    stage.says("done", leg="nobody was told", a="done")
+    assert stage.told == []
 
 
 def test_what_is_remembered_has_a_bound() -> None:
@@ -127,3 +156,94 @@ def test_what_is_over_is_forgotten_and_its_relay_may_send_an_object_of_its_own_b
     assert stage.passing.origin("r1", "a", APP, 7)[0] == "h0"
     stage.passing.due(1000.1 + KEPT_S)
     assert stage.passing.origin("r1", "a", APP, 7) == ("r1", "")
+
+
+def test_a_relay_that_lies_after_the_managers_restart_is_not_believed() -> None:
+    stage = Stage()
+    stage.says("passing", 0.0, a="receiving", b="receiving")
+    stage.restart(100.0)
+    assert stage.passing.origin("r1", "a", APP, 7) == ("h0", OURS)
+    assert stage.passing.origin("r2", "c", APP, 7) == ("h0", OURS)
+    stage.says("done", 101.0, a="done", b="done")
+    assert stage.heard() == ("h0", "passing", {"a": "receiving", "b": "receiving"})
+    stage.passing.due(101.0 + WAIT_S)
+    assert stage.heard() == ("h0", "failed", {"a": "receiving", "b": "receiving"})
+
+
+def test_what_receivers_and_the_origin_said_is_remembered_too() -> None:
+    stage = Stage()
+    stage.has("a", OURS)
+    stage.remember()
+    stage.holds.clear()  # the origin is away, and a program at a has read it and deleted it
+    stage.restart(100.0)
+    assert stage.passing.origin("r1", "b", APP, 7) == ("h0", OURS)
+    stage.says("done", 101.0, a="done", b="receiving")
+    assert stage.heard() == ("h0", "done", {"a": "done", "b": "receiving"})
+
+
+def test_an_honest_relay_is_not_blamed_while_agents_come_back() -> None:
+    stage = Stage()
+    stage.restart(100.0)
+    stage.away.add("b")
+    stage.holds.clear()
+    stage.says("done", 100.0, a="done", b="done")
+    stage.has("h0", OURS)
+    stage.has("a", OURS)
+    stage.passing.due(100.0 + WAIT_S)
+    assert stage.heard() == ("h0", "passing", {"a": "done", "b": "receiving"})
+    stage.away.clear()
+    stage.has("b", OURS)
+    assert stage.heard() == ("h0", "done", {"a": "done", "b": "done"})
+
+
+def test_who_stays_away_is_not_waited_for_for_ever() -> None:
+    stage = Stage()
+    stage.away.add("b")
+    stage.says("done", 100.0, b="done")
+    stage.passing.due(100.0 + AWAY_S)
+    assert stage.heard() == ("h0", "failed", {"b": "receiving"})
+
+
+def test_what_is_over_is_not_remembered() -> None:
+    stage = Stage()
+    stage.passing.due(0.0)
+    stage.remember()
+    assert set(stage.remembered) == {"leg", "next"}
+    stage.passing.due(KEPT_S + 0.1)
+    stage.remember()
+    assert stage.remembered == {} and stage.passing.notes() == ((), ())
+
+
+def test_nobodys_order_holds_up_what_a_server_sends_of_its_own() -> None:
+    """Whoever knows an application's ids can ask for a split in which another server is the relay."""
+    stage = Stage()
+    stage.passing.ordered("trap", "r3", "h9", APP, 7, ["a"])
+    stage.has("r3", OTHERS)  # its own
+    assert stage.passing.origin("r3", "a", APP, 7) == ("h9", "")
+    stage.passing.due(50.0)
+    stage.passing.due(50.0 + OWN_S)
+    assert stage.passing.origin("r3", "a", APP, 7) == ("r3", OTHERS)
+    server, report = stage.told[-1]
+    assert (server, report.leg_id, report.state) == ("h9", "trap", "failed") and "of its own" in report.cause
+    assert stage.passing.origin("r1", "a", APP, 7) == ("h0", OURS)  # others' orders stay
+    assert stage.passing.busy("h9", APP, 7, {"r3": OTHERS, "h0": OURS}) == ["r3", "h0"]  # nor is it asked again
+
+
+def test_who_has_the_same_object_already_may_pass_it_on() -> None:
+    stage = Stage()
+    assert stage.passing.busy("h0", APP, 7, {"h0": OURS, "r1": OURS, "r2": OTHERS}) == ["r2"]
+    assert stage.passing.busy("r1", APP, 7, {"h0": OURS, "r2": OURS, "b": OTHERS}) == ["b"]  # for h0
+    stage.has("r1", OURS)
+    for now in (0.0, OWN_S, 2 * OWN_S):
+        stage.passing.due(now)
+    assert stage.told == [] and stage.passing.origin("r1", "a", APP, 7) == ("h0", OURS)
+
+
+def test_receivers_have_a_bound_too() -> None:
+    stage = Stage()
+    names = [f"s{number}" for number in range(16_384)]
+    for number in range(NAMES_MAX // len(names) + 1):
+        stage.passing.ordered(f"flood {number}", "r9", "h9", APP, number, names)
+    assert stage.passing.origin("r9", names[0], APP, 0) == ("r9", "")
+    assert stage.passing.origin("r9", names[0], APP, 2)[0] == "h9"
+    assert stage.passing.origin("r1", "a", APP, 7) == ("h0", OURS)
