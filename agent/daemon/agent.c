@@ -489,6 +489,11 @@ static bool on_datagrams(void *context) {
     return rs_groups_read_first(agent->groups);
 }
 
+static void on_datagrams_read(void *context, unsigned count, bool all) {
+    rs_agent *agent = context;
+    rs_groups_datagrams_read(agent->groups, count, all);
+}
+
 static bool on_datagram(void *context, uint32_t source, const uint8_t *bytes, size_t length) {
     rs_agent *agent = context;
     return rs_groups_datagram(agent->groups, source, bytes, length);
@@ -648,8 +653,11 @@ static bool start_control(rs_agent *agent) {
 }
 
 static bool start_overlay(rs_agent *agent) {
-    const rs_overlay_callbacks callbacks = {
-        .context = agent, .ready = on_datagrams, .datagram = on_datagram, .packet = rs_receiving_datagram};
+    const rs_overlay_callbacks callbacks = {.context = agent,
+                                            .ready = on_datagrams,
+                                            .read = on_datagrams_read,
+                                            .datagram = on_datagram,
+                                            .packet = rs_receiving_datagram};
     agent->overlay = rs_overlay_new(agent, &callbacks);
     return agent->overlay != NULL;
 }

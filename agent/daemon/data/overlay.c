@@ -170,8 +170,10 @@ static void read_now(void *context) {
 static void readable(void *context, uint32_t events) {
     rs_overlay *o = context;
     (void)events;
-    if (o->callbacks.ready(o->callbacks.context))
-        rs_datagrams_receive(o->datagrams, RECEIVE_TURN, taken, read_now, o);
+    if (!o->callbacks.ready(o->callbacks.context))
+        return;
+    unsigned count = rs_datagrams_receive(o->datagrams, RECEIVE_TURN, taken, read_now, o);
+    o->callbacks.read(o->callbacks.context, count, count < RECEIVE_TURN);
 }
 
 typedef struct {

@@ -9,11 +9,13 @@
 typedef struct rs_agent rs_agent;
 typedef struct rs_overlay rs_overlay;
 
-/* What comes to the port for packets between peers; all three are given. */
+/* What comes to the port for packets between peers; all are given. */
 typedef struct {
     void *context;
     /* Datagrams wait. False: they are to wait on, for other sockets are read first. */
     bool (*ready)(void *context);
+    /* So many of them were read; `all`: no more wait. */
+    void (*read)(void *context, unsigned count, bool all);
     /* One from that address. True: it was for somebody else than the core. */
     bool (*datagram)(void *context, uint32_t source, const uint8_t *bytes, size_t length);
     /* Of the core's transfers, from a peer. False: of none with that peer. */

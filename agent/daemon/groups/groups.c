@@ -434,9 +434,11 @@ static void expire_joins(rs_groups *g, rs_time now) {
 
 void rs_groups_timeout(rs_groups *g) {
     rs_time now = rs_agent_now(g->agent);
-    if (now >= rs_messages_deadline(g->node))
-        rs_messages_timeout(g->node, now);
-    rs_ordered_timeout(g);
+    if (rs_drain_may_run(&g->drain)) {
+        if (now >= rs_messages_deadline(g->node))
+            rs_messages_timeout(g->node, now);
+        rs_ordered_timeout(g);
+    }
     if (now >= g->join_deadline)
         expire_joins(g, now);
     rs_groups_sockets_timeout(g);

@@ -195,7 +195,9 @@ static void note_drops(rs_groups *g) {
 static bool read_multicast(rs_groups *g) {
     const rs_io_sink sink = {.deliver = take, .context = g};
     unsigned limit = g->behind ? RX_QUEUE_TURN : RECEIVE_TURN;
-    bool all = rs_io_receive(g->io, limit, &sink) < (int)limit;
+    int count = rs_io_receive(g->io, limit, &sink);
+    bool all = count < (int)limit;
+    rs_drain_looked(&g->drain, RS_DRAIN_MULTICAST, count > 0 ? (uint32_t)count : 0, all);
     note_drops(g);
     return all;
 }
@@ -223,7 +225,13 @@ bool rs_groups_read_first(rs_groups *g) {
     bool enough = now - g->put_off_at >= PUT_OFF_LEAST && g->put_off_packets >= g->window;
     if (enough)
         g->put_off_at = 0;
+    else
+        rs_drain_looked(&g->drain, RS_DRAIN_PEERS, 0, false);
     return enough;
+}
+
+void rs_groups_datagrams_read(rs_groups *g, uint32_t count, bool all) {
+    rs_drain_looked(&g->drain, RS_DRAIN_PEERS, count, all);
 }
 
 static void receive_ordered(rs_groups *g, unsigned magic, uint32_t source, const uint8_t *bytes, size_t length) {

@@ -8,6 +8,8 @@
  * its packets takes them for missing. False: there is more of it than one turn takes; datagrams are to wait, which
  * they do for a few milliseconds at most. */
 bool rs_groups_read_first(rs_groups *groups);
+/* So many datagrams that came to this server alone were read; `all`: no more wait. */
+void rs_groups_datagrams_read(rs_groups *groups, uint32_t count, bool all);
 /* A datagram that came to this server alone, from that address. False: it is not of group messages. */
 bool rs_groups_datagram(rs_groups *groups, uint32_t source, const uint8_t *bytes, size_t length);
 /* Reports of receivers that did not count: of no member, or such as cannot be. */

@@ -8,6 +8,7 @@
 #include "core/order/order.h"
 #include "core/order/replay.h"
 #include "daemon/agent.h"
+#include "daemon/groups/drain.h"
 #include "daemon/groups/flow.h"
 #include "daemon/groups/groups.h"
 #include "io/datagrams.h"
@@ -170,6 +171,7 @@ struct rs_groups {
     bool behind;              /* they have dropped some at the last look */
     rs_time put_off_at;       /* since when datagrams from peers wait for multicast to be read; 0: they do not */
     uint32_t put_off_packets; /* and so many were read since */
+    rs_drain drain;           /* timers wait for what is in the sockets */
     bool more;                /* the engine has more to say than one turn takes */
     rs_log_limit complaints, versions; /* `versions`: datagrams of other ones, or of kinds that are not known */
     uint64_t kinds;                    /* so many datagrams of kinds that are not known had come at the last look */
