@@ -8,9 +8,11 @@
 #define BEGIN 5000.0 /* ours begins with so many */
 #define GROWTH 0.5   /* lambda of ours until a receiver falls behind, at each report of the region, and after that */
 #define SLOW_GROWTH 0.005
-#define CALM 16u   /* rounds, after which it grows twice as fast, */
-#define CALMEST 2u /* ... so often, */
-#define UNFAIR 4.0 /* ... and so much faster if others have more */
+#define CALM 16u          /* rounds, after which it grows twice as fast, */
+#define CALMEST 2u        /* ... so often, */
+#define UNFAIR 4.0        /* ... and so much faster if others have more */
+#define USED 0.5          /* of the target rate is sent, in the mean of 40 ms: else the application sets the pace; */
+#define USED_AT_FIRST 0.2 /* ... until a receiver falls behind the target grows faster than that mean can */
 #define PAPER_GROWTH 0.05
 #define LOSING 0.1       /* of the packets of a round, which a receiver finds missing: the network takes no more */
 #define CATCH_UP 0.9     /* of the share of what it receives is sent to a region that falls behind, */
@@ -176,6 +178,10 @@ void rs_qsm_control_told(rs_qsm_control *c, rs_time now, const rs_qsm_report *wo
     double in_round = receives * (double)round / (double)SECOND;
     bool waits = (double)word->behind > BURST_MOST && (double)word->behind > receives * SLACK;
     bool loses = (double)word->missing > BURST_MOST / 4 && (double)word->missing > LOSING * in_round;
+    if (word->early && (c->law == RS_QSM_RATE_PAPER || c->behind))
+        return;
+    if (word->early)
+        c->unreported = 0;
     if (c->law == RS_QSM_RATE_PAPER)
         next = (1 + c->lambda) * (double)word->share;
     else if ((waits || loses) && sent > c->least) {
@@ -189,11 +195,13 @@ void rs_qsm_control_told(rs_qsm_control *c, rs_time now, const rs_qsm_report *wo
         c->behind = true;
         c->limited = false;
         c->calm = 0;
-    } else if (c->limited && sent > c->target / 2) {
+    } else if (c->limited && sent > c->target * (c->behind ? USED : USED_AT_FIRST) &&
+               (!word->early || now - c->grown_at >= c->interval)) {
         double growth = SLOW_GROWTH * (double)(1u << c->calm / CALM);
         growth *= c->target < (double)word->share ? UNFAIR : 1;
         next = c->target * (1 + (c->behind && growth < c->lambda ? growth : c->lambda));
         c->limited = false;
+        c->grown_at = now;
         c->calm += c->calm < CALMEST * CALM;
     }
     c->target = next < c->least ? c->least : next > MOST ? MOST : next;

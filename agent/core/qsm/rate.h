@@ -38,6 +38,7 @@ typedef struct {
     bool behind;         /* A receiver fell behind once. */
     rs_time cut_until;   /* What is told before is of the time before the last cut. */
     uint32_t calm;       /* So many reports came since then, and it grew. */
+    rs_time grown_at;    /* The last growth. */
     rs_qsm_meter sent;   /* mu'_snd */
     rs_time sent_at;     /* The last packet was sent then. */
     uint32_t unreported; /* Packets sent since the last report of a whole round: what may wait on the way is bounded. */
@@ -63,6 +64,7 @@ typedef struct {
     uint32_t missing; /* The most packets that a node found missing in this round. */
     uint64_t behind;  /* The most packets that wait before a node. */
     rs_time round;    /* The time between rounds, or that this one took; 0: a node took no part in it. */
+    bool early;       /* Of the nodes that the round has been at so far: it goes on. */
 } rs_qsm_report;
 void rs_qsm_control_told(rs_qsm_control *control, rs_time now, const rs_qsm_report *word);
 /* When credits that are awaited come; RS_NEVER if there are some. */

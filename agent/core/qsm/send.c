@@ -248,12 +248,17 @@ static void count_owed(rs_qsm_out *out, const rs_qsm_ack *ack) {
 
 void rs_qsm_out_told(rs_qsm_view *view, rs_time now, const rs_qsm_ack *ack) {
     rs_qsm_out *out = view->out;
-    count_owed(out, ack);
     rs_qsm_report word = {.rate = ack->rate,
                           .share = ack->share,
                           .missing = ack->missing,
                           .behind = ack->behind,
-                          .round = (rs_time)(ack->interval_us < 60000000 ? ack->interval_us : 60000000) * 1000};
+                          .early = ack->interval_us == RS_QSM_GOES_ON};
+    if (word.early) {
+        rs_qsm_control_told(&out->control, now, &word);
+        return;
+    }
+    count_owed(out, ack);
+    word.round = (rs_time)(ack->interval_us < 60000000 ? ack->interval_us : 60000000) * 1000;
     /* To a single other node packets go by unicast, as tokens do, and both wait together: rounds take longer. */
     rs_time waited = rs_qsm_out_others(view) == 1 && word.round > view->interval ? word.round - view->interval : 0;
     uint64_t behind = (uint64_t)((double)waited / 1e9 * ack->rate);

@@ -67,8 +67,9 @@ typedef struct rs_qsm_stream {
     uint64_t last_cutoff; /* The last token's, */
     uint64_t last_came;   /* ... and the newest one that had come before it. */
     rs_time came_at;
-    uint32_t found; /* So many packets were missing of those that the last token made lost. */
-    uint64_t told;  /* At the leader: the newest one in the last round, the next one's cutoff. */
+    rs_time began_at; /* Its first packet came. */
+    uint32_t found;   /* So many packets were missing of those that the last token made lost. */
+    uint64_t told;    /* At the leader: the newest one in the last round, the next one's cutoff. */
     uint64_t stable, cached;
     uint64_t spread; /* At the leader: all nodes were told that it is stable up to here. */
     uint64_t asked;  /* Packets of other partitions up to here were asked for in `asked_round`. */

@@ -359,6 +359,7 @@ bool rs_qsm_receive_data(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *
     }
     own->stats.data_received++;
     own->stats.forwards_received += forwarded;
+    stream->began_at = stream->began_at ? stream->began_at : now;
     uint64_t bit = sn & (stream->window - 1);
     stream->bits[bit / 64] |= UINT64_C(1) << bit % 64;
     stream->newest = sn > stream->newest ? sn : stream->newest;

@@ -22,6 +22,10 @@
 #define GAP_MOST (1000 * MS)
 #define TAIL (25 * MS)   /* packets wait not so long before a node, unless its sender is told that it is behind */
 #define ENTRIES_EACH 12u /* senders that a token begins with: their ranges need room */
+/* While a sender begins, every so many partitions the leader of one tells it what the round found so far. A round of
+ * 500 nodes takes longer than all of its start is to; those of 25 nodes and more are some milliseconds. */
+#define BEGINS (200 * MS)
+#define EARLY_EACH 4u
 
 /* ------------------------------------------------------------------------------------------ messages to other nodes */
 
@@ -223,6 +227,22 @@ static void pull_others(rs_qsm_view *view, rs_time now, const rs_qsm_token *toke
     }
 }
 
+static void tell_early(rs_qsm_view *view, const rs_qsm_token *token, const rs_qsm_entry *e) {
+    const uint32_t senders = token->count * token->parts;
+    if (e->rate == UINT32_MAX)
+        return;
+    send_ack(view, e,
+             &(rs_qsm_ack){.stable = e->stable,
+                           .cached = e->cached > e->stable ? e->cached : e->stable,
+                           .behind = e->behind,
+                           .round = token->round,
+                           .senders = senders,
+                           .rate = e->rate,
+                           .share = senders ? token->rate / senders : token->rate,
+                           .missing = e->missing,
+                           .interval_us = RS_QSM_GOES_ON});
+}
+
 static void visit_entry(rs_qsm_view *view, rs_time now, const rs_qsm_token *token, rs_qsm_entry *e, rs_qsm_hop at,
                         rs_peer from, bool first) {
     rs_qsm *own = view->own;
@@ -235,6 +255,8 @@ static void visit_entry(rs_qsm_view *view, rs_time now, const rs_qsm_token *toke
     if (at.phase == 1) { /* round the partition: what all of it miss, only the sender has */
         if (e->all.count && e->sender != own->node->config.self)
             send_list(view, RS_QSM_KIND_NAK, e->sender, e, view->partition, &e->all);
+        if (mine.stream && view->partition % EARLY_EACH == EARLY_EACH - 1 && now - mine.stream->began_at < BEGINS)
+            tell_early(view, token, e);
         e->naks = e->all = (rs_qsm_ranges){0};
         return;
     }

@@ -9,9 +9,9 @@
 #define RS_QSM_KIND_TOKEN 17u     /* Sec. 2.3.2 */
 #define RS_QSM_KIND_TOKEN_ACK 18u /* it was taken */
 #define RS_QSM_KIND_PULL 19u      /* packets are asked for of another node of the region */
-#define RS_QSM_KIND_ACK 20u       /* from the region's leader to a sender: the collective one */
-#define RS_QSM_KIND_NAK 21u       /* from a partition's leader to a sender: what all of the partition miss */
-#define RS_QSM_KIND_POSITION 22u  /* from a sender without ACKs to the region's leader: how far it is */
+#define RS_QSM_KIND_ACK 20u /* to a sender: the collective one of the region's leader; of partitions' when it begins */
+#define RS_QSM_KIND_NAK 21u /* from a partition's leader to a sender: what all of the partition miss */
+#define RS_QSM_KIND_POSITION 22u /* from a sender without ACKs to the region's leader: how far it is */
 
 #define RS_QSM_HEAD 32u                     /* of all of them: who (4), incarnation (4), check, region, version, 0 */
 #define RS_QSM_DATA_HEAD (RS_QSM_HEAD + 8u) /* sn */
@@ -80,8 +80,9 @@ typedef struct {
     uint32_t rate;        /* of this sender */
     uint32_t share;       /* mu_rec, Sec. 2.4: packets a second, the sender's fair share */
     uint32_t missing;     /* the most packets that a node found missing of it in this round */
-    uint32_t interval_us; /* between rounds, or as long as this one took; 0: a node took no part in it */
+    uint32_t interval_us; /* between rounds, or as long as this one took; 0: a node took no part in it; or */
 } rs_qsm_ack;
+#define RS_QSM_GOES_ON UINT32_MAX /* ... the round goes on: a partition's leader says what is known so far */
 
 void rs_qsm_put_head(uint8_t *out, uint8_t kind, const rs_qsm_head *head);
 /* False: it is too short, or of no version. */

@@ -702,6 +702,37 @@ static void sender__that_hears_of_no_round_has_few_packets_on_the_way(void **sta
     assert_true(sent_in_a_while(&control, &now, 5 * MS) > 10000);
 }
 
+/* A region of 500 nodes, whose rounds take 120 ms: what is known of one that goes on does until a node is behind. */
+static void sender__that_begins_has_its_rate_before_the_first_round_is_over(void **state) {
+    const rs_qsm_report good = {.rate = 1000000, .share = 1000000, .early = true};
+    rs_qsm_report bad = {.rate = 100000, .share = 100000, .behind = 90000, .early = true};
+    const struct {
+        rs_qsm_law law;
+        bool early, grows;
+    } cases[] = {{RS_QSM_RATE_OURS, true, true}, {RS_QSM_RATE_OURS, false, false}, {RS_QSM_RATE_PAPER, true, false}};
+    (void)state;
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rs_qsm_control control;
+        rs_time now = 1;
+        rs_qsm_control_init(&control, cases[i].law, 0, 0, 5 * MS, 135 * MS, now);
+        for (; now < 100 * MS; now += 20 * US) {
+            if (cases[i].early && now / (20 * US) % 50 == 0)
+                rs_qsm_control_told(&control, now, &good);
+            for (unsigned k = 0; k < 5 && rs_qsm_control_may_send(&control, now); k++) /* 250,000 a second at most */
+                rs_qsm_control_sent(&control, now);
+        }
+        assert_int_equal(control.target >= 200000, cases[i].grows);
+        if (!cases[i].grows)
+            continue;
+        rs_qsm_control_told(&control, now, &bad);
+        assert_true(control.target < 100000 && control.behind);
+        double target = control.target;
+        for (unsigned k = 0; k < 100; k++)
+            rs_qsm_control_told(&control, now += MS, &good); /* from now on, whole rounds count */
+        assert_true(control.target >= target && control.target <= target);
+    }
+}
+
 #define MANY_GROUPS 10000u
 #define IN_REGION 1000u
 
@@ -807,6 +838,7 @@ int main(void) {
         cmocka_unit_test(list__cut_anywhere_is_none),
         cmocka_unit_test(token__that_overtakes_packets_makes_no_losses_of_them),
         cmocka_unit_test(sender__that_hears_of_no_round_has_few_packets_on_the_way),
+        cmocka_unit_test(sender__that_begins_has_its_rate_before_the_first_round_is_over),
         cmocka_unit_test(state__of_many_groups_and_nodes_is_bounded)};
     return cmocka_run_group_tests_name("qsm", tests, NULL, NULL);
 }
