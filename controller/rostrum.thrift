@@ -141,7 +141,9 @@ struct AgentInfo {
   /** Ours: it seals datagrams with the keys of Agent.keys, and takes none that is not sealed. Absent = false. */
   19: optional bool seals,
   /** Ours: its public key of Ed25519: it signs streams and messages by it (rostrumd --sign). Absent = it does not sign. */
-  20: optional binary signer (max = "32")
+  20: optional binary signer (max = "32"),
+  /** Ours: as a relay it holds to SendTerms. Absent = false. */
+  21: optional bool knows_terms
 }
 
 struct PathRequest {
@@ -200,6 +202,17 @@ struct PathResponse {
   18: optional i32 path_links
 }
 
+/** What a program asked of a send: whoever passes its object on to other sites holds to it, too. */
+struct SendTerms {
+  /** Of the engine WAN, NAME=VALUE joined by commas, such as "congestion=friendly": its legs over the wide area go by them, and what relays pass on. */
+  1: required string options,
+  /** Of a receiver less than half as fast as half of the others: "wait", "demote", "evict"; "" = as the agent that sends was told. */
+  2: required string stragglers,
+  /** As PathRequest.wait_ms and .deadline_ms, from now; 0 = not asked for. */
+  3: required i32 wait_ms,
+  4: required i32 deadline_ms
+}
+
 /** A send to receivers of several sites (docs/wan.md, "Sites"), asked for before any path; to be asked again for receivers whose relay is gone. */
 struct SplitRequest {
   /** As PathRequest.request_id. */
@@ -208,7 +221,9 @@ struct SplitRequest {
   3: required i64 data_id,
   4: required list<string> receivers (max = "16384"),
   /** Relays that failed in this send. */
-  5: required list<string> avoid (max = "1024")
+  5: required list<string> avoid (max = "1024"),
+  /** Then a relay is one that holds to them (AgentInfo.knows_terms). Absent = nothing was asked for. */
+  6: optional SendTerms terms
 }
 
 /** One way of such a send. */
@@ -231,7 +246,9 @@ struct SplitAnswer {
   1: required string request_id,
   2: required list<Leg> legs (max = "1024"),
   3: required string reason (max = "4096"),
-  4: required bool ever
+  4: required bool ever,
+  /** SplitRequest.terms are in the orders. Absent = this manager does not know them. */
+  5: optional bool with_terms
 }
 
 /** To a relay: it passes that object on to these receivers while it comes from `origin`, or from its store. No receivers: it is one itself, and only
@@ -248,7 +265,9 @@ struct RelayOrder {
   7: required bool keeps,
   /** Its own ways to them, known beforehand: orders to the relays behind it have gone out, and it connects to them before the object is there. Absent: it
    *  asks (Manager.split). */
-  8: optional list<Leg> onward (max = "1024")
+  8: optional list<Leg> onward (max = "1024"),
+  /** To be held to. Absent = nothing was asked for. */
+  9: optional SendTerms terms
 }
 
 /** Which of a receiver's two rings (RDCM, Sec. 3.2). */

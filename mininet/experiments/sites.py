@@ -57,6 +57,7 @@ class Area:
     nat: bool = False
     chain: bool = False
     secure: bool = False
+    options: str = ""  # of the sends, of the engine wan
 
     @property
     def sites(self) -> list[str]:
@@ -269,7 +270,8 @@ def send(sites: Sites, name: str, content: bytes, bound_s: float, kill: str = ""
         thread.start()
     opened = {site: sites.opened(site) for site in area.sites[1:]}
     before, began = sites.carried(), time.monotonic()
-    handle = sites.agents["h0"].send(name, area.receivers, source=file)
+    asked: dict[str, Any] = {"protocol": "wan", "options": area.options} if area.options else {}
+    handle = sites.agents["h0"].send(name, area.receivers, source=file, **asked)
     if kill:
         member = next(one for one in reversed(waited) if one[:2] == kill[:2])
         deadline = began + bound_s
@@ -362,13 +364,15 @@ def _verdict(name: str, most: float, found: float) -> dict[str, Any]:
     "--chain", is_flag=True, help="Each site lies behind the one before it, and its relay is fed by that one's."
 )
 @click.option("--secure", is_flag=True, help="Every link is TLS or sealed (`security: required`).")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
+              help="Of the sends, as of rostrum send: such as congestion=friendly. May be repeated.")  # fmt: skip
 @click.option("--kill/--no-kill", default=True, show_default=True, help="Once more, and kill a relay.")
 @click.option("--seed", type=click.IntRange(1, 2**31), help="Of data and losses [a new one, printed].")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               default=build_folder() / "sites.json", show_default=True, help="Where the figures go.")  # fmt: skip
 def command(
-    size: int, rtts: str, hosts: int, rate: float, loss: float, nat: bool, chain: bool, secure: bool, kill: bool,
-    seed: int | None, json_file: Path
+    size: int, rtts: str, hosts: int, rate: float, loss: float, nat: bool, chain: bool, secure: bool,
+    options: tuple[str, ...], kill: bool, seed: int | None, json_file: Path
 ) -> None:  # fmt: skip
     """Send an object to sites that only unicast reaches: a relay in each takes it once and passes it on while it comes.
 
@@ -380,7 +384,7 @@ def command(
         raise click.BadParameter(f"{rtts!r}: numbers, separated by commas") from error
     seed = seed or random.SystemRandom().randrange(1, 2**31)
     OUT.print(f"seed {seed}")
-    area = Area(rtts_ms, hosts, rate * 1e6, loss / 100, nat, chain, secure)
+    area = Area(rtts_ms, hosts, rate * 1e6, loss / 100, nat, chain, secure, ",".join(options))
     if nat and chain and len(rtts_ms) > 1:
         raise click.UsageError("--nat and --chain: of two sites next to each other at most one may translate addresses")
     try:

@@ -4,9 +4,12 @@ relay that dies is followed by another one, and what cannot be is said."""
 from __future__ import annotations
 
 import itertools
+import json
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from tests.agent_e2e.network import Network, network
 
 HOME, EAST = ("h1", "h2"), ("h3", "h4", "h5")
 SIZE = 24_000_001
+ROSTRUM = Path(__file__).resolve().parents[2] / "build" / "venv" / "bin" / "rostrum"
 
 
 class SitesManager(agents.InsideManager):
@@ -29,6 +33,7 @@ class SitesManager(agents.InsideManager):
     sites: tuple[tuple[str, ...], ...] = (HOME, EAST)
     names = ("home", "east", "west")
     ahead = False  # orders tell relays their own legs
+    knows_terms = True
 
     def _site(self, server: str) -> int:
         return next(number for number, site in enumerate(self.sites) if server in site)
@@ -47,6 +52,10 @@ class SitesManager(agents.InsideManager):
 
     def _at(self, server: str) -> Any:
         return rostrum_thrift.ServerAddress(server, *self.servers[server])
+
+    def _terms(self, request: dict[str, Any]) -> Any:
+        terms = request.get("terms")
+        return rostrum_thrift.SendTerms(**terms) if terms and self.knows_terms else None
 
     def _ways(self, server: str, receivers: list[str], request: dict[str, Any]) -> list[Any] | None:
         """Legs, when the relays have their orders; None: the next site has no relay."""
@@ -67,8 +76,9 @@ class SitesManager(agents.InsideManager):
         if others:
             onward = self._ways(may[0], others, request) if self.ahead else None
             order = rostrum_thrift.RelayOrder(
-                leg_id, request["app_id"], request["data_id"], self._at(server), others, False, True, onward
-            )
+                leg_id, request["app_id"], request["data_id"], self._at(server), others, False, True, onward,
+                self._terms(request),
+            )  # fmt: skip
             self.say(may[0], "relay", order=order)
         site = self.names[own + 1]
         return [*legs, rostrum_thrift.Leg(leg_id, site, self._at(may[0]), far, False, f"by relay {may[0]}")]
@@ -77,7 +87,8 @@ class SitesManager(agents.InsideManager):
         legs = self._ways(server, request["receivers"], request)
         reason = f"site {self.names[self._site(server) + 1]} has no relay: all of them failed" if legs is None else ""
         self.say(server, "legs", answer=rostrum_thrift.SplitAnswer(
-            request_id=request["request_id"], legs=legs or [], ever=legs is None, reason=reason
+            request_id=request["request_id"], legs=legs or [], ever=legs is None, reason=reason,
+            with_terms=self._terms(request) is not None or None,
         ))  # fmt: skip
 
 
@@ -352,3 +363,107 @@ def test_a_site_without_any_relay_is_an_error_with_a_reason(lab: World) -> None:
     sender.add(4, b"x" * 1000)
     with pytest.raises(RostrumError, match="site east has no relay"):
         sender.send(4, list(EAST))
+
+
+def typed(lab: World, *words: str) -> list[dict[str, Any]]:
+    """`rostrum send` of 4 MB from h1; its receivers, all of them done."""
+    file = lab.folder / "file"
+    file.write_bytes(content(4_000_000, 11))
+    done = subprocess.run([ROSTRUM, "send", file, "--json", "--socket", lab.agents["h1"].socket, *words],
+                          check=False, capture_output=True, text=True, timeout=120)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["receivers"]
+    assert rows and all(row["state"] == "done" for row in rows), rows
+    return rows
+
+
+def test_options_of_a_send_hold_on_each_leg_and_at_relays(chain: World) -> None:
+    """What a relay has already it passes on at the rate that was asked for, as those behind it do."""
+    typed(chain, "--to", "h2")
+    rows = typed(chain, "--to", "h2,h3,h4,h5", "--protocol", "wan", "--option", "congestion=fixed:8M", "--stragglers",
+                 "evict", "--deadline", "60s")  # fmt: skip
+    least_ms = 4_000_000 * 8 / 8e6 * 1000
+    assert all(row["complete_ms"] >= 0.9 * least_ms for row in rows if row["name"] != "h2"), rows
+    first, *others = [call.args["request"] for call in chain.manager.heard("split") if call.args["request"]["terms"]]
+    assert others, "the relay asks for the next site's"
+    for one in (first, *others):
+        terms = one["terms"]
+        assert (terms["options"], terms["stragglers"]) == ("congestion=fixed:8M", "evict")
+        assert 1 <= terms["deadline_ms"] <= 60_000
+    paths = [call.args["request"] for call in chain.manager.heard("request") if call.args["request"]["sender"] != "h1"]
+    assert paths and all(one["protocol"] == rostrum_thrift.Protocol.WAN for one in paths), paths
+
+
+def order(lab: World, leg_id: str, data_id: int, *terms: Any) -> Callable[[], Any]:
+    """h3 is told to pass an object on; its latest report of that is what the function gives."""
+    manager = lab.manager
+    assert isinstance(manager, SitesManager)
+    app_id = next(call.args["request"]["app_id"] for call in manager.heard("split"))
+    told = rostrum_thrift.RelayOrder(leg_id, app_id, data_id, manager._at("h1"), ["h4"], False, True, None,
+                                     rostrum_thrift.SendTerms(*terms))  # fmt: skip
+    manager.say("h3", "relay", order=told)
+
+    def last() -> Any:
+        found = [call.args["report"] for call in manager.heard("relayed") if call.args["report"]["leg_id"] == leg_id]
+        return found[-1] if found else None
+
+    return last
+
+
+@pytest.mark.parametrize(
+    ("terms", "cause"),
+    [
+        (("magic=1", "", 0, 0), "wan has no option magic=1"),
+        (("coding=proactive:1", "", 0, 0), "coding is none, repairs or proactive:N"),
+        (("\xff,=,,", "evict", 0, 0), "wan has no option"),
+        (("", "sulk", 0, 0), "does not know the send's policy for stragglers"),
+    ],
+)
+def test_a_relay_that_cannot_hold_to_what_was_asked_says_so(lab: World, terms: tuple[Any, ...], cause: str) -> None:
+    sender = lab.app("h1")
+    sender.add(12, b"x" * 10_000)
+    assert sender.send(12, ["h3"]).ok
+    last = order(lab, "leg-odd", 12, *terms)
+    wait_until(lambda: (last() or {}).get("state") == "failed", "the relay's refusal")
+    assert cause in last()["cause"], last()
+
+
+def test_an_order_with_times_that_cannot_be_is_not_taken(lab: World) -> None:
+    sender = lab.app("h1")
+    sender.add(13, b"x" * 10_000)
+    assert sender.send(13, ["h3"]).ok
+    for number, times in enumerate(((-1, 0), (0, -(2**31)))):
+        order(lab, f"leg-wrong-{number}", 13, "", "", *times)
+    last = order(lab, "leg-good", 13, "", "", 2**31 - 1, 2**31 - 1)  # in order on one connection
+    wait_until(lambda: (last() or {}).get("state") == "done", "the good one's end")
+    assert not [call for call in lab.manager.heard("relayed") if "wrong" in call.args["report"]["leg_id"]]
+
+
+def test_a_manager_that_tells_relays_no_options_is_named(lab: World) -> None:
+    manager = lab.manager
+    assert isinstance(manager, SitesManager)
+    manager.knows_terms = False
+    sender = lab.app("h1")
+    sender.add(14, b"x" * 1000)
+    with pytest.raises(RostrumError, match="the manager's release tells relays of other sites neither options"):
+        sender.send(14, list(EAST), protocol="wan", options="coding=repairs")
+    assert sender.send(14, list(EAST)).ok  # without any it does
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options", "said"),
+    [
+        ("wan", "priority=high", "wan has no option priority=high: there are congestion, coding and slow"),
+        ("wan", "congestion=fixed:9", "congestion is own, friendly or fixed:RATE"),
+        ("rdcm", "coding=repairs", "takes no options"),
+        ("auto", "coding=repairs", "name one, such as wan"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_by_the_sender(
+    lab: World, protocol: str, options: str, said: str
+) -> None:
+    sender = lab.app("h1")
+    sender.add(15, b"x" * 1000)
+    with pytest.raises(RostrumError, match=said):
+        sender.send(15, list(EAST), protocol=protocol, options=options)
+    assert not lab.manager.heard("split")

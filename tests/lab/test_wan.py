@@ -179,6 +179,14 @@ def test_sites__in_a_chain() -> None:
     assert "site s1 over the wide area" in plain["reason"] and "site s2" not in plain["reason"], plain["reason"]
 
 
+def test_sites__in_a_chain_by_the_options_of_the_send() -> None:
+    """The real manager tells them to each relay: nothing is there sooner than the rate that was asked for allows."""
+    area = sites.Area((10.0, 20.0), 2, 40e6, 0.0, chain=True, options="congestion=fixed:10M,coding=repairs")
+    plain = sites.run(area, 4 << 20, 9, kill=False)["plain"]
+    assert plain["protocol"] == "wan" and not plain["failed"], plain
+    assert all(row["seconds"] >= 0.95 * (4 << 20) * 8 / 10e6 for row in plain["sites"].values()), plain
+
+
 FAR_APART = """rostrum: 1
 name: far-apart
 network: {data: 10.9.0.0/24, management: 10.9.0.0/24, multicast: 239.192.0.0/16}

@@ -232,6 +232,7 @@ static rs_send_state *new_sending(rs_agent *agent, const rs_api_send *send) {
     s->protocol = send->object ? send->protocol : of_streams();
     s->deadline = send->deadline_ms ? rs_agent_now(agent) + (rs_time)send->deadline_ms * RS_MILLISECOND : RS_NEVER;
     s->path.group = s->next_path.group = RS_NO_GROUP;
+    s->options = strdup(send->options ? send->options : "");
     s->report_at = RS_NEVER;
     s->failure = ROSTRUM_ERR_FAILED;
     s->result = (rostrum_send_result){.data_id = send->id.data,
@@ -240,7 +241,8 @@ static rs_send_state *new_sending(rs_agent *agent, const rs_api_send *send) {
                                       .fragment_size = agent->fragment_size,
                                       .receivers = s->receivers,
                                       .receiver_count = send->receiver_count};
-    if (!s->index || !s->peers || !s->receivers || !s->dark || !s->parts || !number_receivers(agent, s, send)) {
+    if (!s->index || !s->peers || !s->receivers || !s->dark || !s->parts || !s->options ||
+        !number_receivers(agent, s, send)) {
         free_sending(agent, s);
         return NULL;
     }
@@ -337,8 +339,6 @@ static rs_send_state *begin(rs_agent *agent, const rs_api_send *send, struct rs_
         *code = ROSTRUM_ERR_INVALID;
         if (send->protocol == ROSTRUM_PROTOCOL_AUTO)
             cause = "options of a send are its protocol's: name one, such as wan";
-        else if (spreads)
-            cause = "options do not reach the relays of other sites: where there are sites a send takes none";
         else if (!rs_send_options_good(agent->node, rs_sending_engine(send->protocol), send->options, text,
                                        sizeof text))
             cause = text;
@@ -415,7 +415,7 @@ static void with_record(rs_agent *agent, const rs_send_state *s, bool over,
                              .stragglers = (uint8_t)s->stragglers,
                              .path = path,
                              .name = object->name ? object->name : "",
-                             .options = s->options ? s->options : "",
+                             .options = s->options,
                              .receivers = receivers};
     record.from = source_of(object, path, &record.changed_ns);
     if (object->phase == RS_OBJECT_COMPLETE)
@@ -434,8 +434,7 @@ static void write_down(rs_agent *agent, const rs_send_record *record) {
 
 /* It is told to the journal what to go on with after a restart. */
 static void of_program(rs_send_state *s, const rs_api_send *send, int64_t began_ns) {
-    s->options = send->options && send->options[0] ? strdup(send->options) : NULL;
-    if (send->object && (s->options || !send->options || !send->options[0]))
+    if (send->object)
         s->in_journal = RS_JOURNAL_DUE;
     s->began_ns = began_ns;
 }

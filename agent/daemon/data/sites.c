@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/api/waits.h"
+#include "daemon/data/orders.h"
 #include "daemon/data/paths.h"
 #include "daemon/data/receiving.h"
 #include "daemon/data/ways.h"
@@ -57,29 +58,6 @@ struct rs_spread {
     bool cancelled, answered;
 };
 
-struct rs_relay {
-    rs_relay *next;
-    char leg_id[RS_MANAGER_NAME_MAX + 1], origin[RS_MANAGER_NAME_MAX + 1];
-    rs_object_id id;
-    rs_peer peer; /* the origin, held */
-    char **names;
-    uint32_t count;
-    bool dials, keeps;
-    rs_time since;
-    rs_send_state *sending; /* NULL: not begun, or over; orders of one object share it (share) */
-    bool begun, over;
-    uint64_t grown; /* bytes that may go on, from the first on; */
-    uint64_t came;  /* and so many fragments had come when it was last said that more of it may */
-    const char *state;
-    char cause[ROSTRUM_TEXT_MAX + 1];
-    rs_manager_receiver_report *last; /* of the receivers, when it was over */
-    char (*causes)[ROSTRUM_TEXT_MAX + 1];
-    rs_time report_at;
-    uint32_t last_reports;
-    rs_manager_leg *onward; /* its own legs, until they are begun or too old; NULL: the manager is asked for them */
-    uint32_t onward_count;
-};
-
 struct rs_sites {
     rs_sites_face face; /* first */
     rs_agent *agent;
@@ -87,23 +65,11 @@ struct rs_sites {
     rs_relay *relays;
 };
 
-static void free_relay(rs_sites *sites, rs_relay *relay) {
-    for (uint32_t i = 0; i < relay->count; i++)
-        free(relay->names[i]);
-    if (relay->peer != RS_NO_PEER)
-        rs_peers_release(&sites->agent->peers, relay->peer);
-    free(relay->names);
-    free(relay->last);
-    free(relay->causes);
-    free(relay->onward);
-    free(relay);
-}
-
 void rs_sites_free(rs_sites *sites) {
     while (sites && sites->relays) {
         rs_relay *relay = sites->relays;
         sites->relays = relay->next;
-        free_relay(sites, relay);
+        rs_relay_free(sites->agent, relay);
     }
     free(sites);
 }
@@ -142,6 +108,19 @@ static void fail_receiver(rs_agent *agent, rs_send_state *parent, uint32_t place
     rs_sending_tell_receiver(agent, parent, receiver);
 }
 
+/* ------------------------------------------------------------------------------------------------- what was asked */
+
+/* Relays have to hold to it; times are hints. */
+static bool binds(const rs_send_state *parent) {
+    return parent->options[0] || parent->stragglers != ROSTRUM_STRAGGLERS_DEFAULT;
+}
+
+/* From now; 0: there is none. */
+static uint32_t left_ms(const rs_agent *agent, rs_time deadline) {
+    rs_time now = rs_agent_now(agent), left = deadline > now ? (deadline - now) / RS_MILLISECOND : 0;
+    return deadline == RS_NEVER ? 0 : left < 1 ? 1 : left < INT32_MAX ? (uint32_t)left : INT32_MAX;
+}
+
 /* ------------------------------------------------------------------------------------------------ asking for legs */
 
 static void ask(rs_sites *sites, rs_send_state *parent) {
@@ -156,9 +135,14 @@ static void ask(rs_sites *sites, rs_send_state *parent) {
             names[count++] = parent->receivers[i].name;
     for (uint32_t i = 0; i < spread->avoid_count; i++)
         avoid[i] = spread->avoid[i];
+    const rs_manager_terms terms = {.options = parent->options,
+                                    .stragglers = rs_policy_word(parent->stragglers),
+                                    .wait_ms = parent->wait_ms,
+                                    .deadline_ms = left_ms(agent, parent->deadline)};
+    bool asked = binds(parent) || terms.wait_ms || terms.deadline_ms;
     if (count)
         (void)rs_manager_split(agent->link, rs_agent_now(agent), spread->request_id, &parent->base.id, names, count,
-                               avoid, spread->avoid_count);
+                               avoid, spread->avoid_count, asked ? &terms : NULL);
     free(names);
 }
 
@@ -332,6 +316,8 @@ static void begin_leg(rs_sites *sites, rs_leg *leg) {
                               .stream = -1,
                               .process = "a leg",
                               .wait_ms = parent->wait_ms,
+                              .deadline_ms = left_ms(agent, parent->deadline),
+                              .options = parent->options,
                               .stragglers = relay[0] ? ROSTRUM_STRAGGLERS_DEFAULT : parent->stragglers,
                               .protocol = relay[0] ? ROSTRUM_PROTOCOL_WAN : parent->protocol,
                               .receivers = relay[0] ? &relay : names,
@@ -382,6 +368,8 @@ static void note_ways(rs_agent *agent, rs_send_state *parent, const rs_manager_s
         snprintf(parent->result.reason, sizeof parent->result.reason, "%s", text);
     }
     rs_sending_tell_phase(agent, parent, "accepted", text);
+    if (text[0] && (strstr(parent->options, "coding=repairs") || strstr(parent->options, "coding=proactive")))
+        tell_text(agent, parent, "coding holds within sites: to one relay, by unicast, each repair is a plain copy");
 }
 
 static void begin_legs(rs_sites *sites, rs_send_state *parent, const rs_manager_split_answer *answer) {
@@ -415,6 +403,10 @@ static void on_legs(void *context, const rs_manager_split_answer *answer) {
         no_way(sites, parent, answer->reason);
         return;
     }
+    if (answer->leg_count && binds(parent) && !answer->with_terms) {
+        no_way(sites, parent, "the manager's release tells relays of other sites neither options nor stragglers");
+        return;
+    }
     if (answer->leg_count == 0) {
         if (strcmp(spread->waits_for, answer->reason) != 0)
             rs_sending_tell_phase(agent, parent, "queued", answer->reason);
@@ -432,7 +424,8 @@ static bool take_ways(rs_sites *sites, rs_send_state *parent) {
         if (relay->sending != parent || !relay->onward)
             continue;
         rs_manager_leg *legs = relay->onward;
-        const rs_manager_split_answer answer = {.legs = legs, .leg_count = relay->onward_count, .reason = ""};
+        const rs_manager_split_answer answer = {
+            .legs = legs, .leg_count = relay->onward_count, .with_terms = true, .reason = ""};
         relay->onward = NULL;
         relay->onward_count = 0;
         bool fresh = now - relay->since < WAYS_LAST;
@@ -647,9 +640,11 @@ static rs_relay *passing(const rs_sites *sites, const rs_object_id *id) {
 }
 
 /* An earlier order of the object is carried out: its origin was followed by another, or two servers send the same.
- * What is passed on goes once for both, and each origin hears of it. Those that the earlier one does not name wait
- * until it is over. */
+ * What is passed on goes once for both, and each origin hears of it. Those that the earlier one does not name, or that
+ * it serves by other options, wait until it is over. */
 static void share(rs_relay *relay, rs_relay *earlier) {
+    if (strcmp(relay->options, earlier->options) != 0 || relay->stragglers != earlier->stragglers)
+        return;
     for (uint32_t i = 0; i < relay->count; i++)
         if (place_of(earlier->sending, relay->names[i]) < 0)
             return;
@@ -686,13 +681,20 @@ static void pass_on(rs_sites *sites, rs_relay *relay) {
                               .object = object,
                               .stream = -1,
                               .process = relay->origin,
-                              .protocol = parent ? ROSTRUM_PROTOCOL_AUTO : ROSTRUM_PROTOCOL_WAN,
+                              .wait_ms = relay->wait_ms,
+                              .deadline_ms = left_ms(agent, relay->deadline),
+                              .stragglers = relay->stragglers,
+                              .options = relay->options,
+                              .protocol = parent && !relay->options[0] ? ROSTRUM_PROTOCOL_AUTO : ROSTRUM_PROTOCOL_WAN,
                               .receivers = (const char *const *)relay->names,
                               .receiver_count = relay->count};
     relay->begun = true;
     relay->state = "passing";
     relay->grown = parent ? object->size : 0;
-    relay->sending = rs_sending_relayed(agent, &send, true, text);
+    if (relay->stragglers <= ROSTRUM_STRAGGLERS_EVICT)
+        relay->sending = rs_sending_relayed(agent, &send, true, text);
+    else
+        snprintf(text, sizeof text, "the relay does not know the send's policy for stragglers");
     if (!relay->sending)
         relay_ends(sites, relay, false, text);
 }
@@ -708,48 +710,6 @@ static bool is_ordered(const rs_sites *sites, const rs_object_id *id, const rs_r
 static bool is_own(const rs_sites *sites, const rs_object_id *id) {
     const rs_object *object = rs_store_find(sites->agent->store, id);
     return object && object->phase == RS_OBJECT_COMPLETE && !is_ordered(sites, id, NULL);
-}
-
-static rs_relay *new_relay(rs_sites *sites, const rs_manager_relay_order *order) {
-    rs_agent *agent = sites->agent;
-    rs_relay *relay = calloc(1, sizeof *relay);
-    if (!relay)
-        return NULL;
-    relay->peer = RS_NO_PEER;
-    relay->names = calloc(order->receiver_count + 1u, sizeof *relay->names);
-    relay->last = calloc(order->receiver_count + 1u, sizeof *relay->last);
-    relay->causes = calloc(order->receiver_count + 1u, sizeof *relay->causes);
-    bool good = relay->names && relay->last && relay->causes;
-    for (uint32_t i = 0; good && i < order->receiver_count; i++) {
-        good = (relay->names[i] = strdup(order->receivers[i])) != NULL;
-        relay->count = i + (good ? 1 : 0);
-        relay->last[i] = (rs_manager_receiver_report){.server = relay->names[i], .state = "waiting", .cause = ""};
-    }
-    rs_peer peer = good && order->origin.address
-                       ? rs_peers_at(&agent->peers, order->origin.server, order->origin.address)
-                   : good ? rs_peers_number(&agent->peers, order->origin.server)
-                          : RS_NO_PEER;
-    if (peer == RS_NO_PEER) {
-        free_relay(sites, relay);
-        return NULL;
-    }
-    relay->peer = peer;
-    rs_peers_hold(&agent->peers, peer);
-    if (order->origin.address) {
-        rs_peers_entry(&agent->peers, peer)->address = order->origin.address;
-        rs_peers_entry(&agent->peers, peer)->control_port = order->origin.control_port;
-        rs_control_address_known(agent->control, peer);
-    }
-    snprintf(relay->leg_id, sizeof relay->leg_id, "%s", order->leg_id);
-    snprintf(relay->origin, sizeof relay->origin, "%s", order->origin.server);
-    relay->id = order->object;
-    relay->dials = order->dials;
-    relay->keeps = order->keeps || is_own(sites, &order->object);
-    relay->since = rs_agent_now(agent);
-    relay->state = "waiting";
-    relay->onward = rs_ways_copy(order->onward, order->onward_count);
-    relay->onward_count = relay->onward ? order->onward_count : 0;
-    return relay;
 }
 
 /* The relays behind this one are connected to before there is anything to pass on: over a long way that takes as many
@@ -773,7 +733,7 @@ static void on_relay(void *context, const rs_manager_relay_order *order) {
         if (strcmp(relay->leg_id, order->leg_id) == 0)
             return;
     bool to_do = order->receiver_count || order->dials; /* for nobody else: it only connects to the sender */
-    rs_relay *relay = count < RELAYS_MOST && to_do ? new_relay(sites, order) : NULL;
+    rs_relay *relay = count < RELAYS_MOST && to_do ? rs_relay_new(agent, order, is_own(sites, &order->object)) : NULL;
     if (!relay) {
         rs_log(RS_LOG_WARNING, "sites", "object=%s for=%s is not passed on: %u orders, or no memory",
                rs_id_text(&order->object), rs_quote(order->origin.server), count);
@@ -947,7 +907,7 @@ void rs_sites_timeout(rs_sites *sites) {
         rs_error error = {0};
         if (!relay->keeps && !is_ordered(sites, &relay->id, relay)) /* it was here for others */
             (void)rs_store_delete(agent->store, &relay->id, &error);
-        free_relay(sites, relay);
+        rs_relay_free(sites->agent, relay);
     }
 }
 

@@ -6,7 +6,6 @@
 
 typedef struct rs_leg rs_leg;
 typedef struct rs_spread rs_spread;
-typedef struct rs_relay rs_relay;
 typedef struct rs_sites rs_sites;
 
 /* What sending.c and receiving.c call goes by a table: they know nothing of legs, and sites.c stands on both. */

@@ -854,10 +854,10 @@ rs_status rs_manager_tell_group_trouble(rs_manager_client *link, rs_time now, co
 
 rs_status rs_manager_split(rs_manager_client *link, rs_time now, const char *request_id, const rs_object_id *object,
                            const char *const *receivers, uint32_t receiver_count, const char *const *avoid,
-                           uint32_t avoid_count) {
+                           uint32_t avoid_count, const rs_manager_terms *terms) {
     rs_manager_frame frame;
     rs_status status =
-        rs_manager_encode_split(request_id, object, receivers, receiver_count, avoid, avoid_count, &frame);
+        rs_manager_encode_split(request_id, object, receivers, receiver_count, avoid, avoid_count, terms, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 

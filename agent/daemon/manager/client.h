@@ -142,6 +142,12 @@ typedef struct {
 
 /* Sends to several sites (structs of the same names in controller/rostrum.thrift); addresses and names were checked. */
 typedef struct {
+    const char *options;    /* of the engine for wide areas, NAME=VALUE joined by commas; "": none */
+    const char *stragglers; /* "wait", "demote", "evict"; "": as an agent was told */
+    uint32_t wait_ms, deadline_ms;
+} rs_manager_terms;
+
+typedef struct {
     const char *leg_id, *site;
     const rs_manager_server *relay; /* NULL: the own site */
     const char *const *receivers;
@@ -155,6 +161,7 @@ typedef struct {
     const rs_manager_leg *legs;
     uint32_t leg_count; /* 0: not yet, or (`ever`) never */
     bool ever;
+    bool with_terms; /* the relays' orders hold those of the request */
     const char *reason;
 } rs_manager_split_answer;
 
@@ -167,6 +174,7 @@ typedef struct {
     bool dials, keeps;
     const rs_manager_leg *onward; /* its own legs; none: it asks for them */
     uint32_t onward_count;
+    const rs_manager_terms *terms; /* NULL: none */
 } rs_manager_relay_order;
 
 /* Objects at agents (structs of the same names in controller/rostrum.thrift); addresses, ports and names were checked.
@@ -481,10 +489,11 @@ typedef struct {
     uint32_t slow_count, silent_count;
 } rs_manager_group_trouble;
 rs_status rs_manager_tell_group_trouble(rs_manager_client *link, rs_time now, const rs_manager_group_trouble *trouble);
-/* To receivers in several sites: answered by on_legs. Sent if the link is up, else RS_ERR_STATE: ask again then. */
+/* To receivers in several sites: answered by on_legs. Sent if the link is up, else RS_ERR_STATE: ask again then.
+ * `terms` NULL: none. */
 rs_status rs_manager_split(rs_manager_client *link, rs_time now, const char *request_id, const rs_object_id *object,
                            const char *const *receivers, uint32_t receiver_count, const char *const *avoid,
-                           uint32_t avoid_count);
+                           uint32_t avoid_count, const rs_manager_terms *terms);
 rs_status rs_manager_relayed(rs_manager_client *link, rs_time now, const rs_manager_relay_report *report);
 /* Whose object that server sends: answered by on_origin. Sent if the link is up, else RS_ERR_STATE. */
 rs_status rs_manager_whose(rs_manager_client *link, rs_time now, const rs_object_id *id, const char *sender);

@@ -140,6 +140,8 @@ rs_status rs_manager_encode_hello(const rs_manager_options *options, uint32_t ro
                                                        .software = options->software,
                                                        .has_knows_sites = options->knows_sites,
                                                        .knows_sites = options->knows_sites,
+                                                       .has_knows_terms = options->knows_sites,
+                                                       .knows_terms = options->knows_sites,
                                                        .has_relay = options->relay,
                                                        .relay = options->relay,
                                                        .has_piece_port = options->tells_objects,
@@ -290,15 +292,21 @@ rs_status rs_manager_encode_report(const rs_manager_report_params *report, rs_ma
 
 rs_status rs_manager_encode_split(const char *request_id, const rs_object_id *object, const char *const *receivers,
                                   uint32_t receiver_count, const char *const *avoid, uint32_t avoid_count,
-                                  rs_manager_frame *out) {
+                                  const rs_manager_terms *terms, rs_manager_frame *out) {
+    const rs_manager_terms none = {.options = "", .stragglers = ""}, *of = terms ? terms : &none;
     if (!is_named(request_id) || receiver_count == 0 || !are_named(receivers, receiver_count) ||
-        !are_named(avoid, avoid_count))
+        !are_named(avoid, avoid_count) || of->wait_ms > INT32_MAX || of->deadline_ms > INT32_MAX)
         return RS_ERR_INVALID;
+    const rs_thrift_send_terms told = {.options = of->options,
+                                       .stragglers = of->stragglers,
+                                       .wait_ms = (int32_t)of->wait_ms,
+                                       .deadline_ms = (int32_t)of->deadline_ms};
     const rs_thrift_manager_split args = {{.request_id = request_id,
                                            .app_id = {object->app, sizeof object->app},
                                            .data_id = (int64_t)object->data,
                                            .receivers = texts(receivers, receiver_count),
-                                           .avoid = texts(avoid, avoid_count)}};
+                                           .avoid = texts(avoid, avoid_count),
+                                           .terms = terms ? &told : NULL}};
     return encode(RS_THRIFT_MANAGER_SPLIT, &args, out);
 }
 
@@ -742,6 +750,7 @@ static void deliver_legs(const rs_thrift_split_answer *from, rs_manager_deliver_
                                              .legs = read.legs,
                                              .leg_count = read.count,
                                              .ever = from->ever,
+                                             .with_terms = from->has_with_terms && from->with_terms,
                                              .reason = from->reason};
     if (wrong) {
         snprintf(reason, sizeof reason, "the manager's legs cannot be used: %s", wrong);
@@ -756,6 +765,8 @@ static void deliver_legs(const rs_thrift_split_answer *from, rs_manager_deliver_
 static void deliver_relay(const rs_thrift_relay_order *from, rs_manager_deliver_fn *deliver, void *context) {
     rs_manager_message message = {.call = RS_THRIFT_AGENT_RELAY};
     rs_manager_relay_order *to = &message.relay;
+    const rs_thrift_send_terms *terms = from->terms;
+    rs_manager_terms asked;
     legs_read onward = {0};
     *to = (rs_manager_relay_order){
         .leg_id = from->leg_id,
@@ -768,9 +779,16 @@ static void deliver_relay(const rs_thrift_relay_order *from, rs_manager_deliver_
     bool good = from->leg_id[0] && from->app_id.length == sizeof to->object.app && from->origin.server[0] &&
                 parse_ipv4(from->origin.address, &to->origin.address) && from->origin.control_port >= 1 &&
                 from->origin.control_port <= UINT16_MAX && are_named(from->receivers.items, from->receivers.count) &&
-                (to->origin.address || !from->dials);
+                (to->origin.address || !from->dials) && (!terms || (terms->wait_ms >= 0 && terms->deadline_ms >= 0));
     if (!good)
         return;
+    if (terms) {
+        asked = (rs_manager_terms){.options = terms->options,
+                                   .stragglers = terms->stragglers,
+                                   .wait_ms = (uint32_t)terms->wait_ms,
+                                   .deadline_ms = (uint32_t)terms->deadline_ms};
+        to->terms = &asked;
+    }
     if (from->has_onward && read_legs(&from->onward, &onward) == NULL) {
         to->onward = onward.legs;
         to->onward_count = onward.count;

@@ -38,7 +38,7 @@ rs_status rs_manager_encode_group(rs_manager_group_call call, const char *group,
 rs_status rs_manager_encode_group_trouble(const rs_manager_group_trouble *trouble, rs_manager_frame *out);
 rs_status rs_manager_encode_split(const char *request_id, const rs_object_id *object, const char *const *receivers,
                                   uint32_t receiver_count, const char *const *avoid, uint32_t avoid_count,
-                                  rs_manager_frame *out);
+                                  const rs_manager_terms *terms, rs_manager_frame *out);
 rs_status rs_manager_encode_relayed(const rs_manager_relay_report *report, rs_manager_frame *out);
 rs_status rs_manager_encode_whose(const rs_object_id *id, const char *sender, rs_manager_frame *out);
 rs_status rs_manager_encode_holds(const rs_manager_held *held, uint32_t count, bool reset, rs_manager_frame *out);

@@ -18,12 +18,13 @@ NOWHERE = "0.0.0.0"  # an address that is not known, because of a translation of
 @dataclass(frozen=True)
 class Present:
     """An agent that is connected and knows sites. `relay`: it was started to be one. `address`: where its connection
-    comes from.
+    comes from. `terms`: as a relay it holds to what was asked of the send.
     """
 
     control_port: int
     relay: bool = False
     address: str = ""
+    terms: bool = True
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,11 @@ def split(
     avoid: Collection[str],
     present: Mapping[str, Present],
     ahead: int = AHEAD,
+    terms: bool = False,
 ) -> Split:
-    """`receivers` are servers of the topology, which has sites. `ahead`: relays' own legs are found so deep."""
+    """`receivers` are servers of the topology, which has sites. `ahead`: relays' own legs are found so deep. `terms`:
+    the send has some, and its relays have to know them.
+    """
     own = topology.site_of(sender)
     ways: dict[str, list[str]] = {}
     for name in receivers:
@@ -79,7 +83,7 @@ def split(
         if site_name == own:
             legs.append(Leg(own, tuple(names), ""))
             continue
-        leg = _leg(topology, sender, topology.sites[site_name], names, avoid, present, ahead)
+        leg = _leg(topology, sender, topology.sites[site_name], names, avoid, present, ahead, terms)
         if isinstance(leg, Split):
             return leg
         legs.append(leg)
@@ -101,17 +105,18 @@ def _leg(
     avoid: Collection[str],
     present: Mapping[str, Present],
     ahead: int,
+    terms: bool,
 ) -> Leg | Split:
     own = topology.sites[topology.site_of(sender)]
     if own.nat and site.nat:
         text = f"sites {own.name} and {site.name} both translate addresses, so neither reaches the other"
         return Split((), f"{text}; give one of them `via` a site that does not", ever=True)
-    relay, reason = _relay(site, names, avoid, present)
+    relay, reason = _relay(site, names, avoid, present, terms)
     if not relay:
         may = [one for one in (*site.relays, *names) if one in site.servers and one not in avoid and one != sender]
         return Split((), reason, ever=not may)
     others = [one for one in names if one != relay]
-    onward = split(topology, relay, others, avoid, present, ahead - 1).legs if ahead else ()
+    onward = split(topology, relay, others, avoid, present, ahead - 1, terms).legs if ahead else ()
     return Leg(
         site.name,
         tuple(names),
@@ -123,7 +128,9 @@ def _leg(
     )
 
 
-def _relay(site: Site, names: Sequence[str], avoid: Collection[str], present: Mapping[str, Present]) -> tuple[str, str]:
+def _relay(
+    site: Site, names: Sequence[str], avoid: Collection[str], present: Mapping[str, Present], terms: bool
+) -> tuple[str, str]:
     """Who passes the object on in that site, and why it; or nobody, and why."""
     flagged = [one for one in site.servers if one in present and present[one].relay]
     receivers = [one for one in names if one in site.servers]
@@ -135,11 +142,15 @@ def _relay(site: Site, names: Sequence[str], avoid: Collection[str], present: Ma
     )
     for ones, why in ranks:
         for one in ones:
-            if one in present and one not in avoid:
+            if one in present and one not in avoid and (present[one].terms or not terms or names == [one]):
                 return one, why
     known = list(dict.fromkeys((*relays, *receivers)))
     if not known:
         return "", f"site {site.name} has no relay, and no receiver that could be one; name `relays` in the topology"
+    if terms and any(one in present and one not in avoid for one in known):
+        old = [one for one in known if one in present and one not in avoid]
+        why = f"the release of rostrumd on {listed(old, 4)} passes nothing on with options or a policy for stragglers"
+        return "", f"site {site.name} has no relay: {why}"
     return "", f"site {site.name} has no relay: {_why_none(known, avoid)}"
 
 

@@ -5,15 +5,23 @@ Units are in the names. Times `*_ns` are wall-clock ns since the epoch.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 StateName = Literal["queued", "configuring", "active", "released", "failed"]
 KindName = Literal["circuit", "packet"]
 Count = Annotated[int, Field(ge=0, le=2**60)]
 Span = Annotated[int, Field(ge=0, le=7 * 24 * 3600 * 1000)]
+
+
+def _no_options(given: Any) -> Any:
+    if isinstance(given, dict) and (named := sorted({"options", "congestion", "coding", "slow"} & set(given))):
+        raise ValueError(
+            f"a path has no {', '.join(named)}: options are a send's, told by whoever sends (rostrum send --option)"
+        )
+    return given
 
 
 class NewPath(BaseModel):
@@ -36,6 +44,7 @@ class NewPath(BaseModel):
         None,
         description="Taken back after this unless renewed; default: the manager's, ten minutes; 0: held until released",
     )
+    _told = model_validator(mode="before")(_no_options)
 
 
 class CrossConnectView(BaseModel):

@@ -238,7 +238,7 @@ class ThriftService:
     def _present(self) -> dict[str, Present]:
         agents = self.runtime.manager.core.agents
         return {
-            name: Present(agents[name].control_port, one.relay, one.address)
+            name: Present(agents[name].control_port, one.relay, one.address, one.knows_terms)
             for name, one in self.agents.items()
             if one.knows_sites and name in agents
         }
@@ -283,6 +283,7 @@ class ThriftService:
         connection.server, connection.boot_id, connection.tenant = server, boot_id, tenant
         connection.knows_probes = info.knows_probes is True
         connection.knows_sites, connection.relay = info.knows_sites is True, info.relay is True
+        connection.knows_terms = info.knows_terms is True
         port_of_pieces = info.piece_port if isinstance(info.piece_port, int) else None
         if port_of_pieces is not None and not 0 <= port_of_pieces < 65536:
             raise BadMessage(f"piece_port {port_of_pieces} is out of range: 0 to 65535")
@@ -389,7 +390,7 @@ class AgentConnection(asyncio.Protocol):
         self.tenant = TENANT
         self.software = ""
         self.knows_probes = False
-        self.knows_sites = self.relay = False
+        self.knows_sites = self.relay = self.knows_terms = False
         self.seals = False
         self.piece_port: int | None = None  # None: it does not tell what it holds
         self.certified: Identity | None = None  # as its certificate says; None: no TLS

@@ -25,6 +25,8 @@ from rostrum.topologies.model import Topology
 
 log = logging.getLogger("rostrum.thrift")
 
+TERM_MAX = 255  # bytes of each text of SendTerms, as agents take them
+
 Call = Callable[[str, str, dict[str, Any]], bool]  # (server, method, arguments) -> whether its agent is there
 Present = Callable[[], Mapping[str, sites.Present]]
 Note = Callable[[RelaysNoted], asyncio.Future[None] | None]  # done when it is remembered; None: it is
@@ -65,13 +67,15 @@ class Sites:
         request_id, receivers = values.need(one, "request_id", str), values.texts(one, "receivers")
         if not 0 < len(request_id) <= ID_MAX:
             raise BadMessage(f"request_id must have 1 to {ID_MAX} characters")
+        _check(one.terms)
         app_id, data_id = values.need(one, "app_id", bytes), values.need(one, "data_id", int)
-        answer = self._answer(sender, receivers, values.texts(one, "avoid"), (app_id, data_id))
+        answer = self._answer(sender, receivers, values.texts(one, "avoid"), (app_id, data_id), _binding(one.terms))
         said: list[Said] = []
         legs = self._ordered(answer.legs, one, sender, said)
         where = ", ".join(leg.reason or f"site {leg.site} is the sender's own" for leg in answer.legs)
         log.info(line("split", sender=sender, request=request_id, legs=len(legs), text=answer.reason or where))
-        said.append((sender, "legs", {"answer": idl.SplitAnswer(request_id, legs, answer.reason, answer.ever)}))
+        told = idl.SplitAnswer(request_id, legs, answer.reason, answer.ever, one.terms is not None or None)
+        said.append((sender, "legs", {"answer": told}))
         self._say(said)
 
     def _say(self, said: Sequence[Said]) -> None:
@@ -90,7 +94,12 @@ class Sites:
             self._call(*one)
 
     def _answer(
-        self, sender: str, receivers: tuple[str, ...], avoid: tuple[str, ...], an_object: tuple[bytes, int]
+        self,
+        sender: str,
+        receivers: tuple[str, ...],
+        avoid: tuple[str, ...],
+        an_object: tuple[bytes, int],
+        terms: bool,
     ) -> sites.Split:
         wrong = unknown_servers(receivers, self.topology, "receivers")
         if not receivers:
@@ -103,9 +112,8 @@ class Sites:
             return sites.Split((), "; ".join(wrong), ever=True)
         present = self._present()
         busy = self._passing.busy(sender, *an_object, self._holders(sender, *an_object)) if self._passing else []
-        found = sites.split(
-            self.topology, sender, receivers, avoid, {name: one for name, one in present.items() if name not in busy}
-        )
+        free = {name: one for name, one in present.items() if name not in busy}
+        found = sites.split(self.topology, sender, receivers, avoid, free, terms=terms)
         if not found.legs and busy and not found.ever:
             text = f"{found.reason}; or have an object of their own by that id: {listed(busy, 4)}"
             return sites.Split((), text)
@@ -141,6 +149,7 @@ class Sites:
             leg.relay_dials,
             relay in leg.receivers,
             self._ordered(leg.onward, request, relay, said) or None,
+            request.terms,
         )
         said.append((relay, "relay", {"order": order}))
 
@@ -179,6 +188,24 @@ class Sites:
             parts, gone = self._passing.notes()
             if parts or gone:
                 self._note(RelaysNoted(parts, gone, later=True))
+
+
+def _check(terms: Any) -> None:
+    """Relays get them as they are: what an agent's codec would not take ends here. Raises BadMessage."""
+    if terms is None:
+        return
+    for field in ("options", "stragglers"):
+        text = values.need(terms, field, str)
+        if len(text) > TERM_MAX or not (text.isascii() and (text.isprintable() or not text)):
+            raise BadMessage(f"terms.{field} is not {TERM_MAX} printable characters of ASCII at most")
+    for field in ("wait_ms", "deadline_ms"):
+        if values.need(terms, field, int) < 0:
+            raise BadMessage(f"terms.{field} is below 0")
+
+
+def _binding(terms: Any) -> bool:
+    """A relay has to know them: times alone are hints."""
+    return terms is not None and bool(terms.options or terms.stragglers)
 
 
 def _address(one: ServerAddress | None) -> Any:

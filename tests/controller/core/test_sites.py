@@ -160,3 +160,46 @@ def test_agents_are_told_their_site_and_relays_their_orders(tmp_path: Path) -> N
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(talk())
+
+
+def test_what_was_asked_of_a_send_is_in_every_relays_order_and_old_relays_are_passed_over(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with running(tmp_path, topology=three_sites.topology("south: via: west")) as manager:
+            sender = await manager.agent("home-1", knows_sites=True, knows_terms=True)
+            old = await manager.agent("west-1", knows_sites=True)
+            west = await manager.agent("west-2", knows_sites=True, knows_terms=True)
+            south = await manager.agent("south-1", knows_sites=True, knows_terms=True)
+            terms = idl.SendTerms("congestion=friendly,coding=repairs", "evict", 7, 60_000)
+
+            async def asked(request_id: str, receivers: list[str], terms: Any) -> Any:
+                one = idl.SplitRequest(request_id, b"0123456789abcdef", 7, receivers, [], terms)
+                sender.say("split", request=one)
+                return (await sender.expect("legs", lambda args: args.answer.request_id == request_id)).answer
+
+            answer = await asked("a", EVERYBODY[5:], terms)
+            assert answer.with_terms and answer.legs[0].relay.server == "west-2"
+            for relay in (west, south):
+                told = (await relay.expect("relay")).order.terms
+                assert (told.options, told.stragglers) == (terms.options, "evict")
+                assert (told.wait_ms, told.deadline_ms) == (7, 60_000)
+            answer = await asked("b", ["west-1", "west-3"], terms)
+            assert not answer.legs and not answer.ever
+            assert "the release of rostrumd on west-1 passes nothing on with options" in answer.reason
+            assert (await asked("c", ["west-1"], terms)).legs  # it passes nothing on
+            for number, nothing in enumerate((None, idl.SendTerms("", "", 7, 0))):  # times are hints
+                answer = await asked(f"d{number}", ["west-1", "west-3"], nothing)
+                assert answer.legs[0].relay.server == "west-1" and (answer.with_terms is True) == (nothing is not None)
+                assert (await old.expect("relay")).order.receivers == ["west-3"]
+            await asked("e", ["west-2"], idl.SendTerms("x" * 255, "evict", 0, 2**31 - 1))
+            for number, (field, bad) in enumerate(
+                [("options", "x" * 256), ("options", "\u20ac"), ("options", "coding\0"), ("stragglers", "x" * 256),
+                 ("wait_ms", -1), ("deadline_ms", -(2**31)), ("deadline_ms", None), ("options", None)]
+            ):  # fmt: skip
+                liar = await manager.agent(f"home-{2 + number % 2}", knows_sites=True, boot_id=number + 10)
+                odd = idl.SendTerms("", "", 0, 0)
+                setattr(odd, field, bad)
+                liar.say("split", request=idl.SplitRequest("f", b"0123456789abcdef", 7, ["west-1"], [], odd))
+                assert field in (await liar.expect("goodbye")).reason
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(talk())

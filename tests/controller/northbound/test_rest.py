@@ -125,6 +125,7 @@ async def test_path__queued_with_the_reason(rest: Client) -> None:
         ({"sender": "h1", "receivers": []}, 422, "receivers"),
         ({"sender": "h1"}, 422, "receivers: Field required"),
         ({"sender": "h1", "receivers": ["h3"], "colour": 1}, 422, "colour: there is no such field"),
+        ({"sender": "h1", "receivers": ["h3"], "options": "coding=repairs"}, 422, "a path has no options: options are"),
         ({"sender": "h1", "receivers": ["h3"], "size": -1}, 422, "size"),
         ({"sender": "h1", "receivers": ["h3"], "size": 10**30}, 422, "size"),
         ({"sender": "h1", "receivers": ["h3"], "size": "many"}, 422, "size"),

@@ -48,10 +48,41 @@ static void use_groups(const rs_manager_message *message) {
     }
 }
 
+static void use_legs(const rs_manager_leg *legs, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        use(legs[i].site);
+        if (!legs[i].leg_id[0] || legs[i].receiver_count == 0 || (legs[i].relay && legs[i].relay->control_port == 0))
+            abort();
+        for (uint32_t k = 0; k < legs[i].receiver_count; k++)
+            use(legs[i].receivers[k]);
+    }
+}
+
+static void use_order(const rs_manager_relay_order *order) {
+    use_legs(order->onward, order->onward_count);
+    if (!order->leg_id[0] || !order->origin.server[0] || order->origin.control_port == 0)
+        abort();
+    if (!order->terms)
+        return;
+    use(order->terms->options);
+    use(order->terms->stragglers);
+    if (order->terms->wait_ms > INT32_MAX || order->terms->deadline_ms > INT32_MAX)
+        abort();
+}
+
 static void deliver(void *context, const rs_manager_message *message) {
     ++*(unsigned *)context;
     if (message->call == RS_THRIFT_AGENT_GROUP_VIEW) {
         use_groups(message);
+        return;
+    }
+    if (message->call == RS_THRIFT_AGENT_RELAY) {
+        use_order(&message->relay);
+        return;
+    }
+    if (message->call == RS_THRIFT_AGENT_LEGS) {
+        use(message->legs.reason);
+        use_legs(message->legs.legs, message->legs.leg_count);
         return;
     }
     /* Of orders and views of overlays, which have no id. */
