@@ -19,6 +19,12 @@ uint32_t rs_speakers_most(const rs_sending *x) {
     return rs_tree_of(x) ? RS_SPEAKERS_MOST : x->recipient_count;
 }
 
+uint32_t rs_reporters_most(const rs_sending *x) {
+    const rs_tree_sender *t = rs_tree_of(x);
+    uint32_t speakers = rs_speaker_count(x);
+    return t && t->children_most > speakers ? t->children_most : speakers;
+}
+
 rs_recipient *rs_speaker(const rs_sending *x, uint32_t place) {
     return &x->recipients[rs_tree_of(x) ? rs_tree_of(x)->speakers[place].place : place];
 }

@@ -103,6 +103,10 @@ static void grow(rs_tree_sender *t, const rs_sending *x, const rs_ordered *order
         else
             add_child(x, t, order[place.parent].place, order[i].place);
     }
+    for (uint32_t i = 0; i < shape->count; i++) {
+        uint32_t children = child_count(t, order[i].place);
+        t->children_most = children > t->children_most ? children : t->children_most;
+    }
 }
 
 /* All report to the sender. */

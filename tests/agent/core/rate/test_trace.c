@@ -83,6 +83,8 @@ typedef struct {
     uint64_t queue_bytes; /* what may stand in front of it, */
     rs_time delay;        /* one way without it, */
     double loss;          /* and packets lost whatever is sent. */
+    rs_time late;         /* The link's host serves it up to so long late, each packet by itself. */
+    uint32_t bytes;       /* of a packet on the wire; 0: 1,500 */
     uint64_t seed;
     rs_time time;
 } link_case;
@@ -92,6 +94,7 @@ typedef struct {
     uint32_t reports;
     uint64_t sent, received;   /* in the second half of the time */
     rs_time worst_queue, half; /* likewise */
+    int64_t least_bps;         /* likewise */
 } outcome;
 
 static void sample_line(FILE *trace, const rs_rate_sample *s) {
@@ -105,14 +108,14 @@ static void sample_line(FILE *trace, const rs_rate_sample *s) {
 /* Sends as the verdicts say; what happens goes into the trace. */
 static void run(const link_case *l, FILE *trace, outcome *out) {
     static rs_rate_sample coming[REPORTS]; /* reports under way, with `now` when they arrive */
-    const uint32_t bytes = 1500;
-    const int64_t ceiling = INT64_C(10000000000), first = INT64_C(1000000000);
+    const uint32_t bytes = l->bytes ? l->bytes : 1500;
+    const int64_t ceiling = l->late ? 2 * l->link_bps : INT64_C(10000000000), first = ceiling / 10;
     control c;
     rs_pacer pacer;
-    rs_time now = 1000 * MS, end = now + l->time, free_at = now;
+    rs_time now = 1000 * MS, end = now + l->time, free_at = now, came_last = 0;
     uint64_t pos = 0, received = 0, random = l->seed;
     uint32_t next = 0, made = 0;
-    *out = (outcome){.half = now + l->time / 2};
+    *out = (outcome){.half = now + l->time / 2, .least_bps = INT64_MAX};
     start(&c, now, ceiling, bytes, first);
     rs_sent_times_start(&c.sent_times, now, MS / 20, MS / 5);
     rs_pacer_start(&pacer, now, rs_rate_bps(&c.rate));
@@ -125,6 +128,8 @@ static void run(const link_case *l, FILE *trace, outcome *out) {
             s.reports_every = c.sent_times.every;
             sample_line(trace, &s);
             pacer.rate_bps = out->bps[out->reports++] = take(&c, &s);
+            if (now >= out->half && pacer.rate_bps < out->least_bps)
+                out->least_bps = pacer.rate_bps;
             rs_sent_times_every(&c.sent_times, c.receiver.model.startup_done ? MS : MS / 5);
             continue;
         }
@@ -148,12 +153,12 @@ static void run(const link_case *l, FILE *trace, outcome *out) {
         if (!lost) {
             free_at = (free_at > now ? free_at : now) + rs_wire_time(bytes, l->link_bps);
             received++;
+            rs_time late = l->late ? (rs_time)(rs_random_next(&random) % (uint64_t)l->late) : 0;
+            rs_time came = free_at + late > came_last ? free_at + late : came_last;
+            came_last = came;
             if (marked)
-                coming[made++ % REPORTS] = (rs_rate_sample){.now = free_at + 2 * l->delay,
-                                                            .pos = pos,
-                                                            .at = free_at + l->delay,
-                                                            .received = received,
-                                                            .room = 8192};
+                coming[made++ % REPORTS] = (rs_rate_sample){
+                    .now = came + 2 * l->delay, .pos = pos, .at = came + l->delay, .received = received, .room = 8192};
         }
         pos++;
         rs_pacer_sent(&pacer, now, bytes);
@@ -198,6 +203,25 @@ static void losses_that_are_not_congestion__do_not_lower_the_rate(void **state) 
                          .time = 2000 * MS};
     run(&l, none, &result);
     assert_true(share_of_link(&l) > 0.9);
+    fclose(none);
+}
+
+/* Few packets make a sample on a slow link: one that comes late by most of a packet's time does not lower the rate. */
+static void slow_link_whose_host_is_busy__keeps_its_rate(void **state) {
+    (void)state;
+    FILE *none = fopen("/dev/null", "w");
+    assert_non_null(none);
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        const link_case l = {.link_bps = INT64_C(10000000),
+                             .queue_bytes = 1 << 20,
+                             .delay = MS / 2,
+                             .late = 5 * MS,
+                             .bytes = 9000,
+                             .seed = seed,
+                             .time = 16000 * MS};
+        run(&l, none, &result);
+        assert_true(result.least_bps > l.link_bps / 100 * 86);
+    }
     fclose(none);
 }
 
@@ -266,6 +290,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_link__is_used_and_little_is_lost),
         cmocka_unit_test(losses_that_are_not_congestion__do_not_lower_the_rate),
+        cmocka_unit_test(slow_link_whose_host_is_busy__keeps_its_rate),
         cmocka_unit_test(trace__gives_the_same_verdicts_again),
         cmocka_unit_test(trace__with_a_line_that_is_none_is_refused),
     };
