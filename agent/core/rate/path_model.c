@@ -18,7 +18,7 @@
 #define SMALL_BUFFER_PACKETS (RS_LOSS_RUN / 2) /* less cannot be told from the batches of a host */
 #define SAMPLE \
     (2 * MS) /* a sample of the rate takes so long: two reports (REPORTS_STEADY), each late by a part of it */
-#define SAMPLE_PACKETS 8 /* and so many packets of a slow path, each late by a part of its time (test_trace) */
+#define SAMPLE_PACKETS 8         /* and so many packets of a slow path, each late by a part of its time (test_trace) */
 #define SAMPLE_STARTING (MS / 5) /* and in start-up one report (REPORTS_STARTING) */
 #define IDLE_PART 16             /* of a sample's time: then the sender was the slow one */
 #define FADES 10                 /* samples over which what came from behind a queue is averaged (test_trace) */

@@ -103,6 +103,17 @@ void rs_request_repeat(rs_node *node, rs_time now, rs_receiving *x) {
         request_repair(node, now, x, due[i].from, due[i].to);
 }
 
+/* Repairs say that no data packet of the session follows: they go the way of the data. */
+void rs_request_rest(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_republic_receiver *own = rs_republic_receiver_of(x);
+    if (x->ended || x->state != RS_RX_RECEIVING || !x->ring.lit)
+        return;
+    x->ended = true;
+    own->active = false;
+    rs_request_restart(node, now, x, RS_ASKS_RANGES_AGAIN); /* what was asked for and did not come was lost again */
+    request_repair(node, now, x, 0, x->ring.end);
+}
+
 static void mark_asked(rs_receiving *x, uint64_t from, uint64_t to) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
     own->asked_runs += 1;

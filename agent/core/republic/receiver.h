@@ -21,6 +21,8 @@ uint32_t rs_due_ranges(const rs_receiving *x, rs_range out[3]); /* where what is
 void rs_request_restart(rs_node *node, rs_time now, rs_receiving *x, rs_asks how); /* forgets what was asked for */
 /* Requests or patches may be lost: once more for all that is due. */
 void rs_request_repeat(rs_node *node, rs_time now, rs_receiving *x);
+/* The data channel is over: what is not here is due, and asked for. */
+void rs_request_rest(rs_node *node, rs_time now, rs_receiving *x);
 /* What is due as ranges of the object, for the one it reports to; returns how many. */
 uint32_t rs_next_ranges(rs_time now, rs_receiving *x, rs_range *out, uint32_t most);
 

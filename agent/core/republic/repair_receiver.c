@@ -89,9 +89,14 @@ void rs_next_map(rs_time now, rs_receiving *x, rs_message *m) {
     own->retry_due = now + (late > MAPS_LATE ? late : MAPS_LATE);
 }
 
-/* What a repair packet of the present session says besides its payload. */
+/* What a repair packet of the present session says besides its payload. Who asks a parent learns by it that the round
+ * is over, and asks for the rest: DATA_FNSD comes to it later than this, and may be lost on the way. */
 static void heed(rs_node *node, rs_time now, rs_receiving *x, const rs_repair_header *h) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
+    if (h->done && rs_tree_has_parent(x)) {
+        rs_request_rest(node, now, x);
+        return;
+    }
     if (own->asks == RS_ASKS_RANGES && x->state == RS_RX_RECEIVING && !rs_tree_has_parent(x)) {
         rs_request_restart(node, now, x, RS_ASKS_MAPS);
         report(node, now, x);

@@ -36,7 +36,7 @@ typedef struct {
     rs_tree_speaker speakers[RS_SPEAKERS_MOST]; /* Who reports to the sender itself; */
     uint32_t speaker_count;                     /* so many. */
     uint32_t promoted;                          /* So many of them speak for themselves. */
-    uint32_t children_most; /* Who collects most collects of so many, unless some were bypassed since. */
+    uint32_t children_most;   /* Who collects most collects of so many, unless some were bypassed since. */
     rs_tree_member *nodes;    /* By the places of the recipients; NULL: there is no tree, all report to the sender. */
     uint64_t least_room;      /* The least room that one of all receivers told; 0: none did. */
     rs_time sample;           /* Each receiver says RATE so often all the same. */
@@ -53,7 +53,7 @@ static inline uint32_t rs_place_of(const rs_sending *x, const rs_recipient *r) {
 
 bool rs_tree_in_use(const rs_sending *x);
 uint32_t rs_speaker_count(const rs_sending *x);
-uint32_t rs_speakers_most(const rs_sending *x); /* their places are below */
+uint32_t rs_speakers_most(const rs_sending *x);  /* their places are below */
 uint32_t rs_reporters_most(const rs_sending *x); /* so many report to the sender, or to one that collects */
 rs_recipient *rs_speaker(const rs_sending *x, uint32_t place);
 uint32_t rs_speaker_place(const rs_sending *x, const rs_recipient *r); /* of one that speaks */

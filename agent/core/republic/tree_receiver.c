@@ -29,7 +29,8 @@ typedef struct {
     uint32_t tries;    /* So many requests in a row brought nothing. */
     rs_time asked_at;  /* The oldest of them went then. */
     rs_time far_until; /* The sender is asked until then. */
-    rs_rtt rtt;        /* From a request to the first repair. */
+    rs_rtt rtt;        /* From a request to the first repair: */
+    rs_time least;     /* so long at least; 0: unknown. */
     /* losses of its own */
     uint64_t base_offset;   /* They are counted from there, */
     uint64_t base_received; /* where so many packets had come. */
@@ -139,6 +140,7 @@ rs_rx_verdict rs_tree_told(rs_node *node, rs_time now, rs_receiving *x, const rs
         t->tries = 0;
         t->far_until = 0;
         t->rtt = (rs_rtt){0};
+        t->least = 0;
     }
     t->reporter.parent = parent;
     t->reporter.height = m->report_to.height;
@@ -263,9 +265,10 @@ static void report_packet(rs_time now, rs_receiving *x, tree *t, rs_packet_out *
 
 /* ------------------------------------------------------------------------------------------- asking and answering */
 
+/* While data flow, answers wait behind them, and for what the parent misses itself. Afterwards they do not. */
 rs_time rs_tree_request_timeout(const rs_receiving *x) {
     const tree *t = of(x);
-    rs_time late = rs_rtt_late(&t->rtt, NEAR_FIRST / 4) * 4;
+    rs_time late = (x->ended && t->least ? t->least : rs_rtt_late(&t->rtt, NEAR_FIRST / 4)) * 4;
     return (late < NEAR_LEAST ? NEAR_LEAST : late > NEAR_MOST ? NEAR_MOST : late) << t->tries;
 }
 
@@ -308,6 +311,11 @@ static bool request_packet(rs_node *node, rs_time now, rs_receiving *x, tree *t,
     return true;
 }
 
+static void note_round_trip(tree *t, rs_time took) {
+    rs_rtt_sample(&t->rtt, took);
+    t->least = t->least == 0 || took < t->least ? took : t->least;
+}
+
 static rs_rx_result answered(rs_node *node, rs_time now, rs_receiving *x, tree *t, const rs_packet_in *packet) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
     rs_rx_result result = {.verdict = RS_RX_OLD, .xfer = x->t.id};
@@ -321,7 +329,7 @@ static rs_rx_result answered(rs_node *node, rs_time now, rs_receiving *x, tree *
         return result;
     }
     if (t->unanswered && t->tries == 0)
-        rs_rtt_sample(&t->rtt, now - t->asked_at);
+        note_round_trip(t, now - t->asked_at);
     t->unanswered = false;
     t->tries = 0;
     result = rs_republic_store(node, x, h.sn);

@@ -262,6 +262,30 @@ static void losses__are_mended_by_those_near(void **state) {
     net_free(n);
 }
 
+/* The first packet of the tail says to all that no data follow: who asks a parent asks for the end, and again for what
+ * was lost twice, at once. DATA_FNSD, which comes later and by each one's own connection, finds nobody waiting. */
+static void end__is_told_with_the_repairs(void **state) {
+    (void)state;
+    rs_config config = by_tree;
+    config.patch_timeout = 40 * MS;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        net *n = net_new(SERVERS, &config, 30 + seed);
+        net_knob(n)->loss = 0.01;
+        net_knob(n)->peer_loss = 0.02;
+        rs_xfer xfer = net_send_all(n, 1, OBJECT);
+        net_at(n, 1 * SEC);
+        rs_time done = net_stats(n, 0, xfer).data_done_at;
+        net_at(n, 5 * SEC);
+        assert_int_equal(whole(n), SERVERS - 1);
+        rs_time last = 0;
+        for (rs_peer i = 1; i < SERVERS; i++)
+            if (net_event(n, i, RS_EV_COMPLETE, ANYONE)->at > last)
+                last = net_event(n, i, RS_EV_COMPLETE, ANYONE)->at;
+        assert_in_range(last, done, done + 10 * MS);
+        net_free(n);
+    }
+}
+
 /* What heads repair for other racks does not share the sender's rack's way out with the data. */
 static void head_of_the_senders_rack__collects_for_no_other(void **state) {
     (void)state;
@@ -624,6 +648,7 @@ int main(void) {
         cmocka_unit_test(slow_link__what_is_collected_leaves_room_for_data),
         cmocka_unit_test(fast_path__fewer_report_by_the_tree),
         cmocka_unit_test(losses__are_mended_by_those_near),
+        cmocka_unit_test(end__is_told_with_the_repairs),
         cmocka_unit_test(head_of_the_senders_rack__collects_for_no_other),
         cmocka_unit_test(speaker_that_was_gone_around__is_repaired_by_its_parent),
         cmocka_unit_test(common_losses__come_down_the_tree_at_once),
