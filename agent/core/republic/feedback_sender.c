@@ -39,8 +39,8 @@ static bool is_starting(const rs_sending *x) {
     return !rs_path_rate_is_known(x) && !(own->rate_of && rs_progress_of(own->rate_of)->rate->model.startup_done);
 }
 
-/* What comes of each is the same share of the port of whoever reads most. In start-up no more than fit into a window, as
- * some are lost. */
+/* What comes of each is the same share of the port of whoever reads most. In start-up no more than fit into a window,
+ * as some are lost. */
 uint64_t rs_report_interval(const rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     uint64_t share = (uint64_t)rs_reporters_most(x) * RS_REPORT_WIRE * RS_REPORT_PART / wire_bytes(x);
