@@ -1,0 +1,213 @@
+/* An agent on loopback that is late: what waits in its sockets is read before timers of groups run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/groups/wire.h"
+#include "core/qsm/wire.h"
+#include "daemon/groups/state.h"
+#include "daemon/groups/views.h"
+
+#define SELF 0x7f000001u
+#define OTHER 0x7f000002u
+#define REGION 7u
+#define MANY 330u /* datagrams: more than a turn reads, and fewer than the smallest of buffers holds */
+#define TURNS 40u
+
+typedef struct {
+    char directory[64], store[96], socket[96], port[8], data_port[8];
+    rs_agent *agent;
+    int other; /* a socket of the other node */
+} world;
+
+static rs_time machine; /* what the machine's clock says */
+
+static rs_time read_machine(void) {
+    return machine;
+}
+
+static int start(void **state) {
+    world *w = calloc(1, sizeof *w);
+    rs_options options;
+    snprintf(w->directory, sizeof w->directory, "/dev/shm/rostrum-late-XXXXXX");
+    assert_non_null(mkdtemp(w->directory));
+    snprintf(w->store, sizeof w->store, "%s/objects", w->directory);
+    assert_int_equal(mkdir(w->store, 0755), 0);
+    snprintf(w->socket, sizeof w->socket, "%s/agent.sock", w->directory);
+    snprintf(w->port, sizeof w->port, "%d", 20000 + getpid() % 20000);
+    snprintf(w->data_port, sizeof w->data_port, "%d", 40000 + getpid() % 20000);
+    static char names[][16] = {"rostrumd",  "--server",  "h1",          "--interface", "lo",
+                               "--address", "127.0.0.1", "--socket",    "--store",     "--control-port",
+                               "--io",      "udp",       "--data-port", "--quota",     "1000000"};
+    /* The agent keeps what it is given. */
+    char *argv[] = {names[0],  names[1],  names[2],     names[3],  names[4],  names[5], names[6],
+                    names[7],  w->socket, names[8],     w->store,  names[9],  w->port,  names[10],
+                    names[11], names[12], w->data_port, names[13], names[14], NULL};
+    assert_int_equal(rs_options_parse((int)(sizeof argv / sizeof *argv) - 1, argv, &options, stdout, stderr),
+                     RS_OPTIONS_RUN);
+    w->agent = rs_agent_new(&options);
+    assert_non_null(w->agent);
+    machine = 1000 * RS_SECOND;
+    rs_loop_clock_set(w->agent->loop, read_machine);
+    const struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(OTHER)};
+    w->other = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(w->other, (const struct sockaddr *)&own, sizeof own), 0);
+    const rs_manager_group_peer peers[] = {{.id = 1, .server = "h1", .address = SELF, .port = 9},
+                                           {.id = 2, .server = "h2", .address = OTHER, .port = 9}};
+    const int32_t nodes[] = {1, 2};
+    const rs_manager_group_region region = {.region = REGION,
+                                            .version = 1,
+                                            .full = true,
+                                            .protocol = "qsm",
+                                            .options = "",
+                                            .nodes = nodes,
+                                            .node_count = 2};
+    for (unsigned i = 0; i < 2; i++)
+        rs_groups_peer(w->agent, &peers[i]);
+    rs_groups_region(w->agent, &region);
+    *state = w;
+    return 0;
+}
+
+static int stop(void **state) {
+    world *w = *state;
+    char command[128];
+    close(w->other);
+    rs_agent_free(w->agent);
+    snprintf(command, sizeof command, "rm -r %s", w->directory);
+    assert_int_equal(system(command), 0);
+    free(w);
+    return 0;
+}
+
+static void say(const world *w, const uint8_t *bytes, size_t length) {
+    const struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(w->port)), .sin_addr.s_addr = htonl(SELF)};
+    assert_int_equal(sendto(w->other, bytes, length, 0, (const struct sockaddr *)&to, sizeof to), length);
+}
+
+/* A turn of the loop, as far as groups are concerned. */
+static void turn(const world *w) {
+    rs_groups *g = w->agent->groups;
+    rs_groups_pump(g);
+    assert_true(rs_loop_turn(w->agent->loop, 0));
+    if (rs_agent_now(w->agent) >= rs_groups_deadline(g))
+        rs_groups_timeout(g);
+}
+
+static uint64_t tokens(const world *w, const char *kind) {
+    return rs_messages_count(w->agent->groups->node, "qsm_tokens", kind);
+}
+
+/* The other node's packet: this one leads, and makes tokens. */
+static void say_packet(const world *w) {
+    const uint8_t body[RS_GM_BODY + 1] = {0};
+    uint8_t bytes[RS_QSM_CARRIED + sizeof body] = {0};
+    const rs_qsm_inner inner = {3, 1, body, sizeof body};
+    rs_qsm_put_head(bytes, RS_QSM_KIND_DATA, &(rs_qsm_head){OTHER, 5, REGION, 1});
+    rs_qsm_put_sn(bytes, 1);
+    rs_qsm_put_inner(bytes + RS_QSM_DATA_HEAD, &inner);
+    rs_gm_seal(bytes, sizeof bytes);
+    say(w, bytes, sizeof bytes);
+}
+
+static void say_token_ack(const world *w) {
+    uint8_t bytes[RS_QSM_TOKEN_HEAD] = {0};
+    const rs_qsm_token token = {.from = OTHER, .leader = SELF, .round = 1, .parts = 1};
+    rs_qsm_put_head(bytes, RS_QSM_KIND_TOKEN_ACK, &(rs_qsm_head){OTHER, 5, REGION, 1});
+    rs_qsm_put_token(bytes, &token);
+    rs_gm_seal(bytes, sizeof bytes);
+    say(w, bytes, sizeof bytes);
+}
+
+static void make_token(const world *w) {
+    say_packet(w);
+    for (unsigned i = 0; i < TURNS && tokens(w, "sent") == 0; i++) {
+        turn(w);
+        machine += RS_MILLISECOND;
+    }
+    assert_int_equal(tokens(w, "sent"), 1);
+    assert_int_equal(tokens(w, "again"), 0);
+}
+
+/* It did not run for so long, and finds these, and the acknowledgement of its token behind them. */
+static void be_late(const world *w, rs_time late, bool acknowledged) {
+    const uint8_t nothing[8] = {0};
+    for (unsigned i = 0; i < MANY; i++)
+        say(w, nothing, sizeof nothing);
+    if (acknowledged)
+        say_token_ack(w);
+    machine += late;
+}
+
+static void token__that_was_acknowledged_while_its_node_was_late_is_not_sent_again(void **state) {
+    const world *w = *state;
+    make_token(w);
+    be_late(w, 300 * RS_MILLISECOND, true);
+    for (unsigned i = 0; i < TURNS; i++) {
+        turn(w);
+        machine += RS_MILLISECOND / 10; /* what reading takes */
+    }
+    assert_int_equal(tokens(w, "again"), 0);
+}
+
+/* The clock leaves out a pause that long: what waits is read before even its first milliseconds are over. */
+static void token__of_a_node_that_was_stopped_for_two_seconds_is_not_sent_again(void **state) {
+    const world *w = *state;
+    make_token(w);
+    be_late(w, 2 * RS_SECOND, true);
+    for (unsigned i = 0; i < TURNS; i++) {
+        turn(w);
+        machine += 2 * RS_MILLISECOND; /* on a busy machine */
+    }
+    assert_int_equal(tokens(w, "again"), 0);
+    assert_int_equal(tokens(w, "passed over"), 0);
+}
+
+static void token__that_nobody_acknowledged_is_sent_again_once_all_is_read(void **state) {
+    const world *w = *state;
+    make_token(w);
+    be_late(w, 300 * RS_MILLISECOND, false);
+    for (unsigned i = 0; i < TURNS; i++)
+        turn(w);
+    assert_int_equal(tokens(w, "again"), 1);
+}
+
+/* What never ends keeps no timer waiting for ever. */
+static void token__is_sent_again_in_a_flood(void **state) {
+    const world *w = *state;
+    const uint8_t nothing[8] = {0};
+    make_token(w);
+    be_late(w, 300 * RS_MILLISECOND, false);
+    uint32_t turns = 0;
+    for (; turns < 2 * RS_DRAIN_MOST / 256 && tokens(w, "again") == 0; turns++) {
+        turn(w);
+        for (unsigned i = 0; i < 256; i++)
+            say(w, nothing, sizeof nothing);
+    }
+    assert_int_equal(tokens(w, "again"), 1);
+    assert_true(turns > 2); /* it waited */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(token__that_was_acknowledged_while_its_node_was_late_is_not_sent_again, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(token__of_a_node_that_was_stopped_for_two_seconds_is_not_sent_again, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(token__that_nobody_acknowledged_is_sent_again_once_all_is_read, start, stop),
+        cmocka_unit_test_setup_teardown(token__is_sent_again_in_a_flood, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
