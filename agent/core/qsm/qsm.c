@@ -318,10 +318,7 @@ static rs_time deadline(const void *of_node) {
     }
     if (own->unmapped && own->unmapped_at + own->unmapped_left > own->now)
         first = rs_qsm_earlier(first, own->unmapped_at + own->unmapped_left);
-    if (own->forward_head != own->forward_tail)
-        first = rs_qsm_earlier(first,
-                               own->forward_at + 1 + (rs_time)((1 - own->forward_credits) * 1e9 / RS_QSM_FORWARD_RATE));
-    return first;
+    return rs_qsm_earlier(first, rs_qsm_control_deadline(own));
 }
 
 /* Those that this node knows to take no tokens; of a node in several regions each counts. */

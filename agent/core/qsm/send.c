@@ -389,10 +389,22 @@ static void to_peer(rs_messages_out *out, rs_peer peer, const uint8_t *bytes, ui
                              .piece = {{bytes, length}}};
 }
 
-static bool poll_forward(rs_qsm *own, rs_time now, rs_messages_out *out) {
+/* Control has a fixed rate (end of Sec. 2.3.3): tokens, lists and ACKs go first, and what is forwarded waits for them. */
+static void refill(rs_qsm *own, rs_time now) {
     double more = (double)(now - own->forward_at) * RS_QSM_FORWARD_RATE / 1e9;
     own->forward_at = now;
     own->forward_credits = own->forward_credits + more < FORWARD_BURST ? own->forward_credits + more : FORWARD_BURST;
+}
+
+rs_time rs_qsm_control_deadline(const rs_qsm *own) {
+    double least = rs_list_empty(&own->smalls) ? 1 : 1 - FORWARD_BURST;
+    bool waits = rs_list_empty(&own->smalls) ? own->forward_head != own->forward_tail : own->forward_credits < least;
+    if (!waits)
+        return RS_NEVER;
+    return own->forward_at + 1 + (rs_time)((least - own->forward_credits) * 1e9 / RS_QSM_FORWARD_RATE);
+}
+
+static bool poll_forward(rs_qsm *own, rs_messages_out *out) {
     while (own->forward_head != own->forward_tail && own->forward_credits >= 1) {
         const rs_qsm_forward *f = &own->forwards[own->forward_head++ % RS_QSM_OUTBOX];
         uint64_t bit, *marks = mark_of(own, f, &bit);
@@ -504,14 +516,18 @@ static bool poll_new(rs_qsm_out *o, rs_time now, rs_messages_out *out) {
 
 bool rs_qsm_poll(void *of_node, rs_time now, rs_messages_out *out) {
     rs_qsm *own = of_node;
-    if (!rs_list_empty(&own->smalls)) {
+    bool any = !rs_list_empty(&own->smalls) || own->forward_head != own->forward_tail;
+    if (any)
+        refill(own, now);
+    if (!rs_list_empty(&own->smalls) && own->forward_credits >= 1 - FORWARD_BURST) {
+        own->forward_credits -= 1;
         rs_qsm_small *small = RS_HOLDER(rs_qsm_small, order, own->smalls.next);
         rs_list_append(&own->handed, &small->order);
         own->small_count--;
         to_peer(out, small->peer, small->bytes, small->length);
         return true;
     }
-    if (own->forward_head != own->forward_tail && poll_forward(own, now, out))
+    if (own->forward_head != own->forward_tail && poll_forward(own, out))
         return true;
     /* Regions take turns. */
     for (rs_list *at = own->sending.next, *after; at != &own->sending; at = after) {

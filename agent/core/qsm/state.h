@@ -21,7 +21,7 @@
 #define RS_QSM_ACKS_EACH 4u       /* ACKs after a round; more senders take turns: tokens say what is stable, too */
 #define RS_QSM_REPLICAS 5u        /* R, Sec. 2.2 */
 #define RS_QSM_OUTBOX 4096u       /* small datagrams, and packets to be forwarded, that wait to be sent */
-#define RS_QSM_FORWARD_RATE 20000 /* packets a second that a node forwards: fixed (end of Sec. 2.3.3) */
+#define RS_QSM_FORWARD_RATE 20000 /* datagrams a second of control, and forwarded: fixed (end of Sec. 2.3.3) */
 #define RS_QSM_FORWARD_MARKS (16 * RS_QSM_OUTBOX) /* bits: of 16 packets one is taken for another that waits */
 #define RS_QSM_BUCKETS 1024u
 #define RS_QSM_LEFT 4096u /* regions whose numbering is remembered: as many as an agent knows at a time */

@@ -733,6 +733,64 @@ static void sender__that_begins_has_its_rate_before_the_first_round_is_over(void
     }
 }
 
+/* Whatever it is asked, and however often: here by a node of the region that makes tokens without end. */
+static void control__has_a_fixed_rate(void **state) {
+    const rs_allocator allocator = {count_alloc, count_release, NULL};
+    rs_messages *node = rs_messages_new(&(rs_messages_config){.self = 2, .incarnation = 7}, &allocator);
+    const rs_peer nodes[] = {1, 2, 3};
+    const rs_messages_region region = {
+        .protocol = "qsm", .region = REGION, .version = 1, .channel = 5, .nodes = nodes, .node_count = 3};
+    rs_messages_out out;
+    uint32_t sent = 0;
+    (void)state;
+    assert_int_equal(rs_messages_set_region(node, 1, &region), RS_OK);
+    for (rs_time now = 1000 * MS; now < 2000 * MS; now += 100 * US) {
+        uint8_t bytes[RS_QSM_TOKEN_HEAD] = {0};
+        const rs_qsm_head head = {1, 5, REGION, 1};
+        rs_qsm_token token = {.from = 1, .leader = 1, .parts = 1, .rate = UINT32_MAX};
+        for (uint32_t i = 0; i < 5; i++) { /* 50,000 a second; each is acknowledged and passed on */
+            token.round = (uint32_t)(now / (100 * US)) * 5 + i;
+            rs_qsm_put_head(bytes, RS_QSM_KIND_TOKEN, &head);
+            rs_qsm_put_token(bytes, &token);
+            rs_gm_seal(bytes, sizeof bytes);
+            assert_true(rs_messages_receive(node, now, 1, bytes, sizeof bytes));
+            while (rs_messages_poll_tx(node, now, &out))
+                sent++;
+        }
+        rs_time due = rs_messages_deadline(node);
+        assert_true(due != RS_NEVER); /* what waits goes when its time has come */
+    }
+    assert_true(sent <= RS_QSM_FORWARD_RATE + 512 + 1);
+    assert_true(sent >= RS_QSM_FORWARD_RATE);
+    rs_messages_free(node);
+}
+
+/* A node that says that it is behind, and receives nothing: all of a region believe each other. */
+static void liar__slows_a_sender_to_the_least_rate_and_no_further(void **state) {
+    const rs_qsm_report nothing = {.behind = 1u << 30, .missing = UINT16_MAX, .round = 5 * MS};
+    (void)state;
+    for (unsigned law = RS_QSM_RATE_OURS; law <= RS_QSM_RATE_PAPER; law++) {
+        rs_qsm_control control;
+        rs_time now = 1;
+        uint32_t sent = 0;
+        rs_qsm_control_init(&control, (rs_qsm_law)law, 0, 0, 5 * MS, 35 * MS, now);
+        (void)sent_in_a_while(&control, &now, 5 * MS);
+        for (rs_time end = now + 2000 * MS, over = now; now < end; now += 20 * US) {
+            if (now >= over) {
+                rs_qsm_control_round(&control, now, 5 * MS, 1);
+                rs_qsm_control_told(&control, now, &nothing);
+                over += 5 * MS;
+            }
+            while (rs_qsm_control_may_send(&control, now)) {
+                rs_qsm_control_sent(&control, now);
+                sent += now >= end - 1000 * MS;
+            }
+        }
+        assert_true(control.target >= 1000 && control.target < 2000);
+        assert_true(sent >= 450 && sent < 2000); /* alpha of the paper is 0.5 at least */
+    }
+}
+
 #define MANY_GROUPS 10000u
 #define IN_REGION 1000u
 
@@ -839,6 +897,8 @@ int main(void) {
         cmocka_unit_test(token__that_overtakes_packets_makes_no_losses_of_them),
         cmocka_unit_test(sender__that_hears_of_no_round_has_few_packets_on_the_way),
         cmocka_unit_test(sender__that_begins_has_its_rate_before_the_first_round_is_over),
+        cmocka_unit_test(control__has_a_fixed_rate),
+        cmocka_unit_test(liar__slows_a_sender_to_the_least_rate_and_no_further),
         cmocka_unit_test(state__of_many_groups_and_nodes_is_bounded)};
     return cmocka_run_group_tests_name("qsm", tests, NULL, NULL);
 }
