@@ -12,6 +12,7 @@ from rich.progress import track
 from rich.table import Table
 from rostrum.lab.manifest import manifest
 from rostrum.lab.results import rounded, save
+from rostrum.sim import friendly
 from rostrum.sim.network import HostParams, LinkParams, Network, PathParams, SimError
 
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
@@ -117,14 +118,27 @@ CASES = (
 @click.command()
 @click.option("--seed", default=1, show_default=True)
 @click.option("--quick", is_flag=True, help="A sixth of the data.")
+@click.option("--friendly", "beside_tcp", is_flag=True,
+              help="Instead: congestion=friendly beside CUBIC and BBR, and CUBIC beside both, at places of two rates, "
+              "five round trips and six queues, with losses and with marks; either first.")  # fmt: skip
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               default="build/wan.json", show_default=True, help="Where the figures go.")  # fmt: skip
-def command(seed: int, quick: bool, json_file: Path) -> None:
+def command(seed: int, quick: bool, beside_tcp: bool, json_file: Path) -> None:
     """Goodput of the engine `wan` with long round trips and losses, at 1 and 10 Gbit/s.
 
     Ten receivers; links have queues of half a bandwidth-delay product, and nobody is told their rates. `packets`: sent
     for each one of the object.
     """
+    if beside_tcp:
+        report = friendly.study(quick)
+        save(rounded(report | {"manifest": manifest(seed, {"quick": quick, "friendly": True})}), json_file)
+        OUT.print("points where one has more than twice the other's:")
+        OUT.print(friendly.table(report))
+        for one_verdict in report["verdicts"]:
+            found = "found" if one_verdict["found"] else "not found"
+            OUT.print(f"{one_verdict['claim']}: {one_verdict['got']} of {one_verdict['goal']} ({found})")
+        OUT.print(f"figures in {json_file}")
+        return
     cases = [replace(case, seconds=case.seconds / 6) if quick else case for case in CASES]
     try:
         rows = [one(case, seed) for case in track(cases, "simulating", console=ERR, transient=True)]

@@ -42,6 +42,8 @@
 #define OVERLOAD 0.5     /* is sent more than comes, faded over so many round trips */
 #define OVERLOAD_TRIPS 8
 #define OTHERS_THERE 0.08
+#define ROOM_PART 3     /* of the queue that overflowed or was marked, as its own: test_friendly */
+#define ROOM_AGAIN 1.5  /* times that is thought to be there in the next spell: queues change */
 #define CUBIC_C 0.4     /* RFC 9438, 5.1 */
 #define CUBIC_BETA 0.7  /* RFC 9438, 4.6 */
 #define OTHERS_GROW 1.5 /* times in which a CUBIC is back where it was: who is not seen for so long is gone */
@@ -80,6 +82,8 @@ static void set_rate(rs_wan_path *p, double bps) {
 static rs_time wanted_queue(const rs_wan_path *p) {
     rs_time queue = (rs_time)(RS_QUEUE_BITS * 1e9 / (double)p->rate_bps);
     queue = queue > p->trip.least / QUEUE_TRIP ? queue : p->trip.least / QUEUE_TRIP;
+    if (p->room > 0 && queue > p->room / ROOM_PART)
+        queue = p->room / ROOM_PART;
     return queue < QUEUE_LEAST ? QUEUE_LEAST : queue > RS_WAN_QUEUE_MOST ? RS_WAN_QUEUE_MOST : queue;
 }
 
@@ -102,6 +106,7 @@ static void take_rtt(rs_wan_path *p, const rs_wan_sample *s) {
         p->best_bps = p->best_recent;
         p->best_recent = 0;
         p->spell_end = s->now + SPELL;
+        p->room = (rs_time)((double)p->room * ROOM_AGAIN);
     }
     take_delay(&p->trip, s->rtt, new_spell);
     take_delay(&p->there, s->at - s->stamp, new_spell);
@@ -356,10 +361,24 @@ static void learn_place(rs_wan_path *p, const rs_wan_sample *s, const window *w,
     p->others += (stretch - sent / p->place_bps - p->others) * now;
 }
 
+/* How long the place's queue was when it overflowed, beyond what chance loses, or was marked: who fills a short one by
+ * itself leaves a TCP, which goes back at each such event, nothing. */
+static void learn_room(rs_wan_path *p, const window *w) {
+    double packets = w->passed_bps * (double)w->time / 8e9 / p->packet_bytes, usual = p->lost_usually;
+    double chance = CHANCE * sqrt(usual * (1 - usual) / (packets > 1 ? packets : 1));
+    bool full = w->lost > usual + LOSS_MUCH / 2 + chance || w->dropped || w->marked > 0;
+    rs_time here = p->queue > QUEUE_LEAST ? p->queue : QUEUE_LEAST;
+    if (full)
+        p->room += (here - p->room) / (p->room ? 4 : 1);
+    else if (p->room && p->queue > p->room)
+        p->room = p->queue;
+}
+
 /* Alone it goes as `own` does, with a small queue; beside others it has SHARE of the place, whatever they do: a CUBIC
  * or BBR fills the rest. They are there as long as a queue stands that is not its own, and until a CUBIC would have
  * grown back into its part. */
 static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+    learn_room(p, w);
     bool queued = p->queue > wanted_queue(p) / 4 || w->lost > p->lost_usually + LOSS_MUCH || w->marked > 0;
     double rtt = (double)p->rtt / 1e9, trips = (double)w->time / (double)p->rtt;
     trips = trips < 1 ? trips : 1;

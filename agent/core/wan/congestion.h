@@ -71,6 +71,7 @@ typedef struct {
     double place_bps;               /* what the narrowest place carries, of all that goes through it; 0: unknown */
     double share_bps;               /* the mean of the pulses */
     double others;                  /* what others send there, faded, as a part of place_bps */
+    rs_time room;                   /* the longest queue of the place, as overflows and marks show it; 0: unknown */
     double overload;                /* what is sent over what comes, less 1, faded */
     rs_time others_until;           /* they count as there until then */
     double pulsed;                  /* round trips of pulses, faded; in these, */

@@ -1,0 +1,240 @@
+#include "engine/narrow.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/wan/congestion.h"
+
+#define MS INT64_C(1000000)
+#define SECONDS_MOST 3600
+#define PACKET 1500.0     /* bytes */
+#define BW_ROUNDS 10      /* over which BBR keeps the most that came out */
+#define PROBE_RTT 10000   /* ms */
+#define PROBE_RTT_FOR 200 /* ms */
+
+/* What was sent in one millisecond. */
+typedef struct {
+    double there[2], lost[2]; /* bytes that the queue took, or had no room for */
+    bool marked;              /* what it took */
+} slice;
+
+/* What comes back to the senders in one millisecond. */
+typedef struct {
+    double acked[2], lost[2], marked[2];
+    double waited; /* ms in the queue */
+} word;
+
+typedef struct {
+    bool bbr;
+    double window, inflight, pace; /* bytes, and bytes in a millisecond */
+    double rtt, least;             /* ms; the least of BBR's spell */
+    bool started;                  /* slow start is over */
+    double acked, sent, event_end; /* bytes, from the beginning; losses before event_end are one event */
+    int32_t events;
+    double most, epoch, epoch_window, reno, prior; /* CUBIC */
+    double *history;                               /* acked, by the millisecond */
+    double bw, flat_bw;
+    double rounds_bw[BW_ROUNDS];
+    int round, flat;
+    double round_end, least_at, probe_until;
+} tcp;
+
+typedef struct {
+    rs_wan_path path;
+    double next, received, marked, sent; /* bytes */
+    int report;                          /* ms between two statuses */
+} ours;
+
+typedef struct {
+    const sim_narrow_flow *how;
+    bool is_tcp;
+    tcp t;
+    ours o;
+} flow;
+
+/* RFC 9438, 4: without its slow start (HyStart++), which ends earlier: it changes none of what is asserted here. */
+static void cubic_heard(tcp *t, double now, double acked, double lost) {
+    if (lost > 0 && t->acked > t->event_end) {
+        t->prior = t->window;
+        t->most = t->window < t->most ? t->window * 0.85 : t->window;
+        t->window *= 0.7;
+        t->epoch_window = t->reno = t->window;
+        t->epoch = now;
+        t->event_end = t->sent;
+        t->started = true;
+        t->events++;
+    } else if (!t->started) {
+        t->window += acked;
+    } else if (acked > 0) {
+        double gap = t->most > t->epoch_window ? t->most - t->epoch_window : 0;
+        double since = (now - t->epoch + t->rtt) / 1e3, k = cbrt(gap / PACKET / 0.4);
+        double to = 0.4 * pow(since - k, 3) * PACKET + t->most;
+        t->reno += (t->reno < t->prior ? 3 * 0.3 / 1.7 : 1) * acked / t->window * PACKET;
+        to = to > t->reno ? to : t->reno;
+        if (to > t->window)
+            t->window += ((to < 1.5 * t->window ? to : 1.5 * t->window) - t->window) * acked / t->window;
+    }
+    t->pace = 1.2 * t->window / t->rtt;
+}
+
+static void bbr_heard(tcp *t, int now, double acked) {
+    static const double gains[] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
+    int back = now - (int)t->rtt > 0 ? now - (int)t->rtt : 0;
+    double came = (t->acked - t->history[back]) / (now - back > 0 ? now - back : 1);
+    double *here = &t->rounds_bw[t->round % BW_ROUNDS];
+    *here = came > *here ? came : *here;
+    t->bw = 10 * PACKET / t->rtt;
+    for (int i = 0; i < BW_ROUNDS; i++)
+        t->bw = t->rounds_bw[i] > t->bw ? t->rounds_bw[i] : t->bw;
+    if (acked > 0 && (t->rtt <= t->least || now - t->least_at > PROBE_RTT + 2 * PROBE_RTT_FOR)) {
+        t->least = t->rtt;
+        t->least_at = now;
+    }
+    if (now - t->least_at > PROBE_RTT && now > t->probe_until + PROBE_RTT) {
+        t->probe_until = now + PROBE_RTT_FOR;
+        t->least = 1e9;
+    }
+    if (now >= t->round_end) {
+        t->round_end = now + t->rtt;
+        t->rounds_bw[++t->round % BW_ROUNDS] = 0;
+        t->flat = t->bw > 1.25 * t->flat_bw ? 0 : t->flat + 1;
+        t->flat_bw = t->bw > t->flat_bw ? t->bw : t->flat_bw;
+        t->started |= t->flat >= 3;
+    }
+    double least = t->least < 1e8 ? t->least : t->rtt, bdp = t->bw * least;
+    double gain = t->started ? gains[(int)(now / least) % 8] : 2.89;
+    t->pace = gain * t->bw;
+    t->window = now < t->probe_until ? 4 * PACKET : (t->started ? 2 : 2.89) * bdp + 4 * PACKET;
+}
+
+static void tcp_heard(tcp *t, int now, int rtt, const word *w, int which) {
+    t->acked += w->acked[which];
+    t->history[now] = t->acked;
+    t->inflight -= w->acked[which] + w->lost[which];
+    if (w->acked[which] > 0)
+        t->rtt = rtt + w->waited;
+    if (t->bbr)
+        bbr_heard(t, now, w->acked[which]);
+    else
+        cubic_heard(t, now, w->acked[which], w->lost[which] + w->marked[which]);
+}
+
+static void ours_heard(ours *o, int now, int rtt, const word *w, int which, int begins) {
+    o->next += w->acked[which] + w->lost[which];
+    o->received += w->acked[which];
+    o->marked += w->marked[which];
+    if (now <= begins || now % o->report != 0 || w->acked[which] <= 0)
+        return;
+    uint64_t next = (uint64_t)(o->next / PACKET);
+    const rs_wan_sample s = {.now = now * MS,
+                             .rtt = (rs_time)((rtt + w->waited) * 1e6),
+                             .at = now * MS,
+                             .stamp = (now - rtt - (int)w->waited) * MS,
+                             .next = next,
+                             .received = next - (uint64_t)((o->next - o->received) / PACKET),
+                             .marked = (uint64_t)(o->marked / PACKET),
+                             .sent = (uint64_t)(o->sent / PACKET),
+                             .sent_bps = o->path.rate_bps,
+                             .part = 1};
+    rs_wan_path_heard(&o->path, &s);
+}
+
+static double sends(flow *f, int now) {
+    bool there = now >= f->how->begins_ms;
+    if (!f->is_tcp)
+        return there ? (double)f->o.path.rate_bps / 8e3 : 0;
+    double room = f->t.window - f->t.inflight;
+    return room <= 0 || !there ? 0 : room < f->t.pace ? room : f->t.pace;
+}
+
+static void start(flow *f, const sim_narrow_flow *how, int rtt, double *history) {
+    f->how = how;
+    f->is_tcp = how->kind == SIM_CUBIC || how->kind == SIM_BBR;
+    f->t = (tcp){.bbr = how->kind == SIM_BBR,
+                 .window = 10 * PACKET,
+                 .rtt = rtt,
+                 .least = 1e9,
+                 .pace = 10 * PACKET / rtt,
+                 .history = history};
+    f->o.report = rtt / 8 > 25 ? 25 : rtt / 8 < 2 ? 2 : rtt / 8;
+    rs_wan_path_start(&f->o.path, RS_WAN_FRIENDLY, (uint32_t)PACKET, rs_wan_first_rate(rtt * MS, 3, 0, 0),
+                      INT64_C(100000000000));
+}
+
+/* The queue, and what of it has come out. */
+typedef struct {
+    slice *sent;
+    word *back;
+    int head, end;
+    double queued;
+} place;
+
+static void take(place *p, const sim_narrow_place *where, double link, int now, const double rate[2]) {
+    double all = rate[0] + rate[1], over = p->queued + all - link - where->queue;
+    double lost = over > 0 && all > 0 ? (over < all ? over / all : 1) : 0;
+    p->sent[now] = (slice){{rate[0] * (1 - lost), rate[1] * (1 - lost)},
+                           {rate[0] * lost, rate[1] * lost},
+                           where->mark > 0 && p->queued > where->mark};
+    p->queued += all * (1 - lost);
+}
+
+/* What comes out, back at the senders after a round trip. */
+static void let_out(place *p, int now, int rtt, double link) {
+    word *out = &p->back[now + rtt < p->end ? now + rtt : p->end];
+    for (double left = link; p->head <= now; p->head++) {
+        slice *s = &p->sent[p->head];
+        double here = s->there[0] + s->there[1], part = here <= left ? 1 : left / here;
+        for (int i = 0; i < 2; i++) {
+            out->acked[i] += s->there[i] * part;
+            out->marked[i] += s->marked ? s->there[i] * part : 0;
+            out->lost[i] += s->lost[i];
+            s->lost[i] = 0;
+            s->there[i] *= 1 - part;
+        }
+        out->waited = now - p->head;
+        p->queued -= here * part;
+        left -= here * part;
+        if (part < 1)
+            break;
+    }
+}
+
+bool sim_narrow_run(const sim_narrow_place *where, const sim_narrow_flow flows[2], int32_t seconds,
+                    sim_narrow_result *out) {
+    bool good = where->rtt_ms >= 1 && where->link_bps > 0 && seconds > 0 && seconds <= SECONDS_MOST;
+    int end = SIM_NARROW_WARM + (good ? seconds : 1) * 1000, rtt = where->rtt_ms;
+    flow *f = calloc(2, sizeof *f);
+    double *histories = calloc(2 * (size_t)end, sizeof *histories);
+    place p = {
+        .sent = calloc((size_t)end, sizeof *p.sent), .back = calloc((size_t)end + 1, sizeof *p.back), .end = end};
+    good = good && f && histories && p.sent && p.back;
+    *out = (sim_narrow_result){0};
+    for (int i = 0; good && i < 2; i++)
+        start(&f[i], &flows[i], rtt, histories + (size_t)i * (size_t)end);
+    for (int now = 0; good && now < end; now++) {
+        const word *w = &p.back[now];
+        double link = where->link_bps / 8e3, rate[2];
+        for (int i = 0; i < 2; i++) {
+            if (f[i].is_tcp)
+                tcp_heard(&f[i].t, now, rtt, w, i);
+            else
+                ours_heard(&f[i].o, now, rtt, w, i, flows[i].begins_ms);
+            rate[i] = sends(&f[i], now);
+            f[i].t.inflight += rate[i];
+            f[i].t.sent += rate[i];
+            f[i].o.sent += rate[i];
+            out->events[i] = now <= SIM_NARROW_WARM ? -f[i].t.events : out->events[i];
+            out->carried[i] += now > SIM_NARROW_WARM ? w->acked[i] : 0;
+            out->sent_for[i] += now > SIM_NARROW_WARM ? rate[i] : 0;
+        }
+        take(&p, where, link, now, rate);
+        let_out(&p, now, rtt, link);
+    }
+    for (int i = 0; good && i < 2; i++)
+        out->events[i] += f[i].t.events;
+    free(f);
+    free(histories);
+    free(p.sent);
+    free(p.back);
+    return good;
+}

@@ -1,0 +1,39 @@
+/* A narrow place that two share, as a fluid in steps of 1 ms: the engine `wan` (its own code for the rate,
+ * agent/core/wan/congestion.h), CUBIC (RFC 9438) and BBR (its first version, as Linux has it) send through one queue
+ * without an end. `rostrum sim run wan --friendly` runs it; the model is that of test_friendly.c. */
+#ifndef SIM_NARROW_H
+#define SIM_NARROW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SIM_NARROW_WARM 3000 /* ms, for which the first of both is alone, if so wanted; not counted */
+
+/* SIM_FRIENDLY: `wan` with congestion=friendly. */
+typedef enum { SIM_FRIENDLY, SIM_CUBIC, SIM_BBR } sim_narrow_kind;
+
+typedef struct {
+    double link_bps;
+    double queue;   /* bytes that it takes */
+    double mark;    /* packets that find more bytes there are marked (ECN); 0: none is */
+    int32_t rtt_ms; /* without a queue */
+} sim_narrow_place;
+
+typedef struct {
+    int32_t kind; /* a sim_narrow_kind */
+    int32_t begins_ms;
+} sim_narrow_flow;
+
+typedef struct {
+    double carried[2];  /* bytes of each, after SIM_NARROW_WARM */
+    int32_t events[2];  /* at which a CUBIC made its window smaller since then */
+    double sent_for[2]; /* bytes that each has sent since then */
+} sim_narrow_result;
+
+#pragma GCC visibility push(default)
+/* False: out of memory, or a place that is none (a round trip below 1 ms, no link, no time). */
+bool sim_narrow_run(const sim_narrow_place *place, const sim_narrow_flow flows[2], int32_t seconds,
+                    sim_narrow_result *out);
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,73 @@
+"""congestion=friendly of `wan` beside CUBIC and BBR at narrow places of many kinds, and CUBIC beside both there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from rich.table import Table
+from rostrum.sim.narrow import Place, share
+
+RATES = (200e6, 1e9)
+TRIPS_MS = (10, 20, 50, 100, 200)
+QUEUES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # of rate x round trip
+MARK = 0.5  # of the queue
+SECONDS = 120  # a CUBIC is back after 23 s at 1 Gbit/s and 200 ms: K of RFC 9438, 4.2
+PAIRS = (("friendly", "cubic"), ("friendly", "bbr"), ("cubic", "cubic"), ("bbr", "cubic"))
+FACTOR = 2.0
+
+
+def is_fair(ratio: float) -> bool:
+    return 1 / FACTOR <= ratio <= FACTOR
+
+
+def points(quick: bool) -> Iterator[tuple[Place, float, bool]]:
+    """Places, with the queue as part of rate x round trip, and whether the first of a pair leads."""
+    trips, queues = (TRIPS_MS[1::2], QUEUES[::2]) if quick else (TRIPS_MS, QUEUES)
+    for rate, trip, part, marks, leads in product(RATES, trips, queues, (False, True), (False, True)):
+        queue = part * rate / 8 * trip / 1000
+        yield Place(rate, trip, queue, MARK * queue if marks else 0.0), part, leads
+
+
+def study(quick: bool = False, seconds: int = SECONDS) -> dict[str, Any]:
+    """Of each pair the points where one has more than twice the other's; `alone`: where CUBIC beside CUBIC has not."""
+    rows: list[dict[str, Any]] = []
+    for place, part, leads in points(quick):
+        found = {f"{a} beside {b}": share(place, (a, b), leads, seconds) for a, b in PAIRS}
+        rows.append(
+            {
+                "rate_bps": place.link_bps, "rtt_ms": place.rtt_ms, "queue": part, "marks": place.mark > 0,
+                "first_leads": leads, "ratio": {name: one.ratio for name, one in found.items()},
+                "events": {name: one.events[1] for name, one in found.items()},
+            }
+        )  # fmt: skip
+    summary: dict[str, Any] = {}
+    for marks in (False, True):
+        here = [row for row in rows if row["marks"] == marks]
+        outside = {name: [row for row in here if not is_fair(row["ratio"][name])] for name in here[0]["ratio"]}
+        summary["marks" if marks else "losses"] = {
+            "points": len(here),
+            "outside": {name: len(bad) for name, bad in outside.items()},
+            "alone": sum(is_fair(row["ratio"]["cubic beside cubic"]) for row in outside["friendly beside cubic"]),
+        }
+    verdicts = [
+        {
+            "claim": f"{name}, {what}: points where one has more than twice the other's, at most CUBIC's beside CUBIC",
+            "got": one["outside"][name],
+            "goal": one["outside"]["cubic beside cubic"],
+            "found": one["outside"][name] <= one["outside"]["cubic beside cubic"],
+        }
+        for what, one in summary.items()
+        for name in ("friendly beside cubic", "friendly beside bbr")
+    ]
+    return {"instrument": "sim", "seconds": seconds, "summary": summary, "verdicts": verdicts, "points": rows}
+
+
+def table(report: dict[str, Any]) -> Table:
+    """Points outside the factor of two."""
+    pairs = [f"{a} beside {b}" for a, b in PAIRS]
+    found = Table("place", "points", *pairs, box=None, pad_edge=False)
+    for what, one in report["summary"].items():
+        found.add_row(what, str(one["points"]), *(str(one["outside"][name]) for name in pairs))
+    return found

@@ -1,0 +1,53 @@
+"""congestion=friendly beside a TCP, in the model of a narrow place that `rostrum sim run wan --friendly` runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rostrum.sim import friendly
+from rostrum.sim.experiments import wan
+from rostrum.sim.narrow import Place, share
+from rostrum.sim.network import SimError
+
+
+def test_study__at_a_fixed_grid_it_is_fair_more_often_than_a_cubic(tmp_path: Path) -> None:
+    """Virtual time: each run finds the same."""
+    file = tmp_path / "friendly.json"
+    done = CliRunner().invoke(wan.command, ["--friendly", "--quick", "--json", str(file)])
+    assert done.exit_code == 0, done.output
+    report = json.loads(file.read_text())
+    for what in ("losses", "marks"):
+        found = report["summary"][what]
+        outside = found["outside"]
+        assert found["points"] == 24 and outside["friendly beside bbr"] == 0, report["summary"]
+        assert outside["friendly beside cubic"] <= outside["cubic beside cubic"], report["summary"]
+    assert all(one["found"] for one in report["verdicts"]) and "(found)" in done.output
+    assert report["summary"]["losses"]["outside"]["bbr beside cubic"] > 10  # a model in which all is fair shows nothing
+
+
+@pytest.mark.parametrize("leads", [False, True])
+@pytest.mark.parametrize(("rate", "trip_ms", "queue"), [(200e6, 50, 156_250), (1e9, 10, 312_500)])
+def test_friendly__does_not_fill_a_short_queue_by_itself(rate: float, trip_ms: int, queue: float, leads: bool) -> None:
+    """Its own queue was longer than the place's, so that it lost without an end and a TCP had a tenth."""
+    found = share(Place(rate, trip_ms, queue), ("friendly", "cubic"), leads, friendly.SECONDS)
+    assert friendly.is_fair(found.ratio), found
+
+
+def test_cubic__meets_as_many_losses_as_its_law_says() -> None:
+    """Alone beside one that sends nothing it would find: one each K = cbrt(W (1 - beta) / C) (RFC 9438, 4.2)."""
+    place = Place(200e6, 50, 1_250_000)
+    found = share(place, ("cubic", "cubic"), True, 240)
+    window = (place.link_bps / 8 * place.rtt_ms / 1000 + place.queue) / 1500 / 2
+    period_s = (window * 0.3 / 0.4) ** (1 / 3)
+    assert 0.5 <= found.events[0] * period_s / 240 <= 2, (found, period_s)
+
+
+@pytest.mark.parametrize("place", [Place(0, 50, 1e6), Place(1e9, 0, 1e6)])
+def test_share__of_a_place_that_is_none_is_an_error(place: Place) -> None:
+    with pytest.raises(SimError, match="a place that is none"):
+        share(place, ("friendly", "cubic"), True, 10)
+    with pytest.raises(SimError):
+        share(Place(1e9, 10, 1e6), ("friendly", "cubic"), True, 10**6)
