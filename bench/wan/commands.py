@@ -87,7 +87,7 @@ def command(
     chosen = {"rtts": _numbers(rtts, usual["rtts"]), "losses": _numbers(losses, usual["losses"]),
               "bursts": _numbers(bursts, usual["bursts"])}  # fmt: skip
     points = list(grid(**chosen, base=base))
-    before: dict[str, Any] = json.loads(json_file.read_text()) if resume and json_file.exists() else {}
+    before = _before(json_file) if resume and json_file.exists() else {}
     seed = seed or (before["manifest"]["seed"] if before else random.SystemRandom().randrange(1, 2**31))
     parameters = {**chosen, "rate": rate, "queue": queue, "mark": mark or 0, "receivers": receivers, "mtu": mtu,
                   "common": common, "seconds": seconds or SECONDS[quick]}  # fmt: skip
@@ -95,6 +95,18 @@ def command(
         _run(points, names, before, json_file, manifest(seed, parameters), seed)
     except LabError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _before(file: Path) -> dict[str, Any]:
+    """What an earlier call has written."""
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError) as error:  # of the latter JSONDecodeError and UnicodeDecodeError are some
+        raise click.ClickException(f"--resume: {file} cannot be read as JSON: {error}; delete it to begin") from error
+    whole = isinstance(found, dict) and isinstance(found.get("runs"), list) and isinstance(found.get("probes"), list)
+    if not whole or not isinstance((found.get("manifest") or {}).get("seed"), int):
+        raise click.ClickException(f"--resume: {file} holds no figures of lab run wan; delete it to begin")
+    return dict(found)
 
 
 def _run(

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from rostrum.bench.wan.commands import command
 from rostrum.bench.wan.network import ports
 from rostrum.bench.wan.picture import draw
 from rostrum.bench.wan.points import FULL, QUICK, Point, grid, resend_factor
@@ -95,3 +97,22 @@ def test_report__figures_2_and_3_from_the_told_tools() -> None:
     rows = [row("norm", 0.9, "0ms/0.3"), row("norm", 0.6), row("uftp", 0.9, "50ms/0"), row("uftp", 0.89)]
     held = {one["name"]: one["holds"] for one in made(rows)["verdicts"]}
     assert held == {"Fig. 2: norm falls with round trip": True, "Fig. 3: uftp falls with loss": False}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "cannot be read as JSON"),
+        (b'{"runs": [{"tool": "rostr', "cannot be read as JSON"),
+        (b"\xff\x00", "cannot be read as JSON"),
+        (b"[]", "holds no figures of lab run wan"),
+        (b'{"runs": [], "probes": []}', "holds no figures of lab run wan"),
+        (b'{"runs": [], "probes": [], "manifest": null}', "holds no figures of lab run wan"),
+    ],
+)
+def test_resume__of_a_file_that_is_none_says_so(tmp_path: Path, content: bytes, said: str) -> None:
+    file = tmp_path / "wan.json"
+    file.write_bytes(content)
+    done = CliRunner().invoke(command, ["--quick", "--resume", "--json", str(file)])
+    assert done.exit_code == 1 and said in done.output and str(file) in done.output.replace("\n", ""), done.output
+    assert file.read_bytes() == content
