@@ -389,7 +389,7 @@ static void to_peer(rs_messages_out *out, rs_peer peer, const uint8_t *bytes, ui
                              .piece = {{bytes, length}}};
 }
 
-/* Control has a fixed rate (end of Sec. 2.3.3): tokens, lists and ACKs go first, and what is forwarded waits for them. */
+/* Control has a fixed rate (end of Sec. 2.3.3): tokens, lists and ACKs go first; what is forwarded waits for them. */
 static void refill(rs_qsm *own, rs_time now) {
     double more = (double)(now - own->forward_at) * RS_QSM_FORWARD_RATE / 1e9;
     own->forward_at = now;
