@@ -9,6 +9,7 @@ groups cost, not how fast a network is.
 from __future__ import annotations
 
 import json
+import os
 import selectors
 import shutil
 import statistics
@@ -33,6 +34,7 @@ JGROUPS = "5.3.18.Final"
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 BUILD_S = 300.0
 READY_S = 150.0  # for all members of all groups to be there: 256 channels of JGroups take a minute
+IDLE_S = 3.0
 SETTLE_S = 4.0  # without anything more that comes: the rest does not come
 ASKED = {256: 0.97, 10_000: 0.9}  # of ours, of one group's rate
 THEIRS = 0.4  # what the paper found of JGroups with 256 groups (-60 %)
@@ -66,14 +68,17 @@ def measure(
     that begin at once find nobody, and make groups of their own that never merge. What `around`
     finds before and after the traffic is told. Raises Skipped: its members were not ready in time."""
     looks: list[Any] = []
+    began = time.monotonic()
     servers = list(lab.topology.servers)[: case.members]
     argvs = [(server, program(case, server, server == servers[0])) for server in servers]
     with _running(lab, argvs, None if calls else "joined") as programs:
         _until(programs, "ready", READY_S)
         for one in programs[::-1]:
             _line(one)
+        ready_s = time.monotonic() - began
         if calls:
             _until(programs[1:], "heard", READY_S)
+            ready_s = time.monotonic() - began
             looks.append(around())
             _line(programs[0])
         sent = _counted(programs[0], case.seconds + 20)
@@ -89,7 +94,8 @@ def measure(
         "told_lost": sum(one["lost"] for one in received),
         "complete": all(one["messages"] == sent["messages"] for one in received),
         "seconds": took_s,
-        **({"looks": looks} if looks[-1] is not None else {}),
+        "ready_s": ready_s,
+        **({"looks": looks} if any(one is not None for one in looks) else {}),
     }
 
 
@@ -168,6 +174,34 @@ def ours(lab: Lab, name: str, protocol: str = "qsm") -> Program:
     return argv
 
 
+class Idle:
+    """What agents need whose groups are silent: called before the traffic, and after it."""
+
+    def __init__(self, lab: Lab, members: int) -> None:
+        self.lab, self.called = lab, 0
+        programs = lab.status()["programs"]
+        self.pids = [programs[name]["pid"] for name in list(lab.topology.servers)[:members]]
+
+    def __call__(self) -> Record | None:
+        self.called += 1
+        if self.called > 1:
+            return None
+        before = self._look()
+        time.sleep(IDLE_S)
+        after = self._look()
+        spent = [(late[0] - early[0]) / IDLE_S for early, late in zip(before, after, strict=True)]
+        return {"cpu_share": statistics.mean(spent), "resident_bytes": statistics.mean(late[1] for late in after)}
+
+    def _look(self) -> list[tuple[float, int]]:
+        """Of each: seconds of processor time so far, and resident bytes."""
+        script = f"for pid in {' '.join(map(str, self.pids))}; do cat /proc/$pid/schedstat /proc/$pid/statm; done"
+        lines = self.lab.execute("manager", ["sh", "-c", script]).splitlines()
+        pairs = zip(lines[::2], lines[1::2], strict=True)
+        return [
+            (int(time.split()[0]) / 1e9, int(memory.split()[1]) * os.sysconf("SC_PAGE_SIZE")) for time, memory in pairs
+        ]
+
+
 def jgroups(lab: Lab, place: Path) -> Program:
     start = ["java", "-XX:+UseSerialGC", "-Xss256k", "-Xmx512m", "-XX:TieredStopAtLevel=1"]
     start += ["-Djava.net.preferIPv4Stack=true", "-cp", f"{place / f'jgroups-{JGROUPS}.jar'}:{place}", "JGroupsMany"]
@@ -236,7 +270,9 @@ def run_tool(tool: str, lab: Lab, cases: Sequence[Case], rounds: int, prepare: C
             if str(case.groups) in skipped:
                 continue
             try:
-                runs.append({"round": turn, **measure(lab, case, program, not tool.startswith("jgroups"))})
+                theirs = tool.startswith("jgroups")
+                around = (lambda: None) if theirs else Idle(lab, case.members)
+                runs.append({"round": turn, **measure(lab, case, program, not theirs, around)})
                 click.echo(f"{tool}, {case.groups} groups: {runs[-1]['rate']:.0f} messages/s")
             except Skipped as error:
                 skipped[str(case.groups)] = str(error)
@@ -247,6 +283,19 @@ def run_tool(tool: str, lab: Lab, cases: Sequence[Case], rounds: int, prepare: C
         if (found := [one["rate"] for one in runs if one["groups"] == case.groups])
     }
     return {"runs": runs, "rate_by_groups": rates, "skipped": skipped}
+
+
+def idle_costs(runs: Sequence[Record]) -> Record:
+    """By groups, in the first round: until all were ready, what silent ones cost, and what each takes more than one."""
+    first = {str(one["groups"]): one for one in runs if one["round"] == 0}
+    found: Record = {}
+    for groups, one in first.items():
+        idle = one["looks"][0]
+        found[groups] = {"ready_s": one["ready_s"], "idle_cpu_share": idle["cpu_share"]}
+        if groups != "1" and "1" in first:
+            more = idle["resident_bytes"] - first["1"]["looks"][0]["resident_bytes"]
+            found[groups]["agent_bytes_a_group"] = more / (int(groups) - 1)
+    return found
 
 
 def verdicts(rates: dict[str, dict[str, float]]) -> list[Record]:
@@ -286,7 +335,7 @@ def network(servers: int) -> str:
 
 
 @click.command()
-@click.option("--groups", default="1,2,4,8,16,32,64,128,256", show_default=True)
+@click.option("--groups", default="1,2,4,8,16,32,64,128,256,10000", show_default=True)
 @click.option("--servers", default=16, show_default=True, help="Each is in all groups.")
 @click.option("--bytes", "size", default=1000, show_default=True, help="Of a message.")
 @click.option("--seconds", default=10.0, show_default=True, help="Of traffic, for each number of groups.")
@@ -315,10 +364,16 @@ def command(quick: bool, output: Path | None, groups: str, peers: bool, loss: fl
         raise click.ClickException(str(error)) from error
     rates = {tool: found["rate_by_groups"] for tool, found in tools.items()}
     summary = {"rate_by_groups": rates, "verdicts": verdicts(rates), **lossy}
+    summary["idle"] = idle_costs(tools["rostrum"]["runs"])
     summary["skipped"] = {tool: found["skipped"] for tool, found in tools.items() if found["skipped"]}
     for row in summary["verdicts"]:
         click.echo(f"{row['tool']}: {row['groups']} groups have {row['of_one_group']:.2f} of one group's rate"
                    f"{': ' + row['verdict'] if 'verdict' in row else ''}")  # fmt: skip
+    for count, one in summary["idle"].items():
+        each = one.get("agent_bytes_a_group")
+        click.echo(f"{count} groups were ready after {one['ready_s']:.1f} s; while silent an agent needs "
+                   f"{100 * one['idle_cpu_share']:.2f} % of a processor"
+                   f"{'' if each is None else f', {each:.0f} bytes a group'}")  # fmt: skip
     if output:
         facts = manifest(0, {**given, "groups": groups, "loss": loss, "quick": quick})
         save({"summary": summary, "tools": tools, "manifest": facts}, output)

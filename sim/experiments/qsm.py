@@ -21,7 +21,7 @@ from rostrum.sim.qsm import WARM_S, Costs, CostsError, Row, Setting, mean, run, 
 from rostrum.topologies.places import build_folder
 
 OUT = Console(highlight=False, soft_wrap=True)
-QUICK_WARM_S = 0.15  # all have their full rate after 0.1 s
+QUICK_WARM_S = 0.3  # one has its full rate after 0.1 s; ten senders have found their shares
 FULL = 0.9  # of the rate that is kept: a sender has its full one
 COLUMNS = ("rate_per_s", "recovery_token_rounds", "ack_ms", "sender_control_share", "lost")
 
