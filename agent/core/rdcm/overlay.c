@@ -423,7 +423,7 @@ void rs_rdcm_say_to(rs_node *node, rs_rdcm *r, rs_peer predecessor) {
 
 static void gathered(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind, bool at_once) {
     rs_rdcm_news *news = &r->news[kind];
-    if (at_once || news->unacked >= rs_rdcm_ack_every(node, r)) {
+    if (at_once || news->unacked >= rs_rdcm_ack_every(node, r, kind)) {
         rs_rdcm_say_all(node, r, kind);
     } else if (news->due == RS_NEVER) {
         news->due = now + rs_rdcm_ack_delay(node, r);
@@ -446,7 +446,7 @@ void rs_rdcm_expected_moved(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind
     uint64_t expected = rs_rdcm_expected(r, kind), said = r->news[kind].expected;
     if (expected == said)
         return;
-    gathered(node, now, r, kind, expected < said || expected - said >= rs_rdcm_ack_every(node, r));
+    gathered(node, now, r, kind, expected < said || expected - said >= rs_rdcm_ack_every(node, r, kind));
 }
 
 /* The words that tell most: all above `cum`, if they fit; otherwise from the lowest news on, or the newest. */

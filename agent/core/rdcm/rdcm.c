@@ -39,8 +39,11 @@ static bool configure(const void *given, void *options) {
     return true;
 }
 
-uint32_t rs_rdcm_ack_every(const rs_node *node, const rs_rdcm *r) {
-    uint32_t quarter = r->bic.window / 4 ? r->bic.window / 4 : 1, given = rs_rdcm_options(node)->ack_every;
+/* Who passes on what those below expect does so as often as the slowest needs it, not by its own window. */
+uint32_t rs_rdcm_ack_every(const rs_node *node, const rs_rdcm *r, rs_ring_kind kind) {
+    uint64_t said = r->news[kind].expected, ahead = said > r->here.top ? said - r->here.top : 0;
+    uint32_t window = kind == RS_RING_PROXY && ahead < r->bic.window ? (uint32_t)ahead : r->bic.window;
+    uint32_t quarter = window / 4 ? window / 4 : 1, given = rs_rdcm_options(node)->ack_every;
     return given < quarter || rs_rdcm_options(node)->no_congestion_control ? given : quarter;
 }
 
