@@ -417,7 +417,8 @@ rs_status rs_manager_encode_group(rs_manager_group_call call, const char *group,
         use.has_id = use.has_version = true;
         use.id = (int32_t)held->id;
         use.version = (int64_t)held->version;
-        use.address = dotted(held->addresses[0], address);
+        if (held->address_count > 0) /* a group in regions has none of its own */
+            use.address = dotted(held->addresses[0], address);
     }
     const rs_thrift_manager_join_group args = {use}; /* use_group's are the same */
     return encode(call == RS_MANAGER_GROUP_JOIN ? RS_THRIFT_MANAGER_JOIN_GROUP : RS_THRIFT_MANAGER_USE_GROUP, &args,

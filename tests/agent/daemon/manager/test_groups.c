@@ -146,8 +146,22 @@ static void joins__go_as_the_manager_reads_them(void **state) {
     assert_int_equal(rs_manager_encode_group_trouble(&trouble, &frame), RS_ERR_INVALID);
 }
 
+/* As an agent tells a group of QSM again when its manager is back. */
+static void join__of_a_group_in_regions_has_no_address(void **state) {
+    (void)state;
+    rs_manager_frame frame;
+    const rs_manager_group_view held = {.id = 9, .version = 4, .in_regions = true};
+    assert_int_equal(rs_manager_encode_group(RS_MANAGER_GROUP_JOIN, "ticks", NULL, &held, &frame), RS_OK);
+    const rs_thrift_manager_join_group *args = link_call_decode(frame.bytes + 4, frame.length - 4, "join_group");
+    assert_true(args->group.has_id && args->group.id == 9);
+    assert_null(args->group.address);
+    link_args_free(args);
+    free(frame.bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(join__of_a_group_in_regions_has_no_address),
         cmocka_unit_test(views__come_field_by_field_without_what_makes_no_sense),
         cmocka_unit_test(views__cut_short_or_changed_do_no_harm),
         cmocka_unit_test(joins__go_as_the_manager_reads_them),
