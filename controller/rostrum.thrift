@@ -390,7 +390,9 @@ struct ObjectOrigin {
   /** Who has that one pass it on; the sender itself if nobody does. */
   4: required string origin,
   /** What the origin has by that id, as HeldObject.digest; empty: it has not told yet. Ask again. */
-  5: required string digest
+  5: required string digest,
+  /** As it was asked for. Several may have that server pass on an object by that id: the answer is of the one whose digest it is, if there is one. */
+  6: required string asked
 }
 
 /** Where pieces of an object are given. */
@@ -612,8 +614,9 @@ service Manager {
   oneway void probe_report(1: ProbeReport report),
   oneway void split(1: SplitRequest request),
   oneway void relayed(1: RelayReport report),
-  /** Of a receiver, where `security: required`: whose is the object that this server sends here? Answered by Agent.origin. */
-  oneway void whose(1: binary app_id (max = "16"), 2: i64 data_id, 3: string sender),
+  /** Of a receiver, where `security: required`: whose is the object that this server sends here, with that digest (HeldObject.digest; empty: it has not
+   *  told one yet)? Answered by Agent.origin. */
+  oneway void whose(1: binary app_id (max = "16"), 2: i64 data_id, 3: string sender, 4: string digest),
   /** Objects that came or went since the last call, in order; `reset`: what was told before is void. */
   oneway void holds(1: list<HeldObject> objects (max = "256"), 2: bool reset),
   /** Answered by Agent.holders, perhaps after a moment in which others ask for the same. */
@@ -647,7 +650,7 @@ service Agent {
   oneway void group_refused(1: string group, 2: string reason (max = "4096")),
   /** Carried out beside everything else, a few at a time; answered by Manager.probe_report. */
   oneway void probe(1: ProbeOrder order),
-  /** After welcome, to agents that know sites, where there are several: in which one this server is. */
+  /** With welcome, to agents that know sites, where there are several: in which one this server is. */
   oneway void site(1: string site),
   oneway void legs(1: SplitAnswer answer),
   oneway void relay(1: RelayOrder order),

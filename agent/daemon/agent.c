@@ -502,11 +502,12 @@ static bool on_datagram(void *context, uint32_t source, const uint8_t *bytes, si
 static void on_manager_state(void *context, bool up, const char *text) {
     rs_agent *agent = context;
     rs_log(up ? RS_LOG_INFO : RS_LOG_WARNING, "manager", "up=%d text=%s", up, rs_quote(text));
-    if (up)
+    agent->manager_met |= up;
+    if (up) {
         rs_groups_link_up(agent->groups);
+        rs_sites_link_up(agent->sites);
+    }
     rs_holdings_link_changed(agent->holdings);
-    if (!up)
-        rs_sites_link_down(agent->sites);
     rs_paths_link_state(agent, up);
 }
 

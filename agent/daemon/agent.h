@@ -64,6 +64,7 @@ typedef struct rs_agent {
     struct rs_names *names;
     struct rs_sites *sites;
     bool sites_known;           /* this connection's manager, or the last one's, has said that there are several */
+    bool manager_met;           /* one was connected to, and would have said it */
     rs_metrics_server *metrics; /* NULL without --metrics */
     rs_totals totals;
     rs_tls_identity *trust; /* what other agents are shown; NULL: plain */

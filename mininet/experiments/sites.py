@@ -106,6 +106,7 @@ class Sites:
         self.processes: dict[str, Entered] = {}
         self.agents: dict[str, Agent] = {}
         self.certificates = ""
+        self._manager: list[str] = []
         for number in range(len(area.sites)):
             self._site(number)
         macs = {site: self._in(f"r-{site}", "cat", "/sys/class/net/wan/address") for site in area.sites}
@@ -179,8 +180,8 @@ class Sites:
             topology = load_text(self.area.topology())
             self.certificates = certificates(topology, self.folder)
             doors = secured(topology, self.certificates)
-        manager = [sys.executable, "-m", "rostrum.controller", "--topology", str(file), *doors]
-        self._start("manager", "h0", [*manager, "--run", str(self.folder / "run")])
+        self._manager = [sys.executable, "-m", "rostrum.controller", "--topology", str(file), *doors]
+        self.start_manager()
         for number in range(len(self.area.sites)):
             for host, name in enumerate(self.area.names(number), 1):
                 self.start_agent(name, f"10.0.{number}.{host}")
@@ -188,7 +189,11 @@ class Sites:
             self._until(lambda name=name: "this server is in site=" in self.log(name), f"{name} hears of its site")
             self.agents[name] = Agent(self.place(name, "agent.sock"))
 
-    def start_agent(self, name: str, address: str) -> None:
+    def start_manager(self) -> None:
+        """Again, after it was killed: with the journal of before."""
+        self._start("manager", "h0", [*self._manager, "--run", str(self.folder / "run")])
+
+    def start_agent(self, name: str, address: str, *more: str) -> None:
         self.place(name).mkdir(exist_ok=True)
         self.place(name, "objects").mkdir(mode=0o710, exist_ok=True)
         doors = [*tls("--manager-tls", self.certificates, name), "--security", "required"] if self.area.secure else []
@@ -196,7 +201,7 @@ class Sites:
             str(agent_program()), "--interface", "eth0", "--manager", "10.0.0.1:9090", "--server", name, "--address",
             address, "--socket", str(self.place(name, "agent.sock")), "--store", str(self.place(name, "objects")),
             "--mtu", str(MTU), "--nic-rate", "1G",
-            "--metrics", str(self.place(name, "metrics.sock")), *doors,
+            "--metrics", str(self.place(name, "metrics.sock")), *doors, *more,
         ])  # fmt: skip
 
     def _until(self, condition: Any, what: str) -> None:

@@ -5,23 +5,42 @@
 
 #define ASK_EVERY (250 * RS_MILLISECOND)
 
-static void ask(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender) {
+static void digest_text(const rs_digest *digest, char out[RS_DIGEST_TEXT]) {
+    out[0] = '\0';
+    if (!rs_digest_follows(digest))
+        rs_digest_text(digest, out);
+}
+
+/* Another answer could change nothing. */
+static bool is_settled(const rs_origin *origin, const char *digest) {
+    if (!origin->told || origin->own)
+        return origin->told;
+    return origin->digest[0] && digest[0] &&
+           (strcmp(origin->digest, digest) == 0 || strcmp(origin->answered, digest) == 0);
+}
+
+void rs_origin_ask(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender,
+                   const rs_digest *digest) {
+    char text[RS_DIGEST_TEXT];
     rs_time now = rs_agent_now(agent);
+    digest_text(digest, text);
+    bool other = strcmp(text, origin->asked) != 0;
+    if (!origin->wanted || is_settled(origin, text) || (now < origin->ask_at && !other))
+        return;
+    /* What is not known yet may be known soon: whose it is, and the origin's digest. */
+    if (origin->told && origin->digest[0] && !text[0])
+        return;
     origin->ask_at = now + ASK_EVERY;
-    if (agent->link)
-        (void)rs_manager_whose(agent->link, now, id, rs_peers_name(&agent->peers, sender));
+    snprintf(origin->asked, sizeof origin->asked, "%s", text);
+    (void)rs_manager_whose(agent->link, now, id, rs_peers_name(&agent->peers, sender), text);
 }
 
-void rs_origin_ask(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender) {
-    *origin = (rs_origin){.wanted = agent->options.security && agent->sites_known};
-    if (origin->wanted)
-        ask(agent, origin, id, sender);
-}
-
-void rs_origin_ask_again(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender) {
-    bool settled = origin->told && (origin->own || origin->digest[0]);
-    if (origin->wanted && !settled && rs_agent_now(agent) >= origin->ask_at)
-        ask(agent, origin, id, sender);
+void rs_origin_begin(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender,
+                     const rs_digest *digest) {
+    /* Before a manager has said whether there are sites there may be some. */
+    bool may_be = agent->sites_known || !agent->manager_met;
+    *origin = (rs_origin){.wanted = agent->options.security && agent->link && may_be};
+    rs_origin_ask(agent, origin, id, sender, digest);
 }
 
 void rs_origin_told(rs_origin *origin, const rs_manager_origin *answer) {
@@ -29,14 +48,15 @@ void rs_origin_told(rs_origin *origin, const rs_manager_origin *answer) {
     origin->own = strcmp(answer->origin, answer->sender) == 0;
     snprintf(origin->name, sizeof origin->name, "%s", answer->origin);
     snprintf(origin->digest, sizeof origin->digest, "%s", answer->digest);
+    snprintf(origin->answered, sizeof origin->answered, "%s", answer->asked);
 }
 
 rs_origin_verdict rs_origin_judge(const rs_origin *origin, const rs_digest *digest) {
     char text[RS_DIGEST_TEXT];
     if (!origin->wanted || (origin->told && origin->own))
         return RS_ORIGIN_SAME;
-    if (!origin->told || !origin->digest[0])
+    digest_text(digest, text);
+    if (!origin->told || !is_settled(origin, text))
         return RS_ORIGIN_UNKNOWN;
-    rs_digest_text(digest, text);
     return strcmp(text, origin->digest) == 0 ? RS_ORIGIN_SAME : RS_ORIGIN_OTHER;
 }

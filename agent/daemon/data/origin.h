@@ -1,6 +1,7 @@
 /* Whose object it is that comes. A relay tells its receivers a digest of its own making, and could tell them that of
  * another object: with `--security required`, where there are several sites, the manager is asked whether that server
- * passes on somebody else's, and which digest that one's has. */
+ * passes on somebody else's, and which digest that one's has. Several may have it pass on objects by the same id: it is
+ * asked once more with the digest of what comes before anything is refused. */
 #ifndef RS_DAEMON_ORIGIN_H
 #define RS_DAEMON_ORIGIN_H
 
@@ -14,7 +15,10 @@ typedef struct {
     bool own;                           /* the object is its sender's own, */
     char name[RS_MANAGER_NAME_MAX + 1]; /* or that server's, */
     char digest[RS_DIGEST_TEXT];        /* with this digest; "": the manager does not know it yet. */
+    char asked[RS_DIGEST_TEXT];         /* With which digest of what comes it was asked, */
+    char answered[RS_DIGEST_TEXT];      /* and what it answered to. */
     rs_time ask_at;                     /* Again. */
+    rs_time waits_since;                /* The object is whole, and its verdict is not known; 0: not yet. */
 } rs_origin;
 
 typedef enum {
@@ -23,10 +27,11 @@ typedef enum {
     RS_ORIGIN_OTHER /* the bytes are not the origin's */
 } rs_origin_verdict;
 
-/* When `sender` announces it: the manager is asked, if need be. */
-void rs_origin_ask(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender);
-/* At times, while it comes: questions and answers get lost with connections to managers. */
-void rs_origin_ask_again(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender);
+/* When `sender` announces it: the manager is asked, if need be. `digest`: as far as it is told. */
+void rs_origin_begin(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender,
+                     const rs_digest *digest);
+/* At times, while it comes, and when its digest is told: questions and answers get lost with connections to managers. */
+void rs_origin_ask(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender, const rs_digest *digest);
 void rs_origin_told(rs_origin *origin, const rs_manager_origin *answer);
 /* Of an object whose bytes have that digest. */
 rs_origin_verdict rs_origin_judge(const rs_origin *origin, const rs_digest *digest);

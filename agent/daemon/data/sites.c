@@ -78,7 +78,7 @@ static bool do_several(const rs_sites *sites) {
     return sites->own[0] != '\0';
 }
 
-void rs_sites_link_down(rs_sites *sites) {
+void rs_sites_link_up(rs_sites *sites) {
     sites->own[0] = '\0';
 }
 
@@ -849,9 +849,12 @@ rs_time rs_sites_deadline(const rs_sites *sites) {
 static bool check_send(rs_sites *sites, rs_send_state *parent, rs_time now) {
     rs_spread *spread = parent->spread;
     if (now >= spread->bound_at && !spread->cancelled) {
-        char text[ROSTRUM_TEXT_MAX + 1];
+        char text[ROSTRUM_TEXT_MAX + 1], link[ROSTRUM_TEXT_MAX + 1];
+        rs_manager_describe(sites->agent->link, now, link, sizeof link);
         snprintf(text, sizeof text, "no way to all sites within the bound: %.180s",
-                 spread->waits_for[0] ? spread->waits_for : "the manager did not answer");
+                 !rs_manager_up(sites->agent->link) ? link
+                 : spread->waits_for[0]             ? spread->waits_for
+                                                    : "the manager did not answer");
         no_way(sites, parent, text);
         return true;
     }
@@ -864,6 +867,8 @@ static bool check_send(rs_sites *sites, rs_send_state *parent, rs_time now) {
         if (now >= leg_due(leg) && leg->carrier) {
             leg->heard_at = now;
             check_connection(sites->agent, leg);
+        } else if (now >= leg_due(leg) && !rs_manager_answers(sites->agent->link)) {
+            leg->heard_at = now; /* what it says comes by the manager */
         } else if (now >= leg_due(leg)) {
             leg_failed(sites, leg, "it has the object, and has said nothing of those behind it for 6 s");
             return true;
@@ -886,7 +891,7 @@ static void check_relay(rs_sites *sites, rs_relay *relay, rs_time now) {
         report(sites, relay);
     if (relay->dials && !relay->begun && !rs_control_is_up(agent->control, relay->peer))
         rs_control_want(agent->control, relay->peer);
-    relay->last_reports += relay->over;
+    relay->last_reports += relay->over && rs_manager_up(agent->link); /* else nobody hears them */
 }
 
 void rs_sites_timeout(rs_sites *sites) {

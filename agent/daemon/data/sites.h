@@ -36,8 +36,8 @@ rs_sites *rs_sites_new(rs_agent *agent);
 void rs_sites_free(rs_sites *sites);
 /* The manager's calls. */
 void rs_sites_link(rs_manager_options *options, rs_manager_callbacks *callbacks);
-/* The manager is gone: whether there are sites it says again. */
-void rs_sites_link_down(rs_sites *sites);
+/* A manager is there: whether there are sites it says next. While none is there are those of before. */
+void rs_sites_link_up(rs_sites *sites);
 
 /* Whether a send of an object goes by legs: there are several sites. */
 static inline bool rs_sites_several(const rs_sites *sites) {

@@ -867,9 +867,10 @@ rs_status rs_manager_relayed(rs_manager_client *link, rs_time now, const rs_mana
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 
-rs_status rs_manager_whose(rs_manager_client *link, rs_time now, const rs_object_id *id, const char *sender) {
+rs_status rs_manager_whose(rs_manager_client *link, rs_time now, const rs_object_id *id, const char *sender,
+                           const char *digest) {
     rs_manager_frame frame;
-    rs_status status = rs_manager_encode_whose(id, sender, &frame);
+    rs_status status = rs_manager_encode_whose(id, sender, digest, &frame);
     return status == RS_OK ? pass(link, now, frame) : status;
 }
 

@@ -194,6 +194,7 @@ typedef struct {
     rs_object_id id;
     const char *sender, *origin; /* The same: nobody has it pass on that object. */
     const char *digest;          /* Of what the origin has, as in rs_manager_held; "": not known yet. */
+    const char *asked;           /* As rs_manager_whose was. */
 } rs_manager_origin;
 
 typedef struct {
@@ -495,8 +496,10 @@ rs_status rs_manager_split(rs_manager_client *link, rs_time now, const char *req
                            const char *const *receivers, uint32_t receiver_count, const char *const *avoid,
                            uint32_t avoid_count, const rs_manager_terms *terms);
 rs_status rs_manager_relayed(rs_manager_client *link, rs_time now, const rs_manager_relay_report *report);
-/* Whose object that server sends: answered by on_origin. Sent if the link is up, else RS_ERR_STATE. */
-rs_status rs_manager_whose(rs_manager_client *link, rs_time now, const rs_object_id *id, const char *sender);
+/* Whose object that server sends, by this digest ("": not known yet): answered by on_origin. Sent if the link is up,
+ * else RS_ERR_STATE. */
+rs_status rs_manager_whose(rs_manager_client *link, rs_time now, const rs_object_id *id, const char *sender,
+                           const char *digest);
 /* After on_tell_objects. Objects that came or went; `reset`: what was told before is void. The second is answered by
  * on_holders. Both: sent if the link is up, else RS_ERR_STATE. */
 rs_status rs_manager_holds(rs_manager_client *link, rs_time now, const rs_manager_held *held, uint32_t count,

@@ -349,9 +349,10 @@ rs_status rs_manager_encode_holds(const rs_manager_held *held, uint32_t count, b
     return encode(RS_THRIFT_MANAGER_HOLDS, &args, out);
 }
 
-rs_status rs_manager_encode_whose(const rs_object_id *id, const char *sender, rs_manager_frame *out) {
+rs_status rs_manager_encode_whose(const rs_object_id *id, const char *sender, const char *digest,
+                                  rs_manager_frame *out) {
     const rs_thrift_manager_whose args = {
-        .app_id = {id->app, sizeof id->app}, .data_id = (int64_t)id->data, .sender = sender};
+        .app_id = {id->app, sizeof id->app}, .data_id = (int64_t)id->data, .sender = sender, .digest = digest};
     return is_named(sender) ? encode(RS_THRIFT_MANAGER_WHOSE, &args, out) : RS_ERR_INVALID;
 }
 
@@ -830,8 +831,11 @@ static void deliver_relayed(const rs_thrift_relay_report *from, rs_manager_deliv
 static void deliver_origin(const rs_thrift_object_origin *from, rs_manager_deliver_fn *deliver, void *context) {
     rs_manager_message message = {.call = RS_THRIFT_AGENT_ORIGIN};
     rs_manager_origin *to = &message.origin;
-    *to = (rs_manager_origin){
-        .id.data = (uint64_t)from->data_id, .sender = from->sender, .origin = from->origin, .digest = from->digest};
+    *to = (rs_manager_origin){.id.data = (uint64_t)from->data_id,
+                              .sender = from->sender,
+                              .origin = from->origin,
+                              .digest = from->digest,
+                              .asked = from->asked};
     if (from->app_id.length != sizeof to->id.app || !is_named(from->sender) || !is_named(from->origin))
         return;
     memcpy(to->id.app, from->app_id.bytes, sizeof to->id.app);

@@ -40,7 +40,8 @@ rs_status rs_manager_encode_split(const char *request_id, const rs_object_id *ob
                                   uint32_t receiver_count, const char *const *avoid, uint32_t avoid_count,
                                   const rs_manager_terms *terms, rs_manager_frame *out);
 rs_status rs_manager_encode_relayed(const rs_manager_relay_report *report, rs_manager_frame *out);
-rs_status rs_manager_encode_whose(const rs_object_id *id, const char *sender, rs_manager_frame *out);
+rs_status rs_manager_encode_whose(const rs_object_id *id, const char *sender, const char *digest,
+                                  rs_manager_frame *out);
 rs_status rs_manager_encode_holds(const rs_manager_held *held, uint32_t count, bool reset, rs_manager_frame *out);
 rs_status rs_manager_encode_fetch(const rs_object_id *id, bool together, rs_manager_frame *out);
 rs_status rs_manager_encode_peer_keys(const char *const *servers, uint32_t count, rs_manager_frame *out);

@@ -8,7 +8,7 @@ What relays were told survives a restart (core/requests/relay_orders.py): `notes
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -77,29 +77,40 @@ class Passing:
         self._changed, self._gone = {}, {}
         return noted, gone
 
-    def busy(self, sender: str, app_id: bytes, data_id: int, holders: Mapping[str, str]) -> list[str]:
+    def busy(
+        self, sender: str, app_id: bytes, data_id: int, receivers: Collection[str], holders: Mapping[str, str]
+    ) -> list[str]:
         """Who cannot pass that object on, of those that hold one by that id, with its digest: it is another."""
-        before = self._part(sender, app_id, data_id)
-        digest = self._digest(before) if before else self._held(sender, app_id, data_id)
+        digest = self._held(sender, app_id, data_id)
+        before = self._part(sender, app_id, data_id, receivers, digest)
+        digest = self._digest(before) if before else digest
         return [name for name, other in holders.items() if other != digest]
 
     def ordered(
         self, leg_id: str, relay: str, sender: str, app_id: bytes, data_id: int, receivers: Iterable[str]
     ) -> None:
         """Before the relay hears of it."""
-        before = self._part(sender, app_id, data_id)
-        origin = before.order.origin if before else sender
         names = tuple(receivers)
+        before = self._part(sender, app_id, data_id, names, self._held(sender, app_id, data_id))
+        origin = before.order.origin if before else sender
         self._add(Part(RelayPart(leg_id, relay, sender, origin, app_id, data_id, names), frozenset(names)))
         self._changed[leg_id] = None
         while len(self._parts) > PARTS_MAX or self._names > NAMES_MAX:
             ((most, _),) = self._count.most_common(1)
             self._forget(next(one for one in self._parts.values() if one.order.sender == most))
 
-    def origin(self, sender: str, receiver: str, app_id: bytes, data_id: int) -> tuple[str, str]:
-        """Whose object that server sends to that receiver, and its digest; "": nobody knows it yet."""
-        part = self._part(sender, app_id, data_id, receiver)
+    def origin(self, sender: str, receiver: str, app_id: bytes, data_id: int, digest: str = "") -> tuple[str, str]:
+        """Whose object that server sends to that receiver, and its digest; "": nobody knows it yet. `digest`: of what
+        comes, if that is known. Several may have that server pass on an object by that id.
+        """
+        part = self._part(sender, app_id, data_id, (receiver,), digest)
         return (part.order.origin, self._digest(part)) if part else (sender, self._held(sender, app_id, data_id))
+
+    def back(self, server: str) -> None:
+        """Its agent is connected: it hears what was reported while it was not."""
+        for part in list(self._parts.values()) if server in self._count else ():
+            if part.order.sender == server and part.report is not None and part.heard_at is not None:
+                self._pass(part, part.heard_at)
 
     def held(self, server: str, app_id: bytes, data_id: int, digest: str) -> None:
         """An agent tells what it holds."""
@@ -151,12 +162,19 @@ class Passing:
         all_there = all(self._there(name) for name in self._doubted(part))
         return now - part.doubted_since >= (WAIT_S if all_there else AWAY_S)
 
-    def _part(self, relay: str, app_id: bytes, data_id: int, receiver: str = "") -> Part | None:
-        """The newest; with a receiver: that is for it, too."""
-        parts = self._of.get((app_id, data_id), {})
-        mine = [one for one in parts.values() if one.order.relay == relay]
-        mine = [one for one in mine if not receiver or receiver in one.receivers]
-        return mine[-1] if mine else None
+    def _part(
+        self, relay: str, app_id: bytes, data_id: int, receivers: Collection[str] = (), digest: str = ""
+    ) -> Part | None:
+        """What that one was told to pass on to them all: with that digest, if it is given and known; or one whose
+        digest is not known; or of the origin that came first, the newest. So who asks for a split of what it does not
+        have is in nobody's way.
+        """
+        parts = self._of.get((app_id, data_id), {}).values()
+        mine = [one for one in parts if one.order.relay == relay and one.receivers.issuperset(receivers)]
+        for wanted in (digest, "") if digest else ():
+            if alike := [one for one in mine if self._digest(one) == wanted]:
+                return alike[-1]
+        return [one for one in mine if one.order.origin == mine[0].order.origin][-1] if mine else None
 
     def _add(self, part: Part) -> None:
         self._parts[part.order.leg_id] = part

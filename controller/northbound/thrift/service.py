@@ -291,13 +291,15 @@ class ThriftService:
         connection.software = str(info.software or "")[:64]
         self.agents[server] = connection
         self.objects.objects.agent_up(server, bool(port_of_pieces), info.serves is True)
-        connection.call("welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
+        welcome = encode("Agent", "welcome", {"manager": self.name, "manager_boot_id": self.boot_id})
+        if connection.knows_sites and topology.sites:  # at once: an agent must not think for a moment that it is alone
+            welcome += encode("Agent", "site", {"site": topology.site_of(server)})
+        connection.send(welcome)
         if self.keys:
             self._tell_keys(self.keys.hello(server, info.signer))
         if connection.piece_port is not None:
             connection.call("tell_objects", {})
-        if connection.knows_sites and topology.sites:
-            connection.call("site", {"site": topology.site_of(server)})
+        self.sites.back(server)
         self.runtime.post(
             ev.AgentUp(
                 server,

@@ -20,6 +20,7 @@ from rostrum.controller.core.values import ServerAddress
 from rostrum.controller.keyvalue import line
 from rostrum.controller.northbound.thrift import values
 from rostrum.controller.northbound.thrift.codec import BadMessage, idl
+from rostrum.controller.northbound.thrift.objects import DIGEST_MAX
 from rostrum.controller.northbound.thrift.passing import Held, Passing
 from rostrum.topologies.model import Topology
 
@@ -111,7 +112,8 @@ class Sites:
         if wrong:
             return sites.Split((), "; ".join(wrong), ever=True)
         present = self._present()
-        busy = self._passing.busy(sender, *an_object, self._holders(sender, *an_object)) if self._passing else []
+        holders = self._holders(sender, *an_object)
+        busy = self._passing.busy(sender, *an_object, receivers, holders) if self._passing else []
         free = {name: one for name, one in present.items() if name not in busy}
         found = sites.split(self.topology, sender, receivers, avoid, free, terms=terms)
         if not found.legs and busy and not found.ever:
@@ -172,9 +174,16 @@ class Sites:
     def whose(self, receiver: str, args: Any) -> None:
         """Manager.whose."""
         app_id, data_id = values.need(args, "app_id", bytes), values.need(args, "data_id", int)
-        sender = values.need(args, "sender", str)
-        found = self._passing.origin(sender, receiver, app_id, data_id) if self._passing else (sender, "")
-        self._call(receiver, "origin", {"origin": idl.ObjectOrigin(app_id, data_id, sender, *found)})
+        sender, digest = values.need(args, "sender", str), values.need(args, "digest", str)
+        if len(digest) > DIGEST_MAX:
+            raise BadMessage("whose: a digest that is none")
+        found = self._passing.origin(sender, receiver, app_id, data_id, digest) if self._passing else (sender, "")
+        self._call(receiver, "origin", {"origin": idl.ObjectOrigin(app_id, data_id, sender, *found, digest)})
+
+    def back(self, server: str) -> None:
+        """Its agent is connected."""
+        if self._passing:
+            self._passing.back(server)
 
     def held(self, server: str, args: Any) -> None:
         """Manager.holds, when the directory of objects has it."""

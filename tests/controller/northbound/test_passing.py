@@ -226,13 +226,13 @@ def test_nobodys_order_holds_up_what_a_server_sends_of_its_own() -> None:
     server, report = stage.told[-1]
     assert (server, report.leg_id, report.state) == ("h9", "trap", "failed") and "of its own" in report.cause
     assert stage.passing.origin("r1", "a", APP, 7) == ("h0", OURS)  # others' orders stay
-    assert stage.passing.busy("h9", APP, 7, {"r3": OTHERS, "h0": OURS}) == ["r3", "h0"]  # nor is it asked again
+    assert stage.passing.busy("h9", APP, 7, ["a"], {"r3": OTHERS, "h0": OURS}) == ["r3", "h0"]  # nor asked again
 
 
 def test_who_has_the_same_object_already_may_pass_it_on() -> None:
     stage = Stage()
-    assert stage.passing.busy("h0", APP, 7, {"h0": OURS, "r1": OURS, "r2": OTHERS}) == ["r2"]
-    assert stage.passing.busy("r1", APP, 7, {"h0": OURS, "r2": OURS, "b": OTHERS}) == ["b"]  # for h0
+    assert stage.passing.busy("h0", APP, 7, ["a"], {"h0": OURS, "r1": OURS, "r2": OTHERS}) == ["r2"]
+    assert stage.passing.busy("r1", APP, 7, ["c"], {"h0": OURS, "r2": OURS, "b": OTHERS}) == ["b"]  # for h0
     stage.has("r1", OURS)
     for now in (0.0, OWN_S, 2 * OWN_S):
         stage.passing.due(now)
@@ -247,3 +247,32 @@ def test_receivers_have_a_bound_too() -> None:
     assert stage.passing.origin("r9", names[0], APP, 0) == ("r9", "")
     assert stage.passing.origin("r9", names[0], APP, 2)[0] == "h9"
     assert stage.passing.origin("r1", "a", APP, 7) == ("h0", OURS)
+
+
+@pytest.mark.parametrize("trap", ["", OTHERS])
+def test_nobodys_order_holds_up_what_a_relay_passes_on_for_another(trap: str) -> None:
+    """h9 has that relay, too, pass on an object by that id, which it may have or not."""
+    for first in (True, False):
+        stage = Stage()
+        if first:
+            stage.passing = stage.manager()
+        stage.holds["h9", 7] = trap
+        stage.passing.ordered("trap", "r1", "h9", APP, 7, ["a", "b", "c"])
+        if first:
+            stage.passing.ordered("leg", "r1", "h0", APP, 7, ["a", "b", "r2", "c"])
+        assert stage.passing.origin("r1", "a", APP, 7, OURS) == ("h0", OURS)
+        assert stage.passing.origin("r1", "r2", APP, 7) == ("h0", OURS)
+        assert stage.passing.origin("r1", "a", APP, 7, "sha256-tree:cc")[1] in ("", OURS, OTHERS)
+        if not first:
+            assert stage.passing.origin("r2", "c", APP, 7) == ("h0", OURS)
+
+
+def test_a_sender_that_comes_back_hears_what_was_said_meanwhile() -> None:
+    stage = Stage()
+    stage.has("a", OURS)
+    stage.says("done", a="done")
+    stage.told.clear()
+    stage.passing.back("h1")
+    assert stage.told == []
+    stage.passing.back("h0")
+    assert stage.heard() == ("h0", "done", {"a": "done"})

@@ -55,7 +55,7 @@ class Agents:
 
     async def check_the_liar(self, leg_id: str) -> None:
         """It passes on another object, and says that all have theirs. The sender's agent is not there yet."""
-        self.here[RECEIVER].say("whose", app_id=APP, data_id=DATA, sender=RELAY)
+        self.here[RECEIVER].say("whose", app_id=APP, data_id=DATA, sender=RELAY, digest="")
         told = (await self.here[RECEIVER].expect("origin")).origin
         assert (told.origin, told.digest) == (SENDER, OURS)
         row = idl.ReceiverReport(RECEIVER, "done", "", 0, 0, 0, 0)
@@ -77,7 +77,7 @@ async def test_a_relay_that_lies_to_a_manager_that_was_killed_and_came_back(tmp_
         leg_id = (await agents.ordered()).leg_id
         # Before the relay heard of it: what is killed now has lost nothing.
         assert journal.show(file)["records"]["relay"][leg_id]["origin"] == SENDER
-        agents.here[RECEIVER].say("whose", app_id=APP, data_id=DATA, sender=RELAY)
+        agents.here[RECEIVER].say("whose", app_id=APP, data_id=DATA, sender=RELAY, digest="")
         await agents.here[RECEIVER].expect("origin")
         await until(lambda: journal.show(file)["records"]["relay"][leg_id]["digest"], "the digest in the journal")
     async with running(tmp_path / "two", topology=TOPOLOGY, security=security, journal=file) as second:
@@ -108,7 +108,7 @@ async def test_a_relay_that_lies_to_the_standby_that_took_over(tmp_path: Path) -
         async with managing(TOPOLOGY, cluster.urls, one, "a", free_port(), etcd, 10, **closed) as stop:
             await agents.connect(await port_of(one))
             leg_id = (await agents.ordered()).leg_id
-            agents.here[RECEIVER].say("whose", app_id=APP, data_id=DATA, sender=RELAY)
+            agents.here[RECEIVER].say("whose", app_id=APP, data_id=DATA, sender=RELAY, digest="")
             await agents.here[RECEIVER].expect("origin")
             async with managing(TOPOLOGY, cluster.urls, two, "b", free_port(), etcd, 10, **closed):
                 stop.set()
