@@ -8,6 +8,8 @@
 #include "daemon/agent.h"
 #include "daemon/store/digest.h"
 
+#define RS_ORIGIN_CAUSE 220
+
 /* Of one incoming object. */
 typedef struct {
     bool wanted;                        /* The object is nobody's before the manager has answered. */
@@ -30,10 +32,16 @@ typedef enum {
 /* When `sender` announces it: the manager is asked, if need be. `digest`: as far as it is told. */
 void rs_origin_begin(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender,
                      const rs_digest *digest);
-/* At times, while it comes, and when its digest is told: questions and answers get lost with connections to managers. */
+/* At times, while it comes, and when its digest is told: questions and answers get lost with connections to
+ * managers. */
 void rs_origin_ask(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender, const rs_digest *digest);
 void rs_origin_told(rs_origin *origin, const rs_manager_origin *answer);
 /* Of an object whose bytes have that digest. */
 rs_origin_verdict rs_origin_judge(const rs_origin *origin, const rs_digest *digest);
+/* The same, of an object that is whole: the manager is asked, if need be; `cause` is set when the bytes are others. */
+rs_origin_verdict rs_origin_check(rs_agent *agent, rs_origin *origin, const rs_object_id *id, rs_peer sender,
+                                  const rs_digest *digest, char cause[RS_ORIGIN_CAUSE]);
+/* It has waited long enough for that; why nobody could say it. */
+bool rs_origin_is_in_vain(const rs_agent *agent, const rs_origin *origin, char cause[RS_ORIGIN_CAUSE]);
 
 #endif

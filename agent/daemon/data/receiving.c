@@ -26,11 +26,9 @@
 #define STALLED_BYTES (1u << 20)          /* in that time */
 #define DIGEST_TURN 1u                    /* chunks digested in one turn while data comes */
 #define DIGEST_TURN_COMPLETE 8u           /* and when nothing else is left to do */
-#define CHECK_TURN 4u                /* pieces of objects on disk, checked in one turn when nothing is transferred */
-#define FETCHES_MOST 8u              /* of one chunk whose digest is wrong */
-#define ORIGIN_WAITS 10u             /* silence bounds, for the manager's word whose object it is, */
-#define ORIGIN_MOST (50 * RS_SECOND) /* and no longer: the transfer gives up after 60 s */
-#define LEAF_ROUNDS_MOST 3u          /* times that the sender's leaves are asked for, if they contradict its digest */
+#define CHECK_TURN 4u       /* pieces of objects on disk, checked in one turn when nothing is transferred */
+#define FETCHES_MOST 8u     /* of one chunk whose digest is wrong */
+#define LEAF_ROUNDS_MOST 3u /* times that the sender's leaves are asked for, if they contradict its digest */
 
 struct rs_receive_state {
     rs_transfer_entry base;
@@ -787,36 +785,11 @@ static void leaves_came(rs_agent *agent, rs_receive_state *r, const rs_rx_result
 
 /* Whoever passes it on has not made another one of it. */
 static bool is_its_senders(rs_agent *agent, rs_receive_state *r) {
-    char cause[220];
-    const rs_origin_verdict found = rs_origin_judge(&r->origin, &r->expected);
-    if (found == RS_ORIGIN_OTHER) {
-        snprintf(cause, sizeof cause, "the object at %.40s is not %.40s's, for whom %.40s passes it on",
-                 agent->options.server, r->origin.name, rs_peers_name(&agent->peers, r->sender));
+    char cause[RS_ORIGIN_CAUSE];
+    const rs_origin_verdict found = rs_origin_check(agent, &r->origin, &r->base.id, r->sender, &r->expected, cause);
+    if (found == RS_ORIGIN_OTHER)
         verdict(agent, r, false, cause);
-    }
-    if (found == RS_ORIGIN_UNKNOWN) {
-        rs_origin_ask(agent, &r->origin, &r->base.id, r->sender, &r->expected);
-        r->origin.waits_since = r->origin.waits_since ? r->origin.waits_since : rs_agent_now(agent);
-    }
     return found == RS_ORIGIN_SAME;
-}
-
-static rs_time origin_bound(const rs_agent *agent) {
-    rs_time bound = ORIGIN_WAITS * agent->options.silence_bound;
-    return bound < ORIGIN_MOST ? bound : ORIGIN_MOST;
-}
-
-/* The object is whole, and nobody knows whether it is what its origin sent. */
-static void nobody_says_whose(rs_agent *agent, rs_receive_state *r) {
-    char cause[220], link[120];
-    rs_manager_describe(agent->link, rs_agent_now(agent), link, sizeof link);
-    if (rs_manager_up(agent->link) && r->origin.told)
-        snprintf(link, sizeof link, "%.40s has not told the manager its digest", r->origin.name);
-    else if (rs_manager_up(agent->link))
-        snprintf(link, sizeof link, "the manager did not answer");
-    snprintf(cause, sizeof cause, "%.40s has it whole, and for %g s nobody could say whose it is: %.110s",
-             agent->options.server, (double)origin_bound(agent) / RS_SECOND, link);
-    verdict(agent, r, false, cause);
 }
 
 static void check_digest(rs_agent *agent, rs_receive_state *r) {
@@ -1003,9 +976,10 @@ void rs_receiving_timeout(rs_agent *agent) {
         t->progress_at = now + PROGRESS_EVERY;
         note_progress(agent, receiving_of(t));
         rs_receive_state *r = receiving_of(t);
+        char cause[RS_ORIGIN_CAUSE];
         rs_origin_ask(agent, &r->origin, &t->id, r->sender, &r->expected);
-        if (r->origin.waits_since && now - r->origin.waits_since >= origin_bound(agent)) {
-            nobody_says_whose(agent, r);
+        if (rs_origin_is_in_vain(agent, &r->origin, cause)) {
+            rs_receive_cancel(agent->node, now, t->xfer, cause);
             return; /* it is over; the rest at the next turn, which is due */
         }
         if (rs_api_event_wanted(agent->api, &t->id))

@@ -1,6 +1,5 @@
-/* Sends to several sites. The manager says which legs there are and tells relays what to pass on; here a send is made
- * of sendings of its own for each leg, and what becomes of them is put together. A relay is an ordinary receiver of a
- * leg, and an ordinary sender in its site, of an object that grows while it is sent. */
+/* Sends to several sites: a sending of its own for each leg that the manager names. A relay is an ordinary receiver of
+ * a leg, and an ordinary sender in its site, of an object that grows while it is sent. */
 #include "daemon/data/sites.h"
 
 #include <stdio.h>
@@ -849,12 +848,8 @@ rs_time rs_sites_deadline(const rs_sites *sites) {
 static bool check_send(rs_sites *sites, rs_send_state *parent, rs_time now) {
     rs_spread *spread = parent->spread;
     if (now >= spread->bound_at && !spread->cancelled) {
-        char text[ROSTRUM_TEXT_MAX + 1], link[ROSTRUM_TEXT_MAX + 1];
-        rs_manager_describe(sites->agent->link, now, link, sizeof link);
-        snprintf(text, sizeof text, "no way to all sites within the bound: %.180s",
-                 !rs_manager_up(sites->agent->link) ? link
-                 : spread->waits_for[0]             ? spread->waits_for
-                                                    : "the manager did not answer");
+        char text[ROSTRUM_TEXT_MAX + 1];
+        rs_ways_none(sites->agent->link, now, spread->waits_for, text);
         no_way(sites, parent, text);
         return true;
     }

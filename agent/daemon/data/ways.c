@@ -1,6 +1,6 @@
-/* Legs in one piece of memory: the legs, their relays, the names of their receivers, and behind them all texts. */
 #include "daemon/data/ways.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +11,7 @@ static const char *keep(char **at, const char *text) {
     return kept;
 }
 
+/* In one piece: the legs, their relays, the names of their receivers, and behind them all texts. */
 rs_manager_leg *rs_ways_copy(const rs_manager_leg *legs, uint32_t count) {
     size_t names = 0, texts = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -43,4 +44,13 @@ rs_manager_leg *rs_ways_copy(const rs_manager_leg *legs, uint32_t count) {
             *receivers++ = keep(&at, legs[i].receivers[k]);
     }
     return copy;
+}
+
+void rs_ways_none(const rs_manager_client *link, rs_time now, const char *waits_for, char text[ROSTRUM_TEXT_MAX + 1]) {
+    char why[181] = "the manager did not answer";
+    if (!rs_manager_up(link))
+        rs_manager_describe(link, now, why, sizeof why);
+    else if (waits_for[0])
+        snprintf(why, sizeof why, "%s", waits_for);
+    snprintf(text, ROSTRUM_TEXT_MAX + 1, "no way to all sites within the bound: %s", why);
 }
