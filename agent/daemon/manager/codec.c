@@ -831,9 +831,7 @@ static void deliver_relayed(const rs_thrift_relay_report *from, rs_manager_deliv
 static void deliver_origin(const rs_thrift_object_origin *from, rs_manager_deliver_fn *deliver, void *context) {
     rs_manager_message message = {.call = RS_THRIFT_AGENT_ORIGIN};
     rs_manager_origin *to = &message.origin;
-    *to = (rs_manager_origin){.sender = from->sender, .origin = from->origin, .digest = from->digest};
-    to->id.data = (uint64_t)from->data_id;
-    to->asked = from->asked;
+    *to = (rs_manager_origin){{.data = (uint64_t)from->data_id}, from->sender, from->origin, from->digest, from->asked};
     if (from->app_id.length != sizeof to->id.app || !is_named(from->sender) || !is_named(from->origin))
         return;
     memcpy(to->id.app, from->app_id.bytes, sizeof to->id.app);
