@@ -70,15 +70,33 @@ def test_rdcm__agents_constants_and_the_papers_both_deliver(seed: int) -> None:
     assert rdcm_of("agents", late) == replace(RdcmParams.of_agents(), loss_delay_ns=7)
 
 
-def test_rdcm__a_long_session_at_full_load_does_not_drown_in_its_own_repairs(seed: int) -> None:
+def test_rdcm__a_thousand_receivers_have_all_sooner_than_by_rmtp() -> None:
+    """With the agents' constants, at 1 % loss of each link, in the mean of three groups; the last one, too. And not
+    at any price: repairs are 2 % of the bytes more than RMTP's."""
+    seeds = (1, 2, 3)
+    groups = {seed: Group.drawn(named("bcube:8,3"), 1000, seed) for seed in seeds}
+    load = Load(packets=1024, loss=0.01)
+    ours = [Session(groups[seed], "rdcm", load, seed, rdcm_of("agents")).run() for seed in seeds]
+    best = [Session(groups[seed], "rmtp", load, seed).run() for seed in seeds]
+    assert sum(o.completion for o in ours) > sum(o.completion for o in best)
+    assert min(o.worst for o in ours) > 0.65
+    assert all(a.footprint < b.footprint + 0.03 for a, b in zip(ours, best, strict=True))
+
+
+# The worst seed of 1 to 8: 0.195 doubles a loss (0.03 to 0.11 elsewhere) by the paper's constants, 0.066 by agents'
+# (0.01 to 0.06). In virtual time that is the same anywhere. More than one in five, or ten, means repairs upon repairs.
+@pytest.mark.parametrize(("constants", "seed_of_it", "most"), [("paper", 7, 0.2), ("agents", 3, 0.1)])
+def test_rdcm__a_long_session_at_full_load_does_not_drown_in_its_own_repairs(
+    constants: str, seed_of_it: int, most: float
+) -> None:
     """Without congestion control queues grow, and answers come later and later: they are not taken for losses."""
-    group = group_of("bcube:4,2", 30, seed)
-    session = Session(group, "rdcm", Load(packets=8192, loss=0.01), seed)
+    group = group_of("bcube:4,2", 30, seed_of_it)
+    session = Session(group, "rdcm", Load(packets=8192, loss=0.01), seed_of_it, rdcm_of(constants))
     outcome = session.run()
     stats = [session.stats(name) for name in group.receivers]
     lost, doubled = (sum(one[name] for one in stats) for name in ("losses", "peer_repairs_old"))
-    assert doubled < 0.2 * lost
-    assert outcome.completion > 0.75
+    assert doubled < most * lost
+    assert outcome.completion > 0.85
 
 
 def test_rdcm__who_is_behind_narrow_links_gets_what_they_carry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@
 /* RDCM's parameters (docs/rdcm.md). Zero in any field means its default, given in brackets. */
 typedef struct {
     bool no_congestion_control; /* as a sender: send as fast as the path, whatever receivers expect (Sec. 4.1, 5.2) */
+    bool rings_only;            /* as in Sec. 3.3 repairs run along rings alone, and no parent sends them to children */
     uint32_t ack_every;         /* packets an ACK may wait for [8; fewer while the congestion window is small] */
     rs_time ack_delay;          /* and for how long at most [0.25 ms] */
     rs_time ack_timeout;        /* fixed (the paper's testbed: 4 ms); 0 = adaptive, from measured ACK round trips */

@@ -1,8 +1,9 @@
-/* A transfer by RDCM (docs/rdcm.md): its making and end, its memory, its timer, and the repair window's lower bound. */
+/* A transfer by RDCM (docs/rdcm.md): its making and end, its memory and its timer. */
 #include "core/rdcm/rdcm.h"
 
 #include "core/rdcm/overlay.h"
 #include "core/rdcm/receiver.h"
+#include "core/rdcm/repair.h"
 #include "core/rdcm/sender.h"
 #include "core/transfer/engine.h"
 
@@ -37,23 +38,6 @@ static bool configure(const void *given, void *options) {
     for (c->window_packets = WINDOW_LEAST; c->window_packets < wanted;)
         c->window_packets *= 2;
     return true;
-}
-
-/* Who passes on what those below expect does so as often as the slowest needs it, not by its own window. */
-uint32_t rs_rdcm_ack_every(const rs_node *node, const rs_rdcm *r, rs_ring_kind kind) {
-    uint64_t said = r->news[kind].expected, ahead = said > r->here.top ? said - r->here.top : 0;
-    uint32_t window = kind == RS_RING_PROXY && ahead < r->bic.window ? (uint32_t)ahead : r->bic.window;
-    uint32_t quarter = window / 4 ? window / 4 : 1, given = rs_rdcm_options(node)->ack_every;
-    return given < quarter || rs_rdcm_options(node)->no_congestion_control ? given : quarter;
-}
-
-/* Where packets come fast enough, twice as long as `ack_every` of them take: after that nothing comes for the moment
- * that it could wait for. */
-rs_time rs_rdcm_ack_delay(const rs_node *node, const rs_rdcm *r) {
-    const rs_rdcm_config *c = rs_rdcm_options(node);
-    rs_time usual = 2 * rs_passes_time(&r->passes, c->ack_every, c->ack_delay);
-    usual = usual > RS_RDCM_ANSWER ? usual : RS_RDCM_ANSWER;
-    return usual < c->ack_delay ? usual : c->ack_delay;
 }
 
 /* How many sns sets tell apart: all of a small object. */
@@ -91,7 +75,7 @@ rs_rdcm *rs_rdcm_new(rs_node *node, rs_transfer *transfer) {
     r->all.peer = r->not_predecessor = RS_NO_PEER;
     r->news[0] = r->news[1] = (rs_rdcm_news){.low = UINT64_MAX, .due = RS_NEVER};
     r->ready_due = r->request_due = r->serve_until = r->start_due = r->view_due = r->probe_due = RS_NEVER;
-    r->later_due = RS_NEVER;
+    r->later_due = r->tail_due = RS_NEVER;
     r->refused_request = INT64_MIN / 2;
     r->limit = RS_BIC_FIRST - 1;
     if (!transfer->sending) /* until there is a view, the sender is everybody's parent */
@@ -113,46 +97,6 @@ void rs_rdcm_free(rs_node *node, rs_transfer *t) {
     if (r->here.mask != UINT64_MAX)
         rs_memory_give(&node->allocator, r->here.words);
     rs_memory_give(&node->allocator, r);
-}
-
-rs_receiving *rs_rdcm_receiving(const rs_rdcm *r) {
-    return r->transfer->sending ? NULL : (rs_receiving *)r->transfer;
-}
-
-rs_sending *rs_rdcm_sending(const rs_rdcm *r) {
-    return r->transfer->sending ? (rs_sending *)r->transfer : NULL;
-}
-
-void rs_rdcm_wake(rs_node *node, rs_rdcm *r, rs_time due) {
-    if (due < r->transfer->timer.due && !rs_is_finished(r->transfer))
-        rs_timer_set(&node->timers, &r->transfer->timer, due);
-}
-
-void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits) {
-    r->say |= bits;
-    if (r->say)
-        rs_list_keep(&node->acking, &r->transfer->in_acking, true);
-}
-
-void rs_rdcm_emit(rs_node *node, const rs_rdcm *r, rs_event_kind kind, rs_peer peer, rs_ring_kind ring) {
-    rs_emit(node, &(rs_event){.kind = kind,
-                              .xfer = r->transfer->id,
-                              .peer = peer,
-                              .ring = ring,
-                              .version = r->version,
-                              .session = r->transfer->session});
-}
-
-/* Sec. 3.3, Repair Window: received here, which counts as a child's ACK (overlay.c), and acknowledged by the successor
- * in each ring. Who has failed is not waited for. Of a stream, what the caller here has not taken is needed, too. */
-uint64_t rs_rdcm_low(const rs_rdcm *r) {
-    uint64_t low = r->here.cum < r->transfer->stream.taken ? r->here.cum : r->transfer->stream.taken;
-    for (int i = 0; i < RS_RDCM_RINGS; i++) {
-        const rs_rdcm_watch *w = &r->rings[i].successor;
-        if (w->state != RS_WATCH_OFF && !w->failed && w->acked.cum < low)
-            low = w->acked.cum;
-    }
-    return low;
 }
 
 static void extent(const rs_transfer *t, uint64_t *here, uint64_t *top) {

@@ -21,14 +21,6 @@ static inline const rs_rdcm_config *rs_rdcm_options(const rs_node *node) {
 }
 rs_rdcm *rs_rdcm_new(rs_node *node, rs_transfer *transfer); /* hangs it off the transfer */
 void rs_rdcm_free(rs_node *node, rs_transfer *t);
-rs_receiving *rs_rdcm_receiving(const rs_rdcm *r);
-rs_sending *rs_rdcm_sending(const rs_rdcm *r);
-void rs_rdcm_wake(rs_node *node, rs_rdcm *r, rs_time due); /* no later than then */
-void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits);
-void rs_rdcm_emit(rs_node *node, const rs_rdcm *r, rs_event_kind kind, rs_peer peer, rs_ring_kind ring);
-uint64_t rs_rdcm_low(const rs_rdcm *r); /* of the repair window (Sec. 3.3): below, nobody needs anything from here */
-uint32_t rs_rdcm_ack_every(const rs_node *node, const rs_rdcm *r, rs_ring_kind kind); /* an ACK for so many packets, */
-rs_time rs_rdcm_ack_delay(const rs_node *node, const rs_rdcm *r);                     /* and after so long at most */
 
 /* streams */
 void rs_rdcm_stream_moved(rs_node *node, rs_rdcm *r);

@@ -2,6 +2,7 @@
 #include "core/rdcm/receiver.h"
 
 #include "core/rdcm/overlay.h"
+#include "core/rdcm/repair.h"
 #include "core/rdcm/sender.h"
 #include "core/transfer/engine.h"
 
@@ -117,6 +118,8 @@ rs_rx_result rs_rdcm_tree_packet(rs_node *node, rs_time now, rs_receiving *x, co
         came(node, now, x, h->sn, top, h->flags & RS_DATA_REPORT);
     else if (h->flags & RS_DATA_REPORT)
         say_again(node, r);
+    if (h->sn + 1 == x->t.fragments)
+        rs_rdcm_tail_look(node, now, r);
     return result;
 }
 
@@ -125,6 +128,25 @@ static bool is_predecessor(const rs_rdcm *r, rs_peer peer) {
         if (r->rings[i].predecessor == peer)
             return true;
     return false;
+}
+
+/* A receiver that is: the sender's repairs go by the tree. */
+static bool is_parent(const rs_receiving *x, rs_peer peer) {
+    const rs_rdcm *r = x->t.own;
+    return peer != x->link.peer->id &&
+           (r->rings[RS_RING_LEAF].parent == peer || r->rings[RS_RING_PROXY].parent == peer);
+}
+
+/* The children lack what came by repair, and said so, or would have by now. */
+static bool lost_below(const rs_rdcm *r, uint64_t sn) {
+    return r->child_count && r->subtree.words && !rs_rdcm_set_has(&r->subtree, sn);
+}
+
+/* Sent by the parent to all of a ring: the successor there has it too, or tells. */
+static void neighbours_have(rs_time now, rs_rdcm *r, rs_peer parent, uint64_t sn) {
+    for (int i = 0; i < 2; i++)
+        if (r->rings[i].parent == parent && r->rings[i].successor.state == RS_WATCH_KNOWN)
+            rs_watch_assume(now, &r->rings[i].successor, sn);
 }
 
 static rs_rx_result on_repair(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, const rs_packet_in *packet) {
@@ -136,15 +158,22 @@ static rs_rx_result on_repair(rs_node *node, rs_time now, rs_receiving *x, rs_pe
     x->stats.peer_repairs_received++;
     uint64_t top = r->here.top;
     rs_rx_result result = {.verdict = RS_RX_OLD, .xfer = x->t.id};
-    if (!is_predecessor(r, from)) { /* of an older ring, or of a newer one: it comes again if it is needed */
+    /* Of an older ring, or of a newer one: it comes again if it is needed. */
+    if (!is_predecessor(r, from) && !is_parent(x, from)) {
         r->not_predecessor = from;
         rs_rdcm_say(node, r, RS_RDCM_NOT_PREDECESSOR);
         return result;
     }
+    bool below = lost_below(r, h.sn);
     if (x->state == RS_RX_RECEIVING)
         result = store(x, h.sn);
     if (result.verdict == RS_RX_STORE) {
+        if (h.flags & RS_DATA_REPORT)
+            neighbours_have(now, r, from, h.sn);
+        if (below)
+            rs_rdcm_seed(node, now, r, h.sn, from);
         came(node, now, x, h.sn, top, false);
+        rs_rdcm_tail_look(node, now, r);
         rs_rdcm_say_repaired(node, now, r, from);
     } else {
         x->stats.peer_repairs_old++;
@@ -156,7 +185,7 @@ static rs_rx_result on_repair(rs_node *node, rs_time now, rs_receiving *x, rs_pe
 /* As if it had been lost; but who repaired, and knows no better, must not take this for the silence of a dead one. */
 void rs_rdcm_refused(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, uint64_t sn) {
     rs_rdcm *r = x->t.own;
-    bool repaired = from != RS_NO_PEER && is_predecessor(r, from);
+    bool repaired = from != RS_NO_PEER && (is_predecessor(r, from) || is_parent(x, from));
     if (repaired)
         rs_rdcm_say_to(node, r, from);
     if (repaired || from == x->link.peer->id)
@@ -231,9 +260,14 @@ static void on_ack(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, co
         successor_goes(node, r, from);
     for (int i = 0; i < RS_RDCM_RINGS && (ack->flags & RS_ACK_TO_PREDECESSOR); i++) {
         rs_rdcm_watch *w = &r->rings[i].successor;
-        if (w->state != RS_WATCH_OFF && w->peer == from)
-            low_moved |= rs_watch_learn(node, now, r, w, ack) > 0;
+        if (w->state == RS_WATCH_OFF || w->peer != from)
+            continue;
+        low_moved |= rs_watch_learn(node, now, r, w, ack) > 0;
+        if (i == RS_RING_LEAF || i == RS_RING_PROXY)
+            rs_rdcm_starved_look(node, now, r, (rs_ring_kind)i);
     }
+    if (r->tail_due == RS_NEVER)
+        rs_rdcm_tail_look(node, now, r);
     rs_rdcm_child *child = ack->flags & RS_ACK_TO_PARENT ? child_of(r, from) : NULL;
     if (child)
         on_child_ack(node, now, r, child, ack);
@@ -344,10 +378,10 @@ rs_rx_verdict rs_rdcm_open_again(rs_node *node, rs_time now, rs_receiving *x, co
 
 rs_time rs_rdcm_receiver_due(const rs_node *node, const rs_receiving *x) {
     const rs_rdcm *r = x->t.own;
-    const rs_time dues[] = {r->news[0].due, r->news[1].due,
-                            r->request_due, r->ready_due,
-                            r->serve_until, rs_rdcm_congestion_due(node, r),
-                            r->later_due,   r->leaving == RS_RDCM_LEAVES ? x->leaving_due - GOING : RS_NEVER};
+    const rs_time dues[] = {
+        r->news[0].due, r->news[1].due, r->request_due,
+        r->ready_due,   r->serve_until, rs_rdcm_congestion_due(node, r),
+        r->later_due,   r->tail_due,    r->leaving == RS_RDCM_LEAVES ? x->leaving_due - GOING : RS_NEVER};
     rs_time due = rs_earliest(dues, sizeof dues / sizeof dues[0]);
     for (int i = 0; i < RS_RDCM_RINGS && rs_list_empty(&r->transfer->in_mending); i++)
         if (r->rings[i].successor.state != RS_WATCH_OFF && r->rings[i].successor.check_at < due)
@@ -361,6 +395,8 @@ void rs_rdcm_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
         if (now >= r->news[kind].due)
             rs_rdcm_say_all(node, r, (rs_ring_kind)kind);
     rs_rdcm_say_later(node, now, r);
+    if (now >= r->tail_due)
+        rs_rdcm_tail_look(node, now, r);
     for (int i = 0; i < RS_RDCM_RINGS; i++) {
         rs_rdcm_watch *w = &r->rings[i].successor;
         if (w->state != RS_WATCH_OFF && now >= w->check_at)

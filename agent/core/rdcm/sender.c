@@ -4,6 +4,7 @@
 
 #include "core/rdcm/overlay.h"
 #include "core/rdcm/receiver.h"
+#include "core/rdcm/repair.h"
 #include "core/transfer/engine.h"
 
 /* Where no other source is named: docs/rdcm.md. */

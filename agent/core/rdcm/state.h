@@ -8,7 +8,7 @@
 #include "core/rdcm/passes.h"
 #include "core/rdcm/set.h"
 #include "core/rdcm/wire.h"
-#include "core/transfer/node.h"
+#include "core/transfer/engine.h"
 
 /* Bounds: others of that order would do. */
 #define RS_RDCM_RINGS 4       /* leaf and proxy ring, and the two that are not left yet (Sec. 3.4) */
@@ -16,12 +16,14 @@
 #define RS_RDCM_GAPS 16       /* losses on the tree not told to congestion control yet */
 #define RS_RDCM_SAID 32       /* expectations said last */
 #define RS_RDCM_CHILDREN 4096 /* of one sender */
+#define RS_RDCM_SEEDS 64      /* packets to be sent to children, at most: the ring brings what is more */
 #define RS_RDCM_OWED 4        /* of a stream: a silence bound is looked at in so many parts */
 
 /* A repair that is under way. */
 typedef struct {
-    uint64_t sn; /* The fragment. */
-    rs_time at;  /* It was sent then. */
+    uint64_t sn;  /* The fragment. */
+    rs_time at;   /* It was sent then... */
+    bool assumed; /* ...by another, so far as is known. */
 } rs_flying;
 
 typedef enum {
@@ -31,7 +33,7 @@ typedef enum {
 } rs_rdcm_watching;
 
 /* Those who must acknowledge what this node has: a successor, to whom it repairs by unicast; or, at the sender, all
- * children together, to whom it repairs by multicast. rdcm/overlay.c */
+ * children together, to whom it repairs by multicast. rdcm/repair.c */
 typedef struct {
     rs_peer peer; /* RS_NO_PEER: it is not in use, or it is the sender's. */
     rs_rdcm_watching state;
@@ -51,6 +53,7 @@ typedef struct {
     uint32_t stretch;     /* The timeout is that many times doubled: packets were late, and no ACK was of use since. */
     rs_time stretched_at; /* It was doubled last then. */
     rs_time check_at;     /* Something may be due then; RS_NEVER: when something comes in. */
+    uint32_t early;       /* So many were taken for lost at the object's end, soon. */
     rs_time halved_at;    /* `flying_most` was halved last then. */
     rs_time heard_at;     /* It was heard last then, */
     rs_time probed_at;    /* and probed last then. */
@@ -100,6 +103,13 @@ typedef struct {
     rs_time at;        /* It was found then. */
 } rs_rdcm_gap;
 
+/* A packet that came by repair and goes to children (overlay.c). */
+typedef struct {
+    uint64_t sn;   /* The fragment. */
+    rs_peer from;  /* It came from there. */
+    uint32_t done; /* So many of the children have been looked at. */
+} rs_rdcm_seeding;
+
 /* Packets come to a successor by the tree, and none here: repair.c. */
 typedef struct {
     rs_time since;    /* It is so since then. */
@@ -125,12 +135,17 @@ typedef enum {
 } rs_rdcm_view_state;
 
 typedef struct rs_rdcm {
-    struct rs_transfer *transfer; /* What it is about. */
-    uint64_t capacity;            /* A window can tell so many sns apart: a power of 2. */
-    uint32_t say;                 /* That is to be said: bits as above. */
-    uint32_t later;               /* Of these, that need not be said before... */
-    rs_time later_due;            /* ...then. */
-    rs_peer not_predecessor;      /* It repaired though it is no predecessor: it learns that it need not. */
+    struct rs_transfer *transfer;         /* What it is about. */
+    uint64_t capacity;                    /* A window can tell so many sns apart: a power of 2. */
+    uint32_t say;                         /* That is to be said: bits as above. */
+    uint32_t later;                       /* Of these, that need not be said before... */
+    rs_time later_due;                    /* ...then. */
+    rs_time tail_due;                     /* What is missing after the last packet is said again then, */
+    uint32_t tail_tries;                  /* as it was so often. */
+    bool tail_over;                       /* Nothing more comes by the tree. */
+    uint32_t seed_count;                  /* So many packets go to children: */
+    rs_rdcm_seeding seeds[RS_RDCM_SEEDS]; /* these, the oldest first. */
+    rs_peer not_predecessor;              /* It repaired though it is no predecessor: it learns that it need not. */
     rs_rdcm_leaving leaving;
 
     rs_rdcm_view_state view;           /* Tree and rings in use. */
@@ -192,5 +207,14 @@ typedef struct rs_rdcm {
     uint64_t pace_cum;   /* counted from that sn, */
     rs_time pace_at;     /* since then. */
 } rs_rdcm;
+
+rs_receiving *rs_rdcm_receiving(const rs_rdcm *r);
+rs_sending *rs_rdcm_sending(const rs_rdcm *r);
+void rs_rdcm_wake(rs_node *node, rs_rdcm *r, rs_time due); /* no later than then */
+void rs_rdcm_say(rs_node *node, rs_rdcm *r, uint32_t bits);
+void rs_rdcm_emit(rs_node *node, const rs_rdcm *r, rs_event_kind kind, rs_peer peer, rs_ring_kind ring);
+uint64_t rs_rdcm_low(const rs_rdcm *r); /* of the repair window (Sec. 3.3): below, nobody needs anything from here */
+uint32_t rs_rdcm_ack_every(const rs_node *node, const rs_rdcm *r, rs_ring_kind kind); /* an ACK for so many packets, */
+rs_time rs_rdcm_ack_delay(const rs_node *node, const rs_rdcm *r);                     /* and after so long at most */
 
 #endif
