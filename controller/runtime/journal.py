@@ -43,6 +43,7 @@ PAGE_BYTES = 4096
 LOG_BYTES = 4 << 20  # in the log: then the other thread moves it
 LOG_BYTES_MAX = 64 << 20  # in the log: then writing waits for that
 SUFFIXES = ("", "-wal", "-shm", ".lock")
+MODE = 0o640  # ids of applications are in it
 MACHINE = Path("/proc/sys/kernel/random/boot_id")  # differs after each start of the machine
 
 _TABLES = """
@@ -144,6 +145,8 @@ class Journal:
         self._give_up()
 
     def _open(self) -> sqlite3.Connection:
+        with contextlib.suppress(OSError):  # SQLite says why it cannot; its other files get this one's mode
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE))
         file = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=5.0)
         self._files.append(file)
         file.execute("PRAGMA journal_mode=WAL")

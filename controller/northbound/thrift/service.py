@@ -594,6 +594,8 @@ class AgentConnection(asyncio.Protocol):
 
     def on_split(self, args: Any, arrived: int) -> None:
         self.service.sites.split(self.server, args)
+        one = args.request
+        self._note("split", request=one.request_id, object=fetched(args), receiver_count=len(one.receivers))
 
     def on_relayed(self, args: Any, arrived: int) -> None:
         self.service.sites.relayed(self.server, args, CLOCK.s())

@@ -45,6 +45,13 @@ def meddle(file: Path, statements: str) -> None:
     raw.close()
 
 
+def test_files__are_nobody_elses_to_read(tmp_path: Path) -> None:
+    made = Journal(tmp_path / "journal", "t")
+    made.write([Change("path", "p-1", {"app": "an application's id"})])
+    assert all(one.stat().st_mode & 0o027 == 0 for one in tmp_path.iterdir())
+    made.close()
+
+
 def test_write__read_back_replaced_and_gone(tmp_path: Path) -> None:
     file = tmp_path / "journal"
     first = Journal(file, "t")

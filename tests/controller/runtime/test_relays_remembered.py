@@ -70,13 +70,17 @@ async def test_a_relay_that_lies_to_a_manager_that_was_killed_and_came_back(tmp_
     ours, file = Authority(tmp_path, "ours"), tmp_path / "journal"
     manager_of = ours.sign("manager", uris=["rostrum:manager"], common=False)
     files = (*manager_of, tmp_path / "ours-ours.pem")
-    security = SecurityOptions(thrift_tls=files, openflow_tls=files)
+    audit = tmp_path / "audit"
+    security = SecurityOptions(thrift_tls=files, openflow_tls=files, audit=audit)
     agents = Agents(tmp_path, ours)
     async with running(tmp_path / "one", topology=TOPOLOGY, security=security, journal=file) as first:
         await agents.connect(first.app.thrift_port)
         leg_id = (await agents.ordered()).leg_id
         # Before the relay heard of it: what is killed now has lost nothing.
         assert journal.show(file)["records"]["relay"][leg_id]["origin"] == SENDER
+        (asked,) = (one for one in map(json.loads, audit.read_text().splitlines()) if one["what"] == "split")
+        assert (asked["who"], asked["request"], asked["receiver_count"]) == (f"{SENDER} (agent)", "a", 1)
+        assert APP.hex() not in audit.read_text()
         agents.here[RECEIVER].say("whose", app_id=APP, data_id=DATA, sender=RELAY, digest="")
         await agents.here[RECEIVER].expect("origin")
         await until(lambda: journal.show(file)["records"]["relay"][leg_id]["digest"], "the digest in the journal")
