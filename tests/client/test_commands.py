@@ -334,6 +334,9 @@ def test_the_agents_socket_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         names.agent_socket("h9", "other")
     with pytest.raises(Exception, match=r"no lab fourth .*: lab, other, third"):
         names.agent_socket("h1", "fourth")
+    for no_name in (str(tmp_path / "lab"), "*", "../lab"):
+        with pytest.raises(Exception, match=r"no lab .*: lab, other, third"):
+            names.agent_socket("h1", no_name)
     lab_with(tmp_path, *(f"large/s{number}" for number in range(1, 31)))
     with pytest.raises(Exception, match=r"agent: s1, s2, s3.*, s16, and 14 more"):
         names.agent_socket("s31", "large")

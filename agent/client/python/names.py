@@ -49,10 +49,11 @@ def agent_socket(server: str | None = None, lab: str | None = None) -> Path:
             return Path(given)
         if SYSTEM_SOCKET.exists():
             return SYSTEM_SOCKET
-    found = sorted(labs_folder().glob(f"{lab or '*'}/{server or '*'}/agent.sock"))
+    there = labs_folder().glob("*/*/agent.sock")
+    found = sorted(path for path in there if lab in (None, _lab(path)) and server in (None, path.parent.name))
     if len(found) > 1:  # a lab that was killed left its sockets
         found = [path for path in found if _answers(path)] or found
-        found = [path for path in found if path.parent.parent.name == DEFAULT_LAB] or found
+        found = [path for path in found if _lab(path) == DEFAULT_LAB] or found
     if len(found) == 1:
         return found[0]
     if server is None and lab is None and not found:
@@ -60,7 +61,7 @@ def agent_socket(server: str | None = None, lab: str | None = None) -> Path:
     if not found:
         raise RostrumError(_not_found(server, lab), Code.UNAVAILABLE)
     servers = sorted({path.parent.name for path in found})
-    choices = sorted({path.parent.parent.name for path in found})
+    choices = sorted({_lab(path) for path in found})
     if len(choices) > 1:
         raise RostrumError(f"several labs are there; say which with --lab: {', '.join(choices)}", Code.INVALID)
     raise RostrumError(f"say which agent with --server: {', '.join(servers)} (or --socket PATH)", Code.INVALID)
@@ -69,15 +70,20 @@ def agent_socket(server: str | None = None, lab: str | None = None) -> Path:
 def _not_found(server: str | None, lab: str | None) -> str:
     """What is there instead of that server, or that lab."""
     there = sorted(labs_folder().glob("*/*/agent.sock"))
-    labs = sorted({path.parent.parent.name for path in there})
+    labs = sorted({_lab(path) for path in there})
     if not there:
         return f"no lab runs here ({labs_folder()}): start one with rostrum lab up, or name an agent with --socket PATH"
     if lab and lab not in labs:
         return f"there is no lab {lab} under {labs_folder()}; there is: {', '.join(labs)}"
-    found = sorted({path.parent.name for path in there if lab in (None, path.parent.parent.name)}, key=_by_number)
+    found = sorted({path.parent.name for path in there if lab in (None, _lab(path))}, key=_by_number)
     more = f", and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
     where = f"lab {lab}" if lab else f"lab {labs[0]}" if len(labs) == 1 else f"any lab ({', '.join(labs)})"
     return f"{server} is no server of {where}; those with an agent: {', '.join(found[:NAMED_MAX])}{more}"
+
+
+def _lab(path: Path) -> str:
+    """Of an agent's socket."""
+    return path.parent.parent.name
 
 
 def _by_number(name: str) -> tuple[str, int, str]:
