@@ -64,7 +64,7 @@ struct rs_send_state {
     /* a restart of the agent: journal.h */
     rs_send_journal in_journal;
     int64_t began_ns; /* wall clock */
-    char *options; /* of its protocol, as rs_api_send.options; "": none */
+    char *options;    /* of its protocol, as rs_api_send.options; "": none */
     /* several sites: sites.c */
     rostrum_straggler_policy stragglers;
     struct rs_spread *spread; /* it goes by legs, which are sendings of their own; NULL: it is one itself */
