@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from rostrum.topologies.places import TREE
 S, MS, US = 10**9, 10**6, 10**3
 MESSAGE_BYTES = 1000  # one in a packet: what packing gains is not in these figures
 PACKET_BYTES = 1472
+LINK_BPS = 10**10
 STORED_COSTS = TREE / "results" / "qsm-costs.json"  # rostrum lab run qsm-costs --json results/qsm-costs.json
 # Without a calibration: of a datagram, of a message at either end, of a token, and of state that is in no cache.
 GUESSED = HostCosts(receive_ns=12 * US, send_ns=10 * US, message_ns=4 * US, token_ns=10 * US, cold_ns=200,
@@ -64,7 +65,8 @@ def stored_costs(file: Path | None = None) -> Costs:
 
 @dataclass(frozen=True)
 class Setting:
-    """One run. `token_ms`: between tokens; `seconds`: that count. Rows also tell the rate of each `sample_s`."""
+    """One run. `token_ms`: between tokens; `seconds`: that count. Rows also tell the rate of each `sample_s`. Who
+    freezes or is slow is the node in the middle (`odd_node`)."""
 
     nodes: int = 25
     groups: int = 1
@@ -75,12 +77,20 @@ class Setting:
     rate: int = 0  # 1: the paper's rate control
     loss_percent: float = 0.0
     freeze_s: float = 0.0  # of one node, when half of the time is over
+    slow_host: int = 1  # so many times as long takes one node's processor for everything,
+    slow_s: float = 0.0  # ... from the start, so long; 0: always
+    slow_link: int = 1  # one node's link has this part of the others' rate
     seconds: float = 1.0
     warm_s: float = WARM_S  # before what counts
     receive_mb: int = 32  # of packets that each node keeps
     sample_s: float = 0.0
+    begin: bool = False  # samples are from the first message on, not after warm_s
     seed: int = 1
     costs: HostCosts = field(default_factory=lambda: stored_costs().host)
+
+    @property
+    def odd_node(self) -> int:
+        return self.nodes // 2
 
 
 def run(setting: Setting) -> Row:
@@ -88,13 +98,17 @@ def run(setting: Setting) -> Row:
     net = Network(setting.seed)
     hub = net.switch()
     hosts = [net.server() for _ in range(setting.nodes)]
-    links = [net.link(host, hub, LinkParams(10**10, 20 * US, 4 << 20)) for host in hosts]
+    odd = hosts[setting.odd_node]
+    links = [
+        net.link(host, hub, LinkParams(LINK_BPS // (setting.slow_link if host == odd else 1), 20 * US, 4 << 20))
+        for host in hosts
+    ]
     groups = Groups(net)
     for place, host in enumerate(hosts):
         groups.use(host, MessagesParams(seed=setting.seed * 10_007 + place, packet_bytes=PACKET_BYTES,
                                         receive_bytes=setting.receive_mb << 20, send_bytes=64 << 20,
                                         max_groups=max(16, setting.groups)))  # fmt: skip
-        groups.costs(host, setting.costs)
+        groups.costs(host, slower(setting.costs, setting.slow_host) if host == odd else setting.costs)
         if setting.loss_percent:
             net.loss(links[place][1], "bernoulli", setting.loss_percent / 100, 1)
     options = {"replicas": setting.replicas, "token": setting.token_ms, "rate": setting.rate}
@@ -112,9 +126,16 @@ def run(setting: Setting) -> Row:
         groups.publish_all(host, MESSAGE_BYTES, 0, stop)
     if setting.freeze_s:
         middle = (start + stop) // 2
-        groups.freeze(hosts[setting.nodes // 2], middle, middle + round(setting.freeze_s * S))
+        groups.freeze(odd, middle, middle + round(setting.freeze_s * S))
     groups.count_between(start, stop)
-    samples = _sampled(net, groups, hosts[-1], start, stop, setting.sample_s)
+    since, samples = 0 if setting.begin else start, []
+    if setting.slow_s:
+        again = round(setting.slow_s * S)
+        samples = _sampled(net, groups, hosts[-1], since, again, setting.sample_s)
+        net.run(again)
+        groups.costs(odd, setting.costs)
+        since = again
+    samples += _sampled(net, groups, hosts[-1], since, stop, setting.sample_s)
     settle = 10 * setting.token_ms * MS + S
     net.run(stop + settle)
     stats, found = groups.stats(), groups.recoveries()
@@ -139,9 +160,26 @@ def run(setting: Setting) -> Row:
         "sender_control": control,
         "sender_control_share": spent / max(1, spent + groups.count(sender, "qsm_packets", "sent")),
         "buffer_lost": stats["buffer_lost"],
+        "told_lost": stats["lost"],
+        "could_per_s": could_take(setting) if max(setting.slow_host, setting.slow_link) > 1 else 0.0,
         "processes_bytes": net.run_stats().get("engine_bytes", 0),
         "samples_per_s": samples,
     }
+
+
+def could_take(setting: Setting) -> float:
+    """Packets a second that the slow node can take: its processor reads them, and a token each interval; or the link
+    carries their messages."""
+    if setting.slow_link > 1:
+        return LINK_BPS / setting.slow_link / 8 / MESSAGE_BYTES
+    costs = slower(setting.costs, setting.slow_host)
+    free = 1 - (costs.receive_ns + costs.token_ns) / (setting.token_ms * MS)
+    return free / (costs.receive_ns + costs.message_ns) * S
+
+
+def slower(costs: HostCosts, times: int) -> HostCosts:
+    """A processor that takes so many times as long."""
+    return replace(costs, **{one.name: times * getattr(costs, one.name) for one in fields(costs) if "_ns" in one.name})
 
 
 def _sampled(net: Network, groups: Groups, sender: int, start: int, stop: int, each_s: float) -> list[float]:

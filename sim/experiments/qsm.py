@@ -22,7 +22,12 @@ from rostrum.topologies.places import build_folder
 
 OUT = Console(highlight=False, soft_wrap=True)
 QUICK_WARM_S = 0.3  # one has its full rate after 0.1 s; ten senders have found their shares
+BEGUN = (2, 71, 500)  # nodes, with which one looks at how a sender begins
+BEGIN_S = 0.1  # in which it has its full rate: 500 nodes take a processor 5 s for each 10 ms
 FULL = 0.9  # of the rate that is kept: a sender has its full one
+SLOW = 10  # times as long takes a slow processor, or a packet on a slow link;
+PAPERS = "the paper's rate"
+PAPER_SLOW = 200  # ... and then: the paper's rate, which begins with 1,000, grows by 0.05 a second
 COLUMNS = ("rate_per_s", "recovery_token_rounds", "ack_ms", "sender_control_share", "lost")
 
 
@@ -54,8 +59,11 @@ def groups_summary(rows: Mapping[str, Row]) -> dict[str, Any]:
 def by_nodes(quick: bool) -> dict[str, Setting]:
     base = Setting(seconds=0.15, warm_s=QUICK_WARM_S) if quick else Setting(seconds=2.0)
     points = {str(count): replace(base, nodes=count) for count in ((2, 25, 71) if quick else (2, 10, 25, 50, 71, 200))}
-    points["500"] = replace(base, nodes=500, seconds=0.05 if quick else 0.3, receive_mb=16)  # 8 GB in all
+    points["500"] = replace(base, nodes=500, seconds=0.05 if quick else 0.3, receive_mb=16)  # 12 GB in all
     points["2"] = replace(points["2"], seconds=2.0)  # Full buffers count for little.
+    for count in BEGUN:
+        warm = BEGIN_S if quick and count == 500 else base.warm_s
+        points[str(count)] = replace(points[str(count)], warm_s=warm, sample_s=0.01, begin=True)
     lossy = replace(base, nodes=25, loss_percent=1.0)
     points["25, 1 % lost"] = lossy
     points["71, 1 % lost"] = replace(lossy, nodes=71)
@@ -66,12 +74,49 @@ def by_nodes(quick: bool) -> dict[str, Setting]:
     points["25, ten senders"] = replace(base, nodes=25, senders=10)
     frozen = replace(base, nodes=10 if quick else 25, seconds=7.0 if quick else 16.0, sample_s=0.25)
     points["one frozen for 2 s"] = replace(frozen, freeze_s=2.0)
-    for count in (2, 71, 500) if quick else (2, 16, 71, 200, 500):
-        start = replace(base, nodes=count, warm_s=0.0, seconds=0.15, sample_s=0.01)
-        points[f"{count}, from the start"] = replace(start, receive_mb=16) if count == 500 else start
     if not quick:  # as many packets of each
         points["200"] = replace(points["200"], seconds=0.5)
     return points
+
+
+def with_slow(quick: bool) -> dict[str, Setting]:
+    """One node is slow from the start; its processor is as fast as the others' after `slow_s`."""
+    base = Setting(seconds=2.0, warm_s=QUICK_WARM_S, slow_s=1.1, sample_s=0.1)
+    counts = (16, 71) if quick else (2, 16, 71, 200)
+    points = {f"{count}, processor": replace(base, nodes=count, slow_host=SLOW) for count in counts}
+    link = replace(base, slow_s=0.0, warm_s=1.2, seconds=0.8)
+    points |= {f"{count}, link": replace(link, nodes=count, slow_link=SLOW) for count in counts}
+    paper = replace(base, token_ms=1000, rate=1, warm_s=10.0, slow_s=40.0, seconds=60.0, sample_s=1.0)
+    for count in counts:
+        points[f"{count}, processor, {PAPERS}"] = replace(paper, nodes=count, slow_host=PAPER_SLOW)
+    return points
+
+
+def slow_summary(rows: Mapping[str, Row]) -> dict[str, Any]:
+    """Of what the slow one could take, the part that all have; and how long until all have what they have without."""
+    shares, back, verdicts = {}, {}, []
+    full = max(max(row["samples_per_s"]) for row in rows.values())
+    for name, row in rows.items():
+        each, samples, slow_s = row["sample_s"], row["samples_per_s"], row["slow_s"]
+        until = round((slow_s - row["warm_s"]) / each) if slow_s else len(samples)
+        shares[name] = mean(samples[until // 2 : until]) / row["could_per_s"]
+        if PAPERS in name:
+            continue
+        claim = f"{name}: all have half of what the slow one can take, and no more than that"
+        verdicts.append(verdict(claim, "0.5 to 1.05", shares[name], 0.5 <= shares[name] <= 1.05))
+        if slow_s:
+            later = samples[until:]
+            back[name] = each * (next((i for i, rate in enumerate(later) if rate >= FULL * full), len(later)) + 1)
+            claim = f"{name}: once it is fast, all have their rate within a second, s"
+            verdicts.append(verdict(claim, "<= 1", back[name], back[name] <= 1))
+    lost = sum(row["lost"] for row in rows.values())
+    verdicts.append(verdict("nobody loses anything", "0", lost, lost == 0))
+    return {
+        "rate_over_what_the_slow_one_can": shares,
+        "full_rate_after_s": back,
+        "lost": lost,
+        "verdicts": verdicts,
+    }
 
 
 def after_freeze(row: Row) -> float:
@@ -107,9 +152,7 @@ def nodes_summary(rows: Mapping[str, Row]) -> dict[str, Any]:
     claim = "acknowledgement takes up to 3.5 of the paper's token rounds (Fig. 20)"
     verdicts.append(verdict(claim, "<= 3.5", max(acked.values()), 0 < max(acked.values()) <= 3.5))
     verdicts.append(verdict("with our token it takes 30 ms", "< 30", ours["recovery_ms"], ours["recovery_ms"] < 30))
-    begun = {
-        name.split(",")[0]: full_after_ms(row, rates["2"]) for name, row in rows.items() if name.endswith("the start")
-    }
+    begun = {str(count): full_after_ms(rows[str(count)], rates["2"]) for count in BEGUN}
     slowest = max(begun.values())
     verdicts.append(verdict("a sender has its full rate within 100 ms, ms", "<= 100", slowest, slowest <= 100))
     control = {name: row["sender_control_share"] for name, row in rows.items()}
@@ -287,6 +330,16 @@ commands = {
         """,
         by_nodes,
         nodes_summary,
+    ),
+    "qsm-slow": command_of(
+        "qsm-slow",
+        """One slow node among fast ones: the rate that all have, and how long until it is back once that node is fast.
+
+        Its processor takes ten times as long for everything, or its link has a tenth of the others' rate.
+        The agent's engine in virtual time; processors by a model that `rostrum lab run qsm-costs` calibrates.
+        """,
+        with_slow,
+        slow_summary,
     ),
     "qsm-figures": command_of(
         "qsm-figures",

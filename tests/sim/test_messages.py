@@ -202,6 +202,30 @@ def test_after_a_node_stood_still_all_have_everything_and_the_rate_is_back_soon(
     assert min(after) > 0.9 * qsm.mean(before)
 
 
+def test_with_a_slow_receiver_all_go_as_fast_as_it_can_and_fast_again_once_it_is() -> None:
+    """A tenth of the others' processor: it misses nothing, it is not left behind, and all are as fast as before 1 s
+    after it is."""
+    row = qsm.run(setting(nodes=16, slow_host=10, slow_s=0.8, warm_s=0.2, seconds=1.8, sample_s=0.1))
+    assert row["delivered"] == row["expected"] > 100_000
+    fast = qsm.could_take(setting())
+    while_slow, after = row["samples_per_s"][2:6], row["samples_per_s"][16:]
+    assert 0.5 * row["could_per_s"] < qsm.mean(while_slow) < 1.1 * row["could_per_s"] < 0.2 * fast
+    assert min(after) > 0.8 * fast
+
+
+def test_with_a_slow_link_all_go_as_fast_as_it_carries() -> None:
+    row = qsm.run(setting(nodes=16, slow_link=50, warm_s=1.0, seconds=0.4))
+    assert row["delivered"] == row["expected"] > 50_000
+    assert 0.5 * row["could_per_s"] < row["rate_per_s"] < row["could_per_s"]
+
+
+def test_the_paper_s_rate_control_follows_a_slow_receiver_too() -> None:
+    """It grows by 0.05 a second from 1,000 a second; the slow one reads 1,040."""
+    row = qsm.run(setting(nodes=6, slow_host=60, rate=1, token_ms=1000, warm_s=15.0, seconds=15.0))
+    assert row["delivered"] == row["expected"]
+    assert 0.5 * row["could_per_s"] < row["rate_per_s"] < 1.3 * row["could_per_s"]
+
+
 def test_a_group_in_several_regions_reaches_all_of_them() -> None:
     row = qsm.run(setting(nodes=9, regions=3, loss_percent=1.0, seconds=0.2))
     assert row["delivered"] == row["expected"] > 10_000
