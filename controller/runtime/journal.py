@@ -146,7 +146,9 @@ class Journal:
 
     def _open(self) -> sqlite3.Connection:
         with contextlib.suppress(OSError):  # SQLite says why it cannot; its other files get this one's mode
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE))
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
+            with open(descriptor, "rb"):
+                os.fchmod(descriptor, os.fstat(descriptor).st_mode & MODE)  # of one that an older release made, too
         file = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=5.0)
         self._files.append(file)
         file.execute("PRAGMA journal_mode=WAL")

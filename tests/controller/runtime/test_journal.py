@@ -45,7 +45,11 @@ def meddle(file: Path, statements: str) -> None:
     raw.close()
 
 
-def test_files__are_nobody_elses_to_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [False, True])
+def test_files__are_nobody_elses_to_read(tmp_path: Path, before: bool) -> None:
+    if before:  # by a release that did not see to it
+        (tmp_path / "journal").touch()
+        (tmp_path / "journal").chmod(0o644)
     made = Journal(tmp_path / "journal", "t")
     made.write([Change("path", "p-1", {"app": "an application's id"})])
     assert all(one.stat().st_mode & 0o027 == 0 for one in tmp_path.iterdir())
