@@ -106,7 +106,7 @@ class Sites:
         self.processes: dict[str, Entered] = {}
         self.agents: dict[str, Agent] = {}
         self.certificates = ""
-        self._manager: list[str] = []
+        self.manager_argv: list[str] = []  # without its folder
         for number in range(len(area.sites)):
             self._site(number)
         macs = {site: self._in(f"r-{site}", "cat", "/sys/class/net/wan/address") for site in area.sites}
@@ -180,7 +180,7 @@ class Sites:
             topology = load_text(self.area.topology())
             self.certificates = certificates(topology, self.folder)
             doors = secured(topology, self.certificates)
-        self._manager = [sys.executable, "-m", "rostrum.controller", "--topology", str(file), *doors]
+        self.manager_argv = [sys.executable, "-m", "rostrum.controller", "--topology", str(file), *doors]
         self.start_manager()
         for number in range(len(self.area.sites)):
             for host, name in enumerate(self.area.names(number), 1):
@@ -191,7 +191,7 @@ class Sites:
 
     def start_manager(self) -> None:
         """Again, after it was killed: with the journal of before."""
-        self._start("manager", "h0", [*self._manager, "--run", str(self.folder / "run")])
+        self._start("manager", "h0", [*self.manager_argv, "--run", str(self.folder / "run")])
 
     def start_agent(self, name: str, address: str, *more: str) -> None:
         self.place(name).mkdir(exist_ok=True)

@@ -112,12 +112,12 @@ main()
 
 def test_a_receiver_that_nobody_tells_whose_the_object_is_says_so(sites: Sites) -> None:
     """It waits for ten silence bounds; the others have theirs meanwhile."""
-    home, data, manager = sites.agents["h0"], data_of(SIZE // 8, 4), sites._manager
+    home, data, manager = sites.agents["h0"], data_of(SIZE // 8, 4), sites.manager_argv
     go_away(sites)
     sites.agents.pop("s1h2").close()
     sites.kill("s1h2")
     sites.place("s1h2", "log").write_text("")
-    sites._manager = [manager[0], "-c", MUTE, *manager[3:]]
+    sites.manager_argv = [manager[0], "-c", MUTE, *manager[3:]]
     try:
         sites.start_agent("s1h2", "10.0.1.2", "--silence-bound", "1s")
         come_back(sites)
@@ -128,4 +128,4 @@ def test_a_receiver_that_nobody_tells_whose_the_object_is_says_so(sites: Sites) 
         (cause,) = [one.cause for one in result.receivers if one.state == "failed"]
         assert "whole, but for 10 s nobody could say whose it is: the manager did not answer" in cause
     finally:
-        sites._manager = manager
+        sites.manager_argv = manager

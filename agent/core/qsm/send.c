@@ -14,7 +14,7 @@
 #define POSITION_MOST (1000 * MS)
 #define AGAIN_LEAST (4 * MS) /* a packet is not multicast again sooner */
 #define RING_LEAST 16u
-#define FORWARD_BURST 256.0
+#define CONTROL_BURST 256.0
 #define ROUND_MOST (30 * MS) /* What a round takes if nothing waits: processors that have other things to do, too, */
 #define ROUND_NODE (MS / 5)  /* ... and that of each node (results/qsm-costs.json, and a third more) */
 #define STOOD (200 * MS)     /* Nothing became stable so long, and four rounds: a node stood still, it was not slow. */
@@ -391,21 +391,21 @@ static void to_peer(rs_messages_out *out, rs_peer peer, const uint8_t *bytes, ui
 
 /* Control has a fixed rate (end of Sec. 2.3.3): tokens, lists and ACKs go first; what is forwarded waits for them. */
 static void refill(rs_qsm *own, rs_time now) {
-    double more = (double)(now - own->forward_at) * RS_QSM_FORWARD_RATE / 1e9;
-    own->forward_at = now;
-    own->forward_credits = own->forward_credits + more < FORWARD_BURST ? own->forward_credits + more : FORWARD_BURST;
+    double more = (double)(now - own->control_at) * RS_QSM_CONTROL_RATE / 1e9;
+    own->control_at = now;
+    own->control_credits = own->control_credits + more < CONTROL_BURST ? own->control_credits + more : CONTROL_BURST;
 }
 
 rs_time rs_qsm_control_deadline(const rs_qsm *own) {
-    double least = rs_list_empty(&own->smalls) ? 1 : 1 - FORWARD_BURST;
-    bool waits = rs_list_empty(&own->smalls) ? own->forward_head != own->forward_tail : own->forward_credits < least;
+    double least = rs_list_empty(&own->smalls) ? 1 : 1 - CONTROL_BURST;
+    bool waits = rs_list_empty(&own->smalls) ? own->forward_head != own->forward_tail : own->control_credits < least;
     if (!waits)
         return RS_NEVER;
-    return own->forward_at + 1 + (rs_time)((least - own->forward_credits) * 1e9 / RS_QSM_FORWARD_RATE);
+    return own->control_at + 1 + (rs_time)((least - own->control_credits) * 1e9 / RS_QSM_CONTROL_RATE);
 }
 
 static bool poll_forward(rs_qsm *own, rs_messages_out *out) {
-    while (own->forward_head != own->forward_tail && own->forward_credits >= 1) {
+    while (own->forward_head != own->forward_tail && own->control_credits >= 1) {
         const rs_qsm_forward *f = &own->forwards[own->forward_head++ % RS_QSM_OUTBOX];
         uint64_t bit, *marks = mark_of(own, f, &bit);
         *marks &= ~bit;
@@ -423,7 +423,7 @@ static bool poll_forward(rs_qsm *own, rs_messages_out *out) {
                 continue;
             to_peer(out, f->peer, packet->bytes, packet->length);
         }
-        own->forward_credits -= 1;
+        own->control_credits -= 1;
         own->stats.forwards_sent++;
         return true;
     }
@@ -519,8 +519,8 @@ bool rs_qsm_poll(void *of_node, rs_time now, rs_messages_out *out) {
     bool any = !rs_list_empty(&own->smalls) || own->forward_head != own->forward_tail;
     if (any)
         refill(own, now);
-    if (!rs_list_empty(&own->smalls) && own->forward_credits >= 1 - FORWARD_BURST) {
-        own->forward_credits -= 1;
+    if (!rs_list_empty(&own->smalls) && own->control_credits >= 1 - CONTROL_BURST) {
+        own->control_credits -= 1;
         rs_qsm_small *small = RS_HOLDER(rs_qsm_small, order, own->smalls.next);
         rs_list_append(&own->handed, &small->order);
         own->small_count--;

@@ -20,9 +20,9 @@ bool rs_qsm_receive_nak(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *b
 void rs_qsm_out_timeout(rs_qsm_view *view, rs_time now);
 rs_time rs_qsm_out_deadline(const rs_qsm_view *view);
 bool rs_qsm_poll(void *own, rs_time now, rs_messages_out *out);
-/* Room for a small datagram to that peer; NULL: too many wait, or out of memory. */
 /* When small datagrams, or packets to be forwarded, that wait may go; RS_NEVER: none wait. */
 rs_time rs_qsm_control_deadline(const rs_qsm *own);
+/* Room for a small datagram to that peer; NULL: too many wait, or out of memory. */
 uint8_t *rs_qsm_small_new(rs_qsm *own, rs_peer to, uint32_t length);
 /* The packet goes to a peer that misses it, if it is here. */
 void rs_qsm_forward_to(rs_qsm_view *view, rs_peer sender, uint64_t sn, rs_peer peer);

@@ -21,7 +21,7 @@
 #define RS_QSM_ACKS_EACH 4u       /* ACKs after a round; more senders take turns: tokens say what is stable, too */
 #define RS_QSM_REPLICAS 5u        /* R, Sec. 2.2 */
 #define RS_QSM_OUTBOX 4096u       /* small datagrams, and packets to be forwarded, that wait to be sent */
-#define RS_QSM_FORWARD_RATE 20000 /* datagrams a second of control, and forwarded: fixed (end of Sec. 2.3.3) */
+#define RS_QSM_CONTROL_RATE 20000 /* datagrams a second of control, and forwarded: fixed (end of Sec. 2.3.3) */
 #define RS_QSM_FORWARD_MARKS (16 * RS_QSM_OUTBOX) /* bits: of 16 packets one is taken for another that waits */
 #define RS_QSM_BUCKETS 1024u
 #define RS_QSM_LEFT 4096u /* regions whose numbering is remembered: as many as an agent knows at a time */
@@ -226,8 +226,8 @@ struct rs_qsm {
     rs_qsm_forward *forwards; /* a ring */
     uint64_t *forward_marks;  /* RS_QSM_FORWARD_MARKS bits, by hash: that one waits already */
     uint32_t forward_head, forward_tail;
-    double forward_credits;
-    rs_time forward_at;
+    double control_credits;
+    rs_time control_at;
     rs_qsm_view *prepared;
     rs_qsm_entry *entries; /* RS_QSM_ENTRIES of them, of the token in hand */
     uint32_t entry_count;

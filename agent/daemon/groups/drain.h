@@ -25,7 +25,7 @@ typedef struct {
 
 /* A look at a socket took so many; `all`: it is empty now. */
 void rs_drain_looked(rs_drain *drain, rs_drain_socket socket, uint32_t count, bool all);
-/* Timers are due: may they run? Where they do, the next ones wait anew. Each turn looks at every socket that has
+/* Timers are due: may they run? Where they do, the next ones wait again. Each turn looks at every socket that has
  * something, so what was left before the looks of this turn does not count. */
 bool rs_drain_may_run(rs_drain *drain);
 

@@ -760,8 +760,8 @@ static void control__has_a_fixed_rate(void **state) {
         rs_time due = rs_messages_deadline(node);
         assert_true(due != RS_NEVER); /* what waits goes when its time has come */
     }
-    assert_true(sent <= RS_QSM_FORWARD_RATE + 512 + 1);
-    assert_true(sent >= RS_QSM_FORWARD_RATE);
+    assert_true(sent <= RS_QSM_CONTROL_RATE + 512 + 1);
+    assert_true(sent >= RS_QSM_CONTROL_RATE);
     rs_messages_free(node);
 }
 

@@ -19,6 +19,7 @@
 #include "daemon/agent.h"
 #include "daemon/data/receiving.h"
 #include "daemon/manager/client.h"
+#include "lone_agent.h"
 
 #define FRAGMENT 1000u
 #define SIZE 4000u
@@ -28,8 +29,7 @@
 #define NEIGHBOUR 0x7f000002u
 
 typedef struct {
-    char directory[64], store[96], socket[96], port[8], data_port[8];
-    rs_agent *agent;
+    lone_agent lone;
     rs_peer sender;
     uint64_t nonce;
     uint16_t neighbour_port; /* of the agent at NEIGHBOUR */
@@ -41,39 +41,19 @@ static rs_object_id object(void) {
 
 static int start(void **state) {
     world *w = calloc(1, sizeof *w);
-    rs_options options;
-    snprintf(w->directory, sizeof w->directory, "/dev/shm/rostrum-overlay-XXXXXX");
-    assert_non_null(mkdtemp(w->directory));
-    snprintf(w->store, sizeof w->store, "%s/objects", w->directory);
-    assert_int_equal(mkdir(w->store, 0755), 0);
-    snprintf(w->socket, sizeof w->socket, "%s/agent.sock", w->directory);
-    snprintf(w->port, sizeof w->port, "%d", 20000 + getpid() % 20000);
-    snprintf(w->data_port, sizeof w->data_port, "%d", 40000 + getpid() % 20000);
-    static char names[][16] = {"rostrumd",  "--server",  "h2",          "--interface", "lo",
-                               "--address", "127.0.0.1", "--socket",    "--store",     "--control-port",
-                               "--io",      "udp",       "--data-port", "--quota",     "1000000"};
-    /* The agent keeps what it is given. */
-    char *argv[] = {names[0],  names[1],  names[2],     names[3],  names[4],  names[5], names[6],
-                    names[7],  w->socket, names[8],     w->store,  names[9],  w->port,  names[10],
-                    names[11], names[12], w->data_port, names[13], names[14], NULL};
-    assert_int_equal(rs_options_parse((int)(sizeof argv / sizeof *argv) - 1, argv, &options, stdout, stderr),
-                     RS_OPTIONS_RUN);
-    w->agent = rs_agent_new(&options);
-    assert_non_null(w->agent);
-    rs_loop_refresh(w->agent->loop);
+    static char server[] = "h2";
+    lone_agent_start(&w->lone, server);
+    rs_loop_refresh(w->lone.agent->loop);
     w->neighbour_port = 9;
-    w->sender = rs_peers_number(&w->agent->peers, "h1");
-    rs_peers_hold(&w->agent->peers, w->sender);
+    w->sender = rs_peers_number(&w->lone.agent->peers, "h1");
+    rs_peers_hold(&w->lone.agent->peers, w->sender);
     *state = w;
     return 0;
 }
 
 static int stop(void **state) {
     world *w = *state;
-    char command[128];
-    rs_agent_free(w->agent);
-    snprintf(command, sizeof command, "rm -r %s", w->directory);
-    assert_int_equal(system(command), 0);
+    lone_agent_stop(&w->lone);
     free(w);
     return 0;
 }
@@ -82,8 +62,8 @@ static void say(world *w, const rs_message *m) {
     uint8_t bytes[RS_HEADER_MAX];
     size_t length = rs_wire_encode(m, 0, bytes, sizeof bytes);
     assert_true(length > 0);
-    assert_true(rs_receiving_message(w->agent, w->sender, bytes, length, NULL, 0));
-    rs_agent_pump(w->agent);
+    assert_true(rs_receiving_message(w->lone.agent, w->sender, bytes, length, NULL, 0));
+    rs_agent_pump(w->lone.agent);
 }
 
 /* The sender opens the object on the path of that group. */
@@ -95,7 +75,7 @@ static void open_by(world *w, uint32_t group) {
     m.open.end = SIZE / FRAGMENT;
     m.open.feedback_us = 5000;
     m.open.group_address = group;
-    m.open.data_port = (uint16_t)atoi(w->data_port);
+    m.open.data_port = (uint16_t)atoi(w->lone.data_port);
     m.open.engine = RS_PROTOCOL_RDCM;
     m.open.path_kind = RS_PATH_PACKET;
     m.open.light_confirm = 1;
@@ -119,14 +99,14 @@ static void view(world *w, const char *path, uint32_t group, uint64_t version) {
                          .leaf = {"h3", "h3", "h1"},
                          .servers = servers,
                          .server_count = 2};
-    rs_overlay_view(w->agent, &v);
-    rs_agent_pump(w->agent);
+    rs_overlay_view(w->lone.agent, &v);
+    rs_agent_pump(w->lone.agent);
 }
 
 static uint64_t version_in_use(const world *w) {
     rs_xfer_stats stats;
-    assert_non_null(w->agent->transfers.receiving);
-    assert_int_equal(rs_xfer_stats_get(w->agent->node, w->agent->transfers.receiving->xfer, &stats), RS_OK);
+    assert_non_null(w->lone.agent->transfers.receiving);
+    assert_int_equal(rs_xfer_stats_get(w->lone.agent->node, w->lone.agent->transfers.receiving->xfer, &stats), RS_OK);
     return stats.view;
 }
 
@@ -147,7 +127,7 @@ static void an_object_is_sent_again__views_of_the_last_path_do_not_count(void **
     open_by(w, FIRST_PATH);
     assert_int_equal(version_in_use(w), 5);
     abandon(w);
-    assert_null(w->agent->transfers.receiving);
+    assert_null(w->lone.agent->transfers.receiving);
     view(w, "p2", SECOND_PATH, 1);
     view(w, "p1", FIRST_PATH, 6);
     open_by(w, SECOND_PATH);
@@ -171,7 +151,7 @@ static int socket_at(uint32_t address, uint16_t *port) {
 
 static void send_ack(const world *w, int fd) {
     struct sockaddr_in to = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(w->port)), .sin_addr.s_addr = htonl(LOOPBACK)};
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(w->lone.port)), .sin_addr.s_addr = htonl(LOOPBACK)};
     uint8_t bytes[RS_ACK_HEADER + 8 * RS_ACK_WORDS];
     rs_ack ack = {.flags = RS_ACK_TO_PREDECESSOR, .nonce = w->nonce, .version = 1};
     size_t length = rs_ack_encode(&ack, bytes);
@@ -182,8 +162,8 @@ static void send_ack(const world *w, int fd) {
 static uint64_t acks_heard(world *w) {
     rs_xfer_stats stats;
     for (int turn = 0; turn < 4; turn++)
-        assert_true(rs_loop_turn(w->agent->loop, rs_loop_refresh(w->agent->loop)));
-    assert_int_equal(rs_xfer_stats_get(w->agent->node, w->agent->transfers.receiving->xfer, &stats), RS_OK);
+        assert_true(rs_loop_turn(w->lone.agent->loop, rs_loop_refresh(w->lone.agent->loop)));
+    assert_int_equal(rs_xfer_stats_get(w->lone.agent->node, w->lone.agent->transfers.receiving->xfer, &stats), RS_OK);
     return stats.acks_received;
 }
 
@@ -217,7 +197,7 @@ static void announce(world *w, uint64_t data, uint64_t size) {
 }
 
 static bool is_received(const world *w, uint64_t data) {
-    for (const rs_transfer_entry *t = w->agent->transfers.receiving; t; t = t->next)
+    for (const rs_transfer_entry *t = w->lone.agent->transfers.receiving; t; t = t->next)
         if (t->id.data == data)
             return true;
     return false;
@@ -226,9 +206,9 @@ static bool is_received(const world *w, uint64_t data) {
 /* So many times the agent looks at how far its transfers are. */
 static void progress_is_looked_at(world *w, unsigned times) {
     while (times-- > 0) {
-        for (rs_transfer_entry *t = w->agent->transfers.receiving; t; t = t->next)
+        for (rs_transfer_entry *t = w->lone.agent->transfers.receiving; t; t = t->next)
             t->progress_at = 0;
-        rs_receiving_timeout(w->agent);
+        rs_receiving_timeout(w->lone.agent);
     }
 }
 

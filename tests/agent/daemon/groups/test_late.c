@@ -18,6 +18,7 @@
 #include "core/qsm/wire.h"
 #include "daemon/groups/state.h"
 #include "daemon/groups/views.h"
+#include "lone_agent.h"
 
 #define SELF 0x7f000001u
 #define OTHER 0x7f000002u
@@ -26,8 +27,7 @@
 #define TURNS 40u
 
 typedef struct {
-    char directory[64], store[96], socket[96], port[8], data_port[8];
-    rs_agent *agent;
+    lone_agent lone;
     int other; /* a socket of the other node */
 } world;
 
@@ -39,27 +39,10 @@ static rs_time read_machine(void) {
 
 static int start(void **state) {
     world *w = calloc(1, sizeof *w);
-    rs_options options;
-    snprintf(w->directory, sizeof w->directory, "/dev/shm/rostrum-late-XXXXXX");
-    assert_non_null(mkdtemp(w->directory));
-    snprintf(w->store, sizeof w->store, "%s/objects", w->directory);
-    assert_int_equal(mkdir(w->store, 0755), 0);
-    snprintf(w->socket, sizeof w->socket, "%s/agent.sock", w->directory);
-    snprintf(w->port, sizeof w->port, "%d", 20000 + getpid() % 20000);
-    snprintf(w->data_port, sizeof w->data_port, "%d", 40000 + getpid() % 20000);
-    static char names[][16] = {"rostrumd",  "--server",  "h1",          "--interface", "lo",
-                               "--address", "127.0.0.1", "--socket",    "--store",     "--control-port",
-                               "--io",      "udp",       "--data-port", "--quota",     "1000000"};
-    /* The agent keeps what it is given. */
-    char *argv[] = {names[0],  names[1],  names[2],     names[3],  names[4],  names[5], names[6],
-                    names[7],  w->socket, names[8],     w->store,  names[9],  w->port,  names[10],
-                    names[11], names[12], w->data_port, names[13], names[14], NULL};
-    assert_int_equal(rs_options_parse((int)(sizeof argv / sizeof *argv) - 1, argv, &options, stdout, stderr),
-                     RS_OPTIONS_RUN);
-    w->agent = rs_agent_new(&options);
-    assert_non_null(w->agent);
+    static char server[] = "h1";
+    lone_agent_start(&w->lone, server);
     machine = 1000 * RS_SECOND;
-    rs_loop_clock_set(w->agent->loop, read_machine);
+    rs_loop_clock_set(w->lone.agent->loop, read_machine);
     const struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(OTHER)};
     w->other = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(w->other, (const struct sockaddr *)&own, sizeof own), 0);
@@ -74,40 +57,37 @@ static int start(void **state) {
                                             .nodes = nodes,
                                             .node_count = 2};
     for (unsigned i = 0; i < 2; i++)
-        rs_groups_peer(w->agent, &peers[i]);
-    rs_groups_region(w->agent, &region);
+        rs_groups_peer(w->lone.agent, &peers[i]);
+    rs_groups_region(w->lone.agent, &region);
     *state = w;
     return 0;
 }
 
 static int stop(void **state) {
     world *w = *state;
-    char command[128];
     close(w->other);
-    rs_agent_free(w->agent);
-    snprintf(command, sizeof command, "rm -r %s", w->directory);
-    assert_int_equal(system(command), 0);
+    lone_agent_stop(&w->lone);
     free(w);
     return 0;
 }
 
 static void say(const world *w, const uint8_t *bytes, size_t length) {
     const struct sockaddr_in to = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(w->port)), .sin_addr.s_addr = htonl(SELF)};
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(w->lone.port)), .sin_addr.s_addr = htonl(SELF)};
     assert_int_equal(sendto(w->other, bytes, length, 0, (const struct sockaddr *)&to, sizeof to), length);
 }
 
 /* A turn of the loop, as far as groups are concerned. */
 static void turn(const world *w) {
-    rs_groups *g = w->agent->groups;
+    rs_groups *g = w->lone.agent->groups;
     rs_groups_pump(g);
-    assert_true(rs_loop_turn(w->agent->loop, 0));
-    if (rs_agent_now(w->agent) >= rs_groups_deadline(g))
+    assert_true(rs_loop_turn(w->lone.agent->loop, 0));
+    if (rs_agent_now(w->lone.agent) >= rs_groups_deadline(g))
         rs_groups_timeout(g);
 }
 
 static uint64_t tokens(const world *w, const char *kind) {
-    return rs_messages_count(w->agent->groups->node, "qsm_tokens", kind);
+    return rs_messages_count(w->lone.agent->groups->node, "qsm_tokens", kind);
 }
 
 /* The other node's packet: this one leads, and makes tokens. */
