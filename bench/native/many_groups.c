@@ -7,7 +7,9 @@
  * until it reads another line: a member that its agent does not know yet is not sent to. It gives messages of all of
  * them in turn to its agent, as fast as that takes them, and says what it counted, and when (CLOCK_MONOTONIC). A
  * receiver says "heard" when it was called in all, takes what comes, and says what that is for each further line. Calls
- * are not counted. The end of the input ends both. PROTOCOL may be followed by options: "qsm,token=20". */
+ * are not counted, nor are those of them that are told as lost: what is lost of a group counts from its first message
+ * on, which tells how many were before it. The end of the input ends both. PROTOCOL may be followed by options:
+ * "qsm,token=20". */
 #include <err.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -29,14 +31,19 @@ typedef struct {
     int64_t first_ns, last_ns;
     uint32_t silent; /* groups in which nobody has called */
     bool *called;    /* by group */
+    bool *begun;     /* by group: its messages are coming, and no calls any more */
 } tally;
 
 /* What a sender gives. */
-typedef struct {
+typedef struct giving {
     rostrum_channel **groups;
     uint32_t count, bytes;
     int64_t end;
     tally *tally;
+    struct fed {
+        struct giving *all;
+        uint32_t next; /* the number of the group's next message, with which it begins */
+    } * feeds;         /* by group */
 } giving;
 
 static int64_t now_ns(void) {
@@ -68,10 +75,13 @@ static int look_for_line(void) {
 
 /* Each feed is called in turn: so many groups have one message each. Until the end of the time. */
 static int64_t give(void *context, void *to, uint32_t room) {
-    giving *g = context;
+    struct fed *feed = context;
+    giving *g = feed->all;
     if (g->end == 0 || g->bytes > room || (g->tally->last_ns = now_ns()) >= g->end)
         return ROSTRUM_FEED_EMPTY;
     memset(to, 0, g->bytes);
+    memcpy(to, &feed->next, sizeof feed->next);
+    feed->next++;
     g->tally->messages++;
     return g->bytes;
 }
@@ -87,14 +97,16 @@ static rostrum_channels *enter(char **arguments, uint32_t count, giving *gives, 
     snprintf(protocol, sizeof protocol, "%.*s", (int)strcspn(arguments[4], ","), arguments[4]);
     const rostrum_group_options options = {.protocol = protocol, .order = "fifo", .options = given ? given + 1 : NULL};
     gives->groups = calloc(count, sizeof(rostrum_channel *));
-    if (!gives->groups || !t->called)
+    gives->feeds = calloc(count, sizeof *gives->feeds);
+    if (!gives->groups || !gives->feeds || !t->called || !t->begun)
         errx(1, "no memory for %u groups", count);
     if (rostrum_connect(arguments[2], app, NULL, &agent, &error) || rostrum_channels_open(agent, &all, &error))
         fail(&error);
     for (uint32_t i = 0; i < count; i++) {
         snprintf(name, sizeof name, "%s-%u", arguments[3], i);
-        if (rostrum_channel_open(all, name, &options, ROSTRUM_CHANNEL_SUBSCRIBE, give, gives, &gives->groups[i],
-                                 &error))
+        gives->feeds[i].all = gives;
+        if (rostrum_channel_open(all, name, &options, ROSTRUM_CHANNEL_SUBSCRIBE, give, &gives->feeds[i],
+                                 &gives->groups[i], &error))
             fail(&error);
     }
     for (uint32_t joined = 0; joined < count;) {
@@ -115,9 +127,10 @@ static uint32_t number_of(const rostrum_channel *channel) {
 }
 
 static void take(const rostrum_channel *channel, const rostrum_message *message, tally *t) {
+    const uint32_t group = number_of(channel);
     if (message->kind == ROSTRUM_MESSAGE && message->length == sizeof call &&
         !memcmp(message->bytes, call, sizeof call)) {
-        bool *called = &t->called[number_of(channel)];
+        bool *called = &t->called[group];
         if (!*called && --t->silent == 0) {
             puts("heard");
             fflush(stdout);
@@ -129,8 +142,14 @@ static void take(const rostrum_channel *channel, const rostrum_message *message,
         errx(1, "%s: %s", rostrum_channel_group(channel), message->why);
     t->last_ns = now_ns();
     t->first_ns = t->first_ns ? t->first_ns : t->last_ns;
+    if (message->kind == ROSTRUM_MESSAGE && !t->begun[group]) {
+        uint32_t before = 0;
+        memcpy(&before, message->bytes, message->length < sizeof before ? message->length : sizeof before);
+        t->lost += before;
+        t->begun[group] = true;
+    }
     t->messages += message->kind == ROSTRUM_MESSAGE;
-    t->lost += message->kind == ROSTRUM_MESSAGES_LOST ? message->count : 0;
+    t->lost += message->kind == ROSTRUM_MESSAGES_LOST && t->begun[group] ? message->count : 0;
 }
 
 static void tell(const tally *t) {
@@ -182,7 +201,7 @@ static void send_all(rostrum_channels *all, giving *g, char **arguments) {
     g->end = g->tally->first_ns + (int64_t)(strtod(arguments[7], NULL) * 1e9);
     for (uint32_t i = 0; i < g->count; i++)
         rostrum_channel_signal(g->groups[i]);
-    tally heard = {.called = g->tally->called, .silent = UINT32_MAX};
+    tally heard = {.called = g->tally->called, .begun = g->tally->begun, .silent = UINT32_MAX};
     take_all(all, &heard, g->end);
     if (rostrum_channels_flush(all, &error))
         fail(&error);
@@ -192,7 +211,7 @@ static void send_all(rostrum_channels *all, giving *g, char **arguments) {
 int main(int argc, char **arguments) {
     bool sends = argc == 8 && !strcmp(arguments[1], "send");
     uint32_t count = argc > 5 ? (uint32_t)strtoul(arguments[5], NULL, 10) : 0;
-    tally t = {.silent = count, .called = calloc(count ? count : 1, sizeof(bool))};
+    tally t = {.silent = count, .called = calloc(count ? count : 1, 1), .begun = calloc(count ? count : 1, 1)};
     giving gives = {.count = count, .tally = &t};
     if (count == 0 || (!sends && (argc != 6 || strcmp(arguments[1], "receive") != 0))) {
         fputs("see the head of many_groups.c\n", stderr);
