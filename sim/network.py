@@ -323,6 +323,14 @@ class Network:
         values |= {"version": view.version, "children": children, "child_count": len(view.children)}
         self.check(self.lib.sim_set_view(self.handle, host, object_id, self.ffi.new("sim_view *", values)))
 
+    def absent(self, host: int, object_id: int, absent: bool) -> None:
+        """While nobody at a receiver wants an object it is offered, and not accepted before that ends."""
+        self.check(self.lib.sim_set_absent(self.handle, host, object_id, absent))
+
+    def leave(self, host: int, object_id: int) -> None:
+        """A receiver wants an object no more, under way."""
+        self.check(self.lib.sim_leave(self.handle, host, object_id))
+
     def run(self, until_ns: int = FOREVER) -> None:
         self.check(self.lib.sim_run(self.handle, until_ns))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from rostrum.controller.core.rdcm.overlay import BackupOverlay, Ring
-from rostrum.sim.network import NOWHERE, OverlayView, Place
+from rostrum.sim.network import NOWHERE, Network, OverlayView, Place
 
 
 def of_overlay(overlay: BackupOverlay, nodes: Mapping[str, int], version: int) -> Iterator[tuple[str, OverlayView]]:
@@ -24,3 +24,23 @@ def of_overlay(overlay: BackupOverlay, nodes: Mapping[str, int], version: int) -
 def _place(ring: Ring, member: str, nodes: Mapping[str, int]) -> Place:
     parent = None if ring.parent == member else nodes[ring.parent]
     return Place(nodes[ring.predecessor(member)], nodes[ring.successor(member)], parent)
+
+
+class Views:
+    """What a manager has told the hosts of an object's overlay while that changes."""
+
+    def __init__(self, network: Network, nodes: Mapping[str, int], object_id: int) -> None:
+        self._network, self._nodes, self._object = network, nodes, object_id
+        self._version = 0
+        self._told: dict[str, OverlayView] = {}
+
+    def tell(self, overlay: BackupOverlay, dead: Collection[str] = ()) -> None:
+        """Views to those for whom they changed, and who are not dead."""
+        self._version += 1
+        for name, view in of_overlay(overlay, self._nodes, self._version):
+            old = self._told.get(name)
+            if old and (old.leaf, old.proxy, old.children) == (view.leaf, view.proxy, view.children):
+                continue
+            self._told[name] = view
+            if name not in dead:
+                self._network.view(self._nodes[name], self._object, view)

@@ -11,6 +11,7 @@ typedef struct {
     uint64_t object;
     rs_xfer xfer; /* 0: not yet */
     bool sending, stream;
+    bool absent;         /* nobody here wants it yet: it is not accepted */
     uint64_t stream_end; /* told so far */
     rs_view view;        /* newest, version 0: none; its children are owned */
 } transfer;
@@ -81,6 +82,8 @@ static void incoming(node_engine *e, rs_time now, rs_xfer xfer) {
         return;
     transfer *t = transfer_of(e, info.object.data);
     t->xfer = xfer;
+    if (t->absent)
+        return;
     rs_group group = info.group_address ? info.group_address & 0x0fffffff : RS_NO_GROUP;
     if (rs_incoming_accept(e->node, now, xfer, group, e->room) != RS_OK)
         rs_incoming_refuse(e->node, now, xfer, "out of memory");
@@ -397,6 +400,31 @@ bool sim_set_view(sim *s, uint32_t host, uint64_t object, const sim_view *view) 
         .children = children,
         .child_count = view->child_count};
     hand_in_view(e, sim_now(s), t);
+    sim_host_pump(s, host);
+    return true;
+}
+
+bool sim_set_absent(sim *s, uint32_t host, uint64_t object, bool absent) {
+    node_engine *e = of(sim_host_engine(s, host, &NODE, "an agent"));
+    if (!e)
+        return false;
+    transfer *t = transfer_of(e, object);
+    bool comes = t->absent && !absent && t->xfer;
+    t->absent = absent;
+    if (comes)
+        incoming(e, sim_now(s), t->xfer);
+    sim_host_pump(s, host);
+    return true;
+}
+
+bool sim_leave(sim *s, uint32_t host, uint64_t object) {
+    node_engine *e = of(sim_host_engine(s, host, &NODE, "an agent"));
+    if (!e)
+        return false;
+    const transfer *t = transfer_of(e, object);
+    rs_status status = t->xfer && !t->sending ? rs_receive_leave(e->node, sim_now(s), t->xfer) : RS_ERR_UNKNOWN;
+    if (status != RS_OK)
+        return sim_fail(s, "host %u cannot leave the transfer: %s", host, rs_strerror(status));
     sim_host_pump(s, host);
     return true;
 }

@@ -214,6 +214,10 @@ uint32_t sim_send(sim *s, uint32_t host, const sim_send_params *params);
 
 /* What the manager tells a host of the overlay of the transfer of an object: the newest is kept until that begins. */
 bool sim_set_view(sim *s, uint32_t host, uint64_t object, const sim_view *view);
+/* While a receiver is `absent` nobody there wants an object: it is offered, and not accepted before that ends. */
+bool sim_set_absent(sim *s, uint32_t host, uint64_t object, bool absent);
+/* A receiver wants it no more; it is there for others until the manager has an overlay without it. */
+bool sim_leave(sim *s, uint32_t host, uint64_t object);
 /* A stream ends with what has been sent of it. */
 bool sim_stream_end(sim *s, uint32_t host, uint64_t object);
 

@@ -15,7 +15,7 @@ from rostrum.lab.results import rounded, save
 from rostrum.sim import views
 from rostrum.sim.fabric import Fabric
 from rostrum.sim.multicast import CONSTANTS, GROUP, Group, rdcm_of
-from rostrum.sim.network import LINK_STATS, HostParams, LinkParams, OverlayView, PathParams, RdcmParams, SimError
+from rostrum.sim.network import LINK_STATS, HostParams, LinkParams, PathParams, RdcmParams, SimError
 from rostrum.topologies.families import named
 from rostrum.topologies.places import build_folder
 
@@ -138,8 +138,8 @@ class Session:
         for name in [group.sender, *group.receivers]:
             self.fabric.use_node(name, HostParams(fragment_size=setting.packet_bytes, rdcm=rdcm))
         self.names = {node: name for name, node in self.nodes.items()}
-        self.overlay, self.version, self.alive = group.overlay, 0, list(group.receivers)
-        self._views: dict[str, OverlayView] = {}
+        self.overlay, self.alive = group.overlay, list(group.receivers)
+        self._views = views.Views(self.net, self.nodes, 1)
         self._waiting: list[tuple[int, str, str, int]] = []  # (when it is done, kind, successor, ring)
         self._seen = 0
         self.affected = self._leaf()
@@ -148,7 +148,7 @@ class Session:
 
     def run(self, shown: Any) -> Record:
         setting, net = self.setting, self.net
-        self._tell()
+        self._views.tell(self.overlay, set(self.group.receivers) - set(self.alive))
         path = PathParams(GROUP, "rdcm", rate_bps=setting.rate_bps, manager_delay_ns=0)
         net.path(self.nodes[self.group.sender], path)
         net.stream(self.nodes[self.group.sender], 1, [self.nodes[name] for name in self.group.receivers])
@@ -171,17 +171,6 @@ class Session:
         return self.record
 
     # the manager
-
-    def _tell(self) -> None:
-        """Views to those for whom they changed."""
-        self.version += 1
-        for name, view in views.of_overlay(self.overlay, self.nodes, self.version):
-            old = self._views.get(name)
-            if old and (old.leaf, old.proxy, old.children) == (view.leaf, view.proxy, view.children):
-                continue
-            self._views[name] = view
-            if name == self.group.sender or name in self.alive:
-                self.net.view(self.nodes[name], 1, view)
 
     def _look(self, ms: int) -> None:
         notes = self.net.notes()
@@ -210,7 +199,7 @@ class Session:
             tree.fail(self.overlay.suspects(place.node, successor))
         self.overlay = self.overlay.follow(tree.children)
         self.fabric.lay(GROUP, self.group.sender, sorted(tree.receivers), tree.children)
-        self._tell()
+        self._views.tell(self.overlay, set(self.group.receivers) - set(self.alive))
         self.record.marks.setdefault("new_tree_ms" if kind == "link_suspected" else "left_ms", float(ms))
 
     # what happens

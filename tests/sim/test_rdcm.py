@@ -197,3 +197,15 @@ def test_experiments__write_their_figures(name: str, options: list[str], path: l
     assert value > 0
     assert report["instrument"] == "sim" and report["manifest"]["seed"] == 1
     assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_joins_and_leaves__those_who_stay_do_not_wait_for_the_senders_answer(tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    options = ["--network", "bcube:3,2", "-n", "20", "--packets", "2048", "--share", "0.2", "--seeds", "2"]
+    result = CliRunner().invoke(commands()["rdcm-joins"], [*options, "--json", str(file)])
+    assert result.exit_code == 0, result.output
+    report = json.loads(file.read_text())
+    assert len(report["runs"]) == 2 * 2 * 4
+    for row in report["runs"]:
+        assert (row["joiners_ms"] != {}) == (row["changes"] in ("joins", "both"))
+        assert row["changes"] != "leaves" or row["requests"] == 0

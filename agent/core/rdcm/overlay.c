@@ -83,6 +83,24 @@ static void take_children(rs_node *node, rs_time now, rs_rdcm *r, const rs_view 
     rs_rdcm_set_settle(&r->subtree);
 }
 
+static void leave(rs_rdcm_ring *ring) {
+    ring->predecessor = ring->parent = RS_NO_PEER;
+    ring->left = false;
+}
+
+/* Who is next to this node in the new view, too, in whichever ring, is no old neighbour: it may have no new view, and a
+ * word that its ring is left would be about the present one. */
+static void forget_old(rs_node *node, rs_rdcm *r, const rs_view *v) {
+    for (int i = 2; i < RS_RDCM_RINGS; i++) {
+        rs_rdcm_ring *old = &r->rings[i];
+        rs_peer before = old->predecessor, after = old->successor.peer;
+        if (before != RS_NO_PEER && (before == v->leaf.predecessor || before == v->proxy.predecessor))
+            leave(old);
+        if (after != RS_NO_PEER && (after == v->leaf.successor || after == v->proxy.successor))
+            rs_watch_end(node, &old->successor);
+    }
+}
+
 /* The predecessor that was before stays until the new one can repair; if there is one already that waits so, the one in
  * between never could. */
 static void change_predecessor(rs_rdcm *r, int kind, const rs_ring_place *place, bool first) {
@@ -149,6 +167,7 @@ rs_status rs_rdcm_receiver_view(rs_node *node, rs_time now, rs_receiving *x, con
         if (r->here.top && r->rings[kind].successor.state != RS_WATCH_OFF)
             rs_watch_look(node, now, r, &r->rings[kind].successor);
     }
+    forget_old(node, r, v);
     take_children(node, now, r, v, &m);
     r->ready_tries = READY_TRIES;
     if (x->state != RS_RX_OFFERED) {
@@ -529,11 +548,6 @@ static void fill(rs_rdcm *r, rs_ring_kind kind, rs_ack *ack) {
     ack->expected = rs_rdcm_expected(r, kind);
     fill_map(set, r->news[kind].low, ack);
     remember_said(r, own_expected(r));
-}
-
-static void leave(rs_rdcm_ring *ring) {
-    ring->predecessor = ring->parent = RS_NO_PEER;
-    ring->left = false;
 }
 
 /* The ACK for the lowest bit of what is to be said. */

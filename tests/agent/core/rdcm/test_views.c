@@ -1,0 +1,95 @@
+/* RDCM while the overlay changes under way: who leaves, and what the others do then. */
+#include "check.h"
+
+#include <string.h>
+
+#include "core/rdcm/options.h"
+#include "rdcm/overlay.h"
+
+#define FRAGMENT 1000
+#define RECEIVERS 12
+#define FRAGMENTS 6000
+
+static double dice(uint64_t a, uint64_t b, uint64_t c) {
+    uint64_t z = a * UINT64_C(0x9e3779b97f4a7c15) + b * UINT64_C(0xd1b54a32d192ed03) + c * UINT64_C(0x8cb92ba72f3d8dd7);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (double)((z ^ (z >> 31)) >> 11) / (double)(UINT64_C(1) << 53);
+}
+
+typedef struct {
+    const overlay *o;
+    uint64_t seed;
+} losses;
+
+/* A packet is lost on a link of the tree, one in a hundred: for all below it. */
+static bool on_the_tree(net *n, rs_peer to, const rs_data_header *h, void *context) {
+    const losses *l = context;
+    (void)h;
+    for (uint32_t at = l->o->node_of[to]; at; at = l->o->parent[at])
+        if (dice(l->seed, net_knob(n)->data_packets, at) < 0.01)
+            return true;
+    return false;
+}
+
+static bool same_place(const overlay_place *a, const overlay_place *b) {
+    return memcmp(&a->leaf, &b->leaf, sizeof a->leaf) == 0 && memcmp(&a->proxy, &b->proxy, sizeof a->proxy) == 0 &&
+           a->child_count == b->child_count &&
+           memcmp(a->children, b->children, a->child_count * sizeof *a->children) == 0;
+}
+
+/* As the manager does it: only those hear of a change whom it concerns. */
+static void tell_changed(net *n, const overlay *before, const overlay *now, rs_xfer sending, uint64_t version,
+                         rs_peer gone) {
+    for (rs_peer i = 0; i <= RECEIVERS; i++)
+        if (i != gone && !same_place(&before->at[i], &now->at[i]))
+            overlay_tell_one(n, now, i, i ? net_receiving(n, i) : sending, version);
+}
+
+/* Sec. 3.4: a receiver leaves while packets are lost. The rings close behind it at once: nobody has to ask the sender
+ * for what neighbours have, and nobody takes another for dead. */
+static void a_receiver_leaves__neighbours_go_on_repairing(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        rs_rdcm_config options = {.no_congestion_control = true};
+        rs_config c = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000, .options[RS_PROTOCOL_RDCM] = &options};
+        static overlay before, now;
+        bool without[OVERLAY_SERVERS] = {false};
+        rs_peer leaver = 1 + (rs_peer)(seed % RECEIVERS);
+        without[leaver] = true;
+        net *n = net_new(RECEIVERS + 1, &c, seed);
+        overlay_make(&before, RECEIVERS, seed, NULL);
+        overlay_make(&now, RECEIVERS, seed, without);
+        losses l = {&before, seed};
+        net_knob(n)->path.protocol = RS_PROTOCOL_RDCM;
+        net_knob(n)->path.rate_bps = 500000000;
+        net_knob(n)->quiet = true;
+        net_knob(n)->drop = on_the_tree;
+        net_knob(n)->drop_context = &l;
+        rs_xfer xfer = net_send_all(n, 1, FRAGMENTS * FRAGMENT);
+        net_at(n, 5 * MS);
+        overlay_tell(n, &before, RECEIVERS, xfer, 1);
+        net_at(n, 40 * MS);
+        net_call(n, leaver, rs_receive_leave(net_node(n, leaver), net_knob(n)->now, net_receiving(n, leaver)));
+        net_at(n, 41 * MS);
+        tell_changed(n, &before, &now, xfer, 2, leaver);
+        net_at(n, 2 * SEC);
+        for (rs_peer i = 1; i <= RECEIVERS; i++) {
+            if (i == leaver)
+                continue;
+            rs_xfer_stats s = net_stats(n, i, net_receiving(n, i));
+            if (!net_has(n, i, 1) || s.requests_sent)
+                fail_msg("seed %llu: %u leaves; %u asked the sender for %llu runs", (unsigned long long)seed, leaver, i,
+                         (unsigned long long)s.requests_sent);
+            assert_int_equal(net_events(n, i, RS_EV_RECEIVER_FAILED, ANYONE), 0);
+        }
+        net_free(n);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_receiver_leaves__neighbours_go_on_repairing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
