@@ -42,6 +42,23 @@ class Run:
     sent_bytes: int
     facts: dict[str, Any]
 
+    @property
+    def first_packets(self) -> float:
+        """Of the sender, for each fragment: what it sent to all or to a relay. What is lost adds none."""
+        return self._total("packets_sent") / self._fragments
+
+    @property
+    def repaired_share(self) -> float:
+        """Of all that receivers had to get, what the sender sent again to single ones."""
+        return self._total("packets_patched") / self._fragments / len(self.facts["multicast"])
+
+    @property
+    def _fragments(self) -> int:
+        return sum(-(-part["size"] // part["fragment_size"]) for part in self.facts["parts"])
+
+    def _total(self, name: str) -> int:
+        return sum(int(part[name]) for part in self.facts["parts"])
+
 
 class Lan:
     """h0, which sends, and receivers h1 ... hn on a bridge. `folder`: of each host one, on a tmpfs."""
@@ -277,8 +294,12 @@ def _report(
         "relay_over_unicast": blocked.facts["relay_over_unicast"],
         "relay_seconds": round(blocked.seconds, 3),
         "relay_sender_copies": round(blocked.sent_bytes / size, 2),
+        "relay_first_packets": round(blocked.first_packets, 3),
+        "relay_repaired_share": round(blocked.repaired_share, 3),
         "partly_seconds": round(partly.seconds, 3),
         "partly_sender_copies": round(partly.sent_bytes / size, 2),
+        "partly_first_packets": round(partly.first_packets, 3),
+        "partly_repaired_share": round(partly.repaired_share, 3),
         "multicast_reached_partly": sum(value is True for value in partly.facts["multicast"].values()),
     }
     summary["ok"] = bool(

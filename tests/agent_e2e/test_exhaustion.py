@@ -6,16 +6,18 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import select
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rostrum.client import RostrumError, wire
 
-from tests.agent_e2e.agents import ROSTRUMD, Agent, App, World, content, wait_until
+from tests.agent_e2e.agents import ROSTRUMD, WAIT_S, Agent, App, World, content, wait_until
 from tests.agent_e2e.network import Network, network
 from tests.agent_e2e.test_strangers import CONTROL_PORT, inside
 
@@ -146,6 +148,16 @@ def test_the_tmpfs_of_the_store_is_full(lab: World) -> None:
         subprocess.run(["umount", "-l", folder / "objects"], check=True)
 
 
+def wait_for_line(log: int, text: bytes) -> None:
+    """In what a pipe has. An agent that says it no more fails the test, and does not keep it."""
+    seen, until = b"", time.monotonic() + WAIT_S
+    while text not in seen:
+        assert select.select([log], [], [], max(0.0, until - time.monotonic()))[0], f"no {text!r}: {seen[-2000:]!r}"
+        more = os.read(log, 1 << 16)
+        assert more, f"it ended without {text!r}: {seen[-2000:]!r}"
+        seen = (seen + more)[-(1 << 20) :]
+
+
 def test_nobody_reads_its_log(lab: World) -> None:
     """stderr is a pipe that is full: transfers go on. When somebody reads again, lines come again."""
     lab.start("h1")
@@ -164,7 +176,7 @@ def test_nobody_reads_its_log(lab: World) -> None:
         while True:
             os.write(writing, b"x\n" * 2048)
     os.set_blocking(writing, True)
-    with subprocess.Popen(command, stderr=writing) as process, os.fdopen(reading, "rb") as log:
+    with subprocess.Popen(command, stderr=writing) as process, os.fdopen(reading, "rb", buffering=0) as log:
         os.close(writing)
         try:
             wait_until((folder / "agent.sock").exists, "its socket")
@@ -174,9 +186,9 @@ def test_nobody_reads_its_log(lab: World) -> None:
                 assert sender.send(1, ["h2", "h3"]).ok
                 for _ in range(5):
                     assert sender.send(1, ["h2"]).ok
-            assert any(b"agent started" in line for line in log)
+            wait_for_line(log.fileno(), b"agent started")
             process.terminate()
-            assert any(b"agent ended" in line for line in log)
+            wait_for_line(log.fileno(), b"agent ended")
             assert process.wait(60) == 0
         finally:
             process.kill()

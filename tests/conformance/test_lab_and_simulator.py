@@ -42,6 +42,7 @@ def lab():
 
 
 @pytest.mark.lab
+@pytest.mark.timeout(300)  # the lab's start, and two waits of a minute at most, which say what they waited for
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_agents_and_simulator__count_the_same(lab: Lab, protocol: str) -> None:
     row = compare(lab, protocol, True, PATTERN_SEED, next(_ids))

@@ -39,13 +39,15 @@ print(asked, answered)
 
 
 def test_lan__multicast_relays_and_some_of_both() -> None:
-    """The figures' meaning is tested, not their size: other work may run on this machine."""
+    """What the sender decides is tested: a machine that does other work drops packets, which it repairs, as many as the
+    clock has it.
+    """
     summary = experiment.run(SIZE, 3, 1500, 1, tools=False)["summary"]
     assert summary["relay_over_unicast"] is True
     assert summary["multicast_reached_partly"] == 1
-    assert summary["relay_sender_copies"] <= experiment.SENDER_COPIES_MOST, summary
-    assert summary["partly_sender_copies"] <= experiment.SENDER_COPIES_MOST, summary
-    assert summary["ok"], summary
+    for way in ("relay", "partly"):
+        assert 1 <= summary[f"{way}_first_packets"] <= 1.2, summary  # one to each would be two or three
+        assert summary[f"{way}_repaired_share"] < 0.5, summary  # nor do repairs carry it to those who are not reached
 
 
 def test_lan__garbage_is_no_amplifier_and_the_doctor_says_what_hinders() -> None:
