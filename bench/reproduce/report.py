@@ -85,7 +85,7 @@ def _picture(command: str, file: Path) -> str:
 
 def latex(judged: list[Judged]) -> str:
     """A longtable, for a landscape document with \\usepackage{longtable}; it is as wide as the text."""
-    widths = (0.06, 0.06, 0.24, 0.08, 0.08, 0.07, 0.18, 0.07)  # of the line, less the space between columns
+    widths = (0.06, 0.06, 0.21, 0.08, 0.08, 0.14, 0.15, 0.06)  # of the line, less the space between columns
     columns = "".join(rf">{{\raggedright\arraybackslash}}p{{{width}\linewidth}}" for width in widths)
     lines = [
         r"% \usepackage[landscape]{geometry} \usepackage{array} \usepackage{longtable}",
@@ -93,7 +93,8 @@ def latex(judged: list[Judged]) -> str:
         r"Paper & Where & Claim & Theirs & Ours & Verdict & Command & Commit \\ \hline \endhead",
     ]
     for one in judged:
-        cells = [one.claim.paper, one.claim.where, one.claim.claim, str(one.claim.theirs), one.ours, one.verdict.value,
+        verdict = ": ".join(filter(None, (one.verdict.value, one.reason)))
+        cells = [one.claim.paper, one.claim.where, one.claim.claim, str(one.claim.theirs), one.ours, verdict,
                  one.command, _commit(one)]  # fmt: skip
         lines.append(" & ".join(cell.translate(TEX) for cell in cells) + r" \\")
     return "\n".join([*lines, r"\end{longtable}}", ""])
