@@ -37,8 +37,8 @@ class Setting:
     """
 
     network: str = "bcube:8,3"
-    receivers: int = 200
-    packets: int = 8192
+    receivers: int = 100
+    packets: int = 4096
     packet_bytes: int = 1024
     share: float = 0.05
     manager_ms: float = 1.0

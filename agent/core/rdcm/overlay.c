@@ -269,6 +269,12 @@ static uint64_t own_expected(const rs_rdcm *r) {
     return by_window < room ? by_window : room;
 }
 
+/* Whoever has nothing of what passed here long ago joins under way: it has no say before something came. */
+uint64_t rs_rdcm_expected_of(const rs_rdcm *r, const rs_ack *ack) {
+    bool nothing = ack->cum == 0 && ack->words == 0;
+    return nothing && r->here.top > 2 * RS_BIC_FIRST ? RS_RDCM_NO_LIMIT : ack->expected;
+}
+
 /* In a proxy ring. Who is no proxy any more stays in the old one until the new one is ready: nobody is below it then,
  * and to say so would let the sender go on without it. */
 static bool speaks_for_itself(const rs_rdcm *r) {

@@ -19,6 +19,7 @@ uint64_t rs_rdcm_least_settled(const rs_rdcm *r);               /* of its childr
 void rs_rdcm_note_owed(rs_rdcm *r, rs_time now, rs_time timeout);
 bool rs_rdcm_is_silent(const rs_rdcm *r, const rs_rdcm_child *child);
 uint64_t rs_rdcm_expected(const rs_rdcm *r, rs_ring_kind kind);
+uint64_t rs_rdcm_expected_of(const rs_rdcm *r, const rs_ack *ack); /* a child's, as far as it counts */
 void rs_rdcm_expected_moved(rs_node *node, rs_time now, rs_rdcm *r, rs_ring_kind kind);
 bool rs_rdcm_poll_ack(rs_node *node, rs_time now, rs_receiving *x, rs_packet_out *out);
 

@@ -216,7 +216,7 @@ static void on_child_ack(rs_node *node, rs_time now, rs_rdcm *r, rs_rdcm_child *
     rs_rdcm_set *set = &r->subtree;
     uint64_t fresh = 0, low = UINT64_MAX, cum = ack->cum < set->end ? ack->cum : set->end;
     child->heard_at = now;
-    child->expected = ack->expected;
+    child->expected = rs_rdcm_expected_of(r, ack);
     child->settled = ack->settled > child->settled ? ack->settled : child->settled;
     if (cum > set->cum) {
         low = set->cum;

@@ -321,10 +321,11 @@ static rs_rx_verdict on_ack(rs_node *node, rs_time now, rs_sending *x, rs_recipi
     from->link.heard_at = now; /* alive, whatever keeps its control messages */
     uint64_t before = r->expected, cum = ack->cum;
     rs_rdcm_child *child = from->child ? &r->children[from->child - 1] : NULL;
-    bool may_move = child && (ack->expected < before || child->expected <= before);
+    uint64_t expected = rs_rdcm_expected_of(r, ack);
+    bool may_move = child && (expected < before || child->expected <= before);
     if (child)
-        *child = (rs_rdcm_child){child->peer, ack->expected,
-                                 ack->settled > child->settled ? ack->settled : child->settled, now};
+        *child =
+            (rs_rdcm_child){child->peer, expected, ack->settled > child->settled ? ack->settled : child->settled, now};
     rs_ack known = *ack;
     known.settled = rs_rdcm_least_settled(r); /* one child is enough, so all must have lost it */
     known.cum = cum < x->pos ? cum : x->pos;  /* what was never sent cannot be here */

@@ -43,12 +43,16 @@ uint64_t rs_rdcm_low(const rs_rdcm *r) {
     return low;
 }
 
+#define FEW 4 /* packets: to tell of fewer makes the sender send fewer at once (rostrum sim run rdcm-congestion) */
+
 /* Who passes on what those below expect does so as often as the slowest needs it, not by its own window. */
 uint32_t rs_rdcm_ack_every(const rs_node *node, const rs_rdcm *r, rs_ring_kind kind) {
     uint64_t said = r->news[kind].expected, ahead = said > r->here.top ? said - r->here.top : 0;
-    uint32_t window = kind == RS_RING_PROXY && ahead < r->bic.window ? (uint32_t)ahead : r->bic.window;
-    uint32_t quarter = window / 4 ? window / 4 : 1, given = rs_rdcm_options(node)->ack_every;
-    return given < quarter || rs_rdcm_options(node)->no_congestion_control ? given : quarter;
+    uint32_t given = rs_rdcm_options(node)->ack_every, part = r->bic.window / 4;
+    if (kind == RS_RING_PROXY && ahead < r->bic.window)
+        part = (uint32_t)(ahead / 2 < FEW ? ahead / 2 : ahead / 4 < FEW ? FEW : ahead / 4);
+    part = part ? part : 1;
+    return given < part || rs_rdcm_options(node)->no_congestion_control ? given : part;
 }
 
 /* Where packets come fast enough, twice as long as `ack_every` of them take: after that nothing comes for the moment
