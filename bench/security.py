@@ -38,7 +38,7 @@ SEALS_S = "0.15"
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Some four minutes: smaller objects, fewer rounds.")
+@click.option("--quick", is_flag=True, help="Some five minutes: smaller objects, fewer rounds.")
 @click.option(
     "--repeat",
     type=click.IntRange(1, 99),
@@ -72,7 +72,7 @@ def security(quick: bool, repeat: int | None, json_file: Path, folder: Path) -> 
     rounds = repeat or (3 if quick else 5)
     try:
         runs = measure(plan(quick, rounds), folder, quick)
-        talk, several = measure_messages(folder, quick, rounds)
+        talk, several = measure_messages(folder, rounds * FREE_ROUNDS)
         parts = middle(several)
         agents = handshakes.measure(folder / "agents")
     except LabError as error:
@@ -120,12 +120,12 @@ def measure(entries: list[Entry], folder: Path, quick: bool) -> list[dict[str, A
     return runs
 
 
-def measure_messages(folder: Path, quick: bool, rounds: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def measure_messages(folder: Path, rounds: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The records of all runs with messages, and `costs` before each round. Raises LabError."""
     place = folder / "messages"
     place.mkdir(parents=True, exist_ok=True)
     results, programs = place / "results.json", bench_programs()
-    case = MessageCase(0, 0.0, 100_000 if quick else 300_000)
+    case = MessageCase(0, 0.0, 300_000)
     runs: list[dict[str, Any]] = []
     parts = []
     with alone(place):
@@ -135,7 +135,7 @@ def measure_messages(folder: Path, quick: bool, rounds: int) -> tuple[list[dict[
                 "cases": [asdict(case)], "tools": list(SECURITY), "repeat": 1, "seed": number + 1,
                 "folder": str(place.resolve()), "programs": str(programs),
                 "place": str(build_folder() / "bench-tools"), "missing": {}, "results": str(results.resolve()),
-                "manifest": manifest(1, {"quick": quick}),
+                "manifest": manifest(1, {}),
             }  # fmt: skip
             in_namespaces(place, "rostrum.bench.messages.inside", job)
             runs += [{**run, "round": number} for run in json.loads(results.read_text())["runs"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import platform
 import shlex
 import shutil
 import subprocess
@@ -90,7 +91,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("clean") / "root"
     arguments = [
         "--variant=minbase",
-        "--include=python3,libssl3,systemd",
+        "--include=python3,libssl3,systemd" + (",libipsec-mb1" if platform.machine() == "x86_64" else ""),
         "bookworm",
         folder,
         "http://deb.debian.org/debian",

@@ -132,7 +132,7 @@ def test_tests_wait_for_conditions_instead_of_sleeping() -> None:
 def test_every_dependency_is_explained() -> None:
     """docs/dependencies.md names every apt package and every direct Python package."""
     explained = text("docs/dependencies.md")
-    packages = text(".ci/packages") + text(".ci/packages-apps")
+    packages = text(".ci/packages") + text(".ci/packages-amd64") + text(".ci/packages-apps")
     apt = [line.strip() for line in packages.splitlines() if line.strip() and not line.startswith("#")]
     python = [line.partition("==")[0] for line in text("requirements.in").splitlines() if "==" in line]
     offenders = [name for name in [*apt, *python] if f"`{name}`" not in explained]

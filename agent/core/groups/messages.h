@@ -97,7 +97,8 @@ typedef struct {
     uint32_t heartbeats;    /* ... so many times at most, each time twice as long after it [4] */
     bool lone_heartbeats;   /* they tell of one group each: others have other keys [no] */
     /* Datagrams are sealed (rs_messages_receive_as): what a sender is said to be far from is believed of itself alone,
-     * which is asked, and nothing leads back to packets that were passed over, but its own word [no]. */
+     * which is asked, and nothing leads back to packets that were passed over, but its own word. Checks of packets are
+     * not looked at: the seal's tag was right [no]. */
     bool sealed;
     rs_messages_stamps stamps;             /* [none]; the same for all nodes of a group */
     const rs_group_engine_config *engines; /* what engines are given for themselves; not kept [nothing] */

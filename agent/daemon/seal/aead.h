@@ -1,4 +1,4 @@
-/* Authenticated encryption with associated data, and keys from keys: OpenSSL's, never our own. */
+/* Authenticated encryption with associated data, and keys from keys: OpenSSL's or libipsec-mb's, never our own. */
 #ifndef RS_DAEMON_SEAL_AEAD_H
 #define RS_DAEMON_SEAL_AEAD_H
 
@@ -32,7 +32,7 @@ typedef struct {
     size_t length;
 } rs_aead_piece;
 
-/* The pieces, in order, are one text. A nonce is used once with a key. False: OpenSSL failed. */
+/* The pieces, in order, are one text. A nonce is used once with a key. False: the library failed. */
 bool rs_aead_seal(rs_aead *aead, const uint8_t nonce[RS_AEAD_NONCE], const uint8_t *beside, size_t beside_length,
                   const rs_aead_piece *pieces, unsigned count, uint8_t tag[RS_AEAD_TAG]);
 /* False: the tag is wrong, and what is in the pieces' places is of no use. */

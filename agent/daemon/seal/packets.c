@@ -10,9 +10,11 @@
 #include "io/guard.h"
 
 #define FLAGS_AT 3
-#define ROOM 66048u     /* a datagram and what its seal adds; not all begin at the same cache line's number */
-#define STAGED 256u     /* datagrams in pieces that one receive call takes */
-#define HEADER_MOST 64u /* of which it is known whether the same packet comes again */
+#define ROOM 66048u         /* a datagram and what its seal adds; not all begin at the same cache line's number */
+#define STAGED 256u         /* datagrams in pieces that one receive call takes */
+#define HEADER_MOST 64u     /* of which it is known whether the same packet comes again */
+#define OPENED 16u          /* group messages that are opened, one after another, before the first of them is given */
+#define OPENED_BYTES 16384u /* of them, at most: all stay in the first cache */
 
 /* A packet that was sealed and that the NIC did not take: it comes again, and is not sealed twice. */
 typedef struct {
@@ -27,6 +29,14 @@ typedef struct {
     uint32_t length, source;
     bool marked;
 } staged;
+
+/* What was opened and is not given yet. */
+typedef struct {
+    staged from;
+    uint8_t *bytes;
+    size_t length;
+    bool late;
+} opened;
 
 typedef struct {
     rs_io base;
@@ -45,6 +55,9 @@ typedef struct {
     uint8_t *staged_rooms; /* NULL while nothing came in pieces */
     staged staged[STAGED];
     unsigned staged_count;
+    opened opened[OPENED]; /* in `scratch` */
+    unsigned opened_count;
+    uint32_t opened_bytes;
     const staged *delivering; /* NULL: what the inner one is giving */
     bool late;                /* what is being given was sealed long before others of its transmitter that came */
 } seal_io;
@@ -221,6 +234,16 @@ static rs_seal *opener(const seal_io *io, const uint8_t *bytes, size_t length, s
     return by;
 }
 
+static uint32_t seal_source(const rs_io *base) {
+    const seal_io *io = (const seal_io *)base;
+    return io->delivering ? io->delivering->source : rs_io_source(io->inner);
+}
+
+static bool seal_marked(const rs_io *base) {
+    const seal_io *io = (const seal_io *)base;
+    return io->delivering ? io->delivering->marked : rs_io_marked(io->inner);
+}
+
 /* Group messages in one piece: what it shows is what it is of. */
 static void give_message(const seal_io *io, rs_io_group group, const uint8_t *bytes, size_t length) {
     rs_keys_kind kind;
@@ -233,27 +256,66 @@ static void give_message(const seal_io *io, rs_io_group group, const uint8_t *by
         rs_keyring_count(io->ring, RS_SEAL_SCOPE);
 }
 
+/* What was opened, in the order it came in. */
+static void give_opened(seal_io *io) {
+    const unsigned count = io->opened_count;
+    const staged *before = io->delivering;
+    for (unsigned i = 0; i < count; i++) {
+        const opened *o = &io->opened[i];
+        io->delivering = &o->from;
+        io->late = o->late;
+        give_message(io, o->from.group, o->bytes, o->length);
+    }
+    io->delivering = before;
+    io->opened_count = 0;
+    io->opened_bytes = 0;
+}
+
+/* Group messages in one piece: several are opened before the first is given. What opens and what takes them are more
+ * code than the first cache holds: by turns, each finds its own gone. */
+static void open_message(seal_io *io, rs_io_group group, const uint8_t *bytes, size_t length) {
+    const size_t plain = length > RS_SEAL_MORE ? length - RS_SEAL_MORE : 0;
+    rs_seal *by = plain > RS_IO_PAYLOAD_MAX ? NULL : opener(io, bytes, length, RS_SEAL_SHOWN);
+    if (!by)
+        return;
+    if (io->opened_count == OPENED || io->opened_bytes + plain > OPENED_BYTES)
+        give_opened(io);
+    uint8_t *at = io->scratch + io->opened_bytes;
+    const rs_seal_verdict verdict = rs_seal_open(by, io->places[group], RS_SEAL_SHOWN, bytes, length, at,
+                                                 RS_IO_HEADER_BYTES, at + RS_IO_HEADER_BYTES);
+    if (verdict != RS_SEAL_RIGHT && verdict != RS_SEAL_LATE)
+        return;
+    io->opened[io->opened_count++] = (opened){
+        .from = {.group = group, .source = seal_source(&io->base), .marked = seal_marked(&io->base)},
+        .bytes = at,
+        .length = plain,
+        .late = verdict == RS_SEAL_LATE,
+    };
+    io->opened_bytes += (uint32_t)(plain + 63) / 64 * 64;
+}
+
 /* One datagram in one piece, to whom it is for; nobody has seen it until its tag was right. */
 static void open_datagram(seal_io *io, rs_io_group group, const uint8_t *bytes, size_t length) {
     const rs_io_sink *sink = io->sink;
-    const bool messages = io->traffic == RS_SEAL_MESSAGES;
-    const size_t clear = messages ? RS_SEAL_SHOWN : RS_IO_HEADER_BYTES;
+    if (io->traffic == RS_SEAL_MESSAGES) {
+        open_message(io, group, bytes, length);
+        return;
+    }
     uint8_t header[RS_IO_HEADER_BYTES], *place = NULL;
     size_t plain = length > RS_SEAL_MORE ? length - RS_SEAL_MORE : 0;
     uint32_t head = plain < RS_IO_HEADER_BYTES ? (uint32_t)plain : RS_IO_HEADER_BYTES, room = 0;
     const uint32_t rest = (uint32_t)plain - head;
-    rs_seal *by = plain > RS_IO_PAYLOAD_MAX ? NULL : opener(io, bytes, length, clear);
+    rs_seal *by = plain > RS_IO_PAYLOAD_MAX ? NULL : opener(io, bytes, length, RS_IO_HEADER_BYTES);
     if (!by)
         return;
-    const bool predicts = sink->predict && !messages;
-    if (predicts && (!sink->predict(sink->context, group, 0, &place, &room) || room < rest))
+    if (sink->predict && (!sink->predict(sink->context, group, 0, &place, &room) || room < rest))
         place = NULL;
     opening o = {.by = by,
                  .at = io->places[group],
-                 .clear = clear,
+                 .clear = RS_IO_HEADER_BYTES,
                  .bytes = bytes,
                  .length = length,
-                 .head = predicts ? header : io->scratch,
+                 .head = sink->predict ? header : io->scratch,
                  .rest = place ? place : io->scratch + RS_IO_HEADER_BYTES,
                  .verdict = RS_SEAL_FORGED};
     if (place && !rs_guard_run(open_it, &o)) { /* the object's file was shortened: what it opened to is gone */
@@ -266,10 +328,6 @@ static void open_datagram(seal_io *io, rs_io_group group, const uint8_t *bytes, 
     if (o.verdict != RS_SEAL_RIGHT && o.verdict != RS_SEAL_LATE)
         return;
     io->late = o.verdict == RS_SEAL_LATE;
-    if (messages) {
-        give_message(io, group, io->scratch, plain);
-        return;
-    }
     o.head[FLAGS_AT] &= (uint8_t)~RS_DATA_SEALED;
     uint8_t *target = sink->deliver(sink->context, group, o.head, head, rest);
     if (target && target != o.rest && rest > 0)
@@ -306,6 +364,7 @@ static int seal_receive(rs_io *base, unsigned limit, const rs_io_sink *sink) {
         open_datagram(io, io->staged[i].group, io->staged_rooms + (size_t)i * ROOM, io->staged[i].length);
     }
     io->delivering = NULL;
+    give_opened(io);
     io->staged_count = 0;
     io->sink = NULL;
     return count;
@@ -362,16 +421,6 @@ static uint64_t seal_receive_room(const rs_io *base, rs_io_group group) {
 
 static int64_t seal_waited(const rs_io *base, rs_io_group group) {
     return rs_io_waited(((const seal_io *)base)->inner, group);
-}
-
-static uint32_t seal_source(const rs_io *base) {
-    const seal_io *io = (const seal_io *)base;
-    return io->delivering ? io->delivering->source : rs_io_source(io->inner);
-}
-
-static bool seal_marked(const rs_io *base) {
-    const seal_io *io = (const seal_io *)base;
-    return io->delivering ? io->delivering->marked : rs_io_marked(io->inner);
 }
 
 static bool seal_late(const rs_io *base) {

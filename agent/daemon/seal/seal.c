@@ -462,10 +462,12 @@ static rs_seal_verdict judge(rs_seal *s, rs_seal_place place, size_t clear, cons
     first = first < hidden ? first : hidden;
     size_t beside_length = beside(place, bytes, clear, at, more);
     memcpy(shown, bytes, clear); /* `head` may lie there */
-    const rs_aead_piece pieces[2] = {{body, head + clear, first}, {body + first, rest, hidden - first}};
+    const bool whole = rest == head + clear + first;
+    const rs_aead_piece pieces[2] = {{body, head + clear, whole ? hidden : first},
+                                     {body + first, rest, hidden - first}};
     uint8_t tag[RS_AEAD_TAG];
     memcpy(tag, body + hidden, sizeof tag);
-    if (!rs_aead_open(st->aead, nonce, more, beside_length, pieces, 2, tag))
+    if (!rs_aead_open(st->aead, nonce, more, beside_length, pieces, whole ? 1 : 2, tag))
         return RS_SEAL_FORGED;
     memcpy(head, shown, clear);
     if (again)

@@ -15,6 +15,7 @@
 
 #include "core/base/random.h"
 #include "core/base/wire.h"
+#include "core/groups/wire.h"
 #include "io/guard.h"
 
 #define GROUP 0xefff0001u
@@ -77,8 +78,17 @@ static void fake_close(rs_io *base) {
     (void)base;
 }
 
-static const rs_io_ops fake_ops = {
-    .name = "fake", .send = fake_send, .receive = fake_receive, .join = fake_join, .close = fake_close};
+/* Each datagram is of another address: by how many are taken already. */
+static uint32_t fake_source(const rs_io *base) {
+    return 1000 + ((const fake_io *)base)->given;
+}
+
+static const rs_io_ops fake_ops = {.name = "fake",
+                                   .send = fake_send,
+                                   .receive = fake_receive,
+                                   .join = fake_join,
+                                   .close = fake_close,
+                                   .source = fake_source};
 
 /* Where fragments belong: fragment n at n * FRAGMENT. */
 typedef struct {
@@ -360,6 +370,86 @@ static void packets__of_another_transfer_are_heard_by_nobody(void **state) {
     stop(r);
 }
 
+/* ------------------------------------------------------------------------------------------------- group messages */
+
+#define MESSAGES 200u
+#define GROUP_NUMBER 77u
+
+typedef struct {
+    const rs_io *from;
+    const uint8_t (*sent)[FRAGMENT + 100];
+    const size_t *lengths;
+    const bool *spoiled;
+    unsigned next, count;
+} listener;
+
+/* What was not spoiled, in the order it was sent in, each with the address it came from. */
+static uint8_t *listen(void *context, rs_io_group group, const uint8_t *header, size_t header_length,
+                       uint32_t payload_length) {
+    listener *l = context;
+    assert_int_equal(group, 5);
+    while (l->next < MESSAGES && l->spoiled[l->next])
+        l->next++;
+    assert_true(l->next < MESSAGES);
+    assert_int_equal(header_length + payload_length, l->lengths[l->next]);
+    assert_memory_equal(header, l->sent[l->next], l->lengths[l->next]);
+    assert_int_equal(rs_io_source(l->from), 1000 + l->next);
+    assert_false(rs_io_late(l->from));
+    l->next++;
+    l->count++;
+    return NULL;
+}
+
+/* Several are opened before the first is given. */
+static void messages__come_in_order_and_from_whom_they_are(void **state) {
+    (void)state;
+    uint64_t random = seed_of_run();
+    static uint8_t sent[MESSAGES][FRAGMENT + 100];
+    for (unsigned way = 0; way < 2; way++) {
+        rig *r = start(way == 0, false);
+        rs_io_close(r->out);
+        rs_io_close(r->in);
+        r->out = rs_seal_io(&r->wire.base, r->from, RS_SEAL_MESSAGES, true);
+        r->in = rs_seal_io(&r->wire.base, r->to, RS_SEAL_MESSAGES, way == 0);
+        char error[RS_IO_ERROR_MAX];
+        assert_true(r->out && r->in && rs_io_join(r->in, 5, GROUP, PORT, error));
+        assert_true(rs_seal_learn(rs_keyring_take(r->from, RS_KEYS_GROUP, GROUP_NUMBER, 0), 7, key, 256, 0));
+        assert_true(rs_seal_learn(rs_keyring_take(r->to, RS_KEYS_GROUP, GROUP_NUMBER, 0), 7, key, 512, 0));
+        size_t lengths[MESSAGES];
+        bool spoiled[MESSAGES];
+        unsigned right = 0;
+        for (unsigned i = 0; i < MESSAGES; i++) {
+            lengths[i] = RS_GM_HEADER + rs_random_next(&random) % (i % 3 ? 60 : FRAGMENT);
+            for (size_t k = RS_GM_HEADER; k < lengths[i]; k++)
+                sent[i][k] = (uint8_t)rs_random_next(&random);
+            const rs_gm_id id = {.sender = 1, .group = GROUP_NUMBER, .sn = i + 1};
+            rs_gm_put_header(sent[i], RS_GM_KIND_DATA, &id);
+            const rs_io_packet packet = {.address = GROUP,
+                                         .port = PORT,
+                                         .header = sent[i],
+                                         .header_length = RS_GM_HEADER,
+                                         .payload = sent[i] + RS_GM_HEADER,
+                                         .payload_length = (uint32_t)lengths[i] - RS_GM_HEADER};
+            assert_int_equal(rs_io_send(r->out, &packet, 1), 1);
+            spoiled[i] = rs_random_next(&random) % 5 == 0;
+            right += !spoiled[i];
+            if (spoiled[i])
+                r->wire.datagrams[i][r->wire.lengths[i] - 1 - rs_random_next(&random) % 16] ^= 1;
+        }
+        listener l = {
+            .from = r->in, .sent = (const uint8_t(*)[FRAGMENT + 100]) sent, .lengths = lengths, .spoiled = spoiled};
+        const rs_io_sink sink = {.deliver = listen, .context = &l};
+        while (rs_io_receive(r->in, 64, &sink) > 0)
+            ;
+        assert_int_equal(l.count, right);
+        rs_seal_stats stats;
+        rs_keyring_stats(r->to, &stats);
+        assert_int_equal(stats.opened[RS_SEAL_RIGHT], right);
+        assert_int_equal(stats.opened[RS_SEAL_FORGED], MESSAGES - right);
+        stop(r);
+    }
+}
+
 /* An application shortens the file that an object lies in, here or there. */
 static void files__that_were_shortened_end_nothing(void **state) {
     (void)state;
@@ -403,6 +493,7 @@ int main(void) {
         cmocka_unit_test(packets__that_wait_are_sealed_once),
         cmocka_unit_test(packets__without_a_key_are_lost),
         cmocka_unit_test(packets__of_another_transfer_are_heard_by_nobody),
+        cmocka_unit_test(messages__come_in_order_and_from_whom_they_are),
         cmocka_unit_test(files__that_were_shortened_end_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

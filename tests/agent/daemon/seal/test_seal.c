@@ -2,6 +2,7 @@
  * made with another key is told from what is right, and nothing is used twice. */
 #include "daemon/seal/keyring.h"
 
+#include <openssl/evp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,6 +28,18 @@ static size_t bytes_of(const char *hex, uint8_t *out) {
         out[i] = (uint8_t)value;
     }
     return n;
+}
+
+static void fill(uint8_t *at, size_t length, uint64_t *random) {
+    for (size_t i = 0; i < length; i++)
+        at[i] = (uint8_t)rs_random_next(random);
+}
+
+static uint64_t seed_of_run(void) {
+    const char *given = getenv("SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    printf("SEED=%llu\n", (unsigned long long)seed);
+    return seed;
 }
 
 /* ------------------------------------------------------------------------------------------------------ primitives */
@@ -94,17 +107,48 @@ static void ciphers__give_what_their_standards_say(void **state) {
                  "1ae10b594f09e26a7e902ecbd0600691");
 }
 
+/* Wide instructions take many blocks at a time: every length around theirs, cut anywhere, against OpenSSL's. */
+static void aes_gcm__is_openssls_at_every_length(void **state) {
+    (void)state;
+    uint64_t random = seed_of_run();
+    uint8_t k[32], v[12], beside[48], text[1600], mine[1600], theirs[1600], tag[16], wanted[16];
+    fill(k, sizeof k, &random);
+    EVP_CIPHER_CTX *c = EVP_CIPHER_CTX_new();
+    assert_int_equal(EVP_EncryptInit_ex(c, EVP_aes_256_gcm(), NULL, k, NULL), 1);
+    rs_aead *seals = rs_aead_new(RS_AES_256_GCM, k, true), *opens = rs_aead_new(RS_AES_256_GCM, k, false);
+    for (size_t length = 0; length <= sizeof text; length++) {
+        const size_t more = rs_random_next(&random) % sizeof beside, cut = rs_random_next(&random) % (length + 1);
+        int done, all = 0;
+        fill(v, sizeof v, &random);
+        fill(beside, more, &random);
+        fill(text, length, &random);
+        assert_int_equal(EVP_EncryptInit_ex(c, NULL, NULL, NULL, v), 1);
+        assert_int_equal(EVP_EncryptUpdate(c, NULL, &done, beside, (int)more), 1);
+        assert_int_equal(EVP_EncryptUpdate(c, theirs, &all, text, (int)length), 1);
+        assert_int_equal(EVP_EncryptFinal_ex(c, theirs + all, &done), 1);
+        assert_int_equal(EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_GCM_GET_TAG, sizeof wanted, wanted), 1);
+        const rs_aead_piece out[2] = {{text, mine, cut}, {text + cut, mine + cut, length - cut}};
+        const rs_aead_piece whole = {text, mine, length}, back = {theirs, mine, length};
+        const bool one = length % 2;
+        assert_true(rs_aead_seal(seals, v, beside, more, one ? &whole : out, one ? 1 : 2, tag));
+        assert_memory_equal(mine, theirs, length);
+        assert_memory_equal(tag, wanted, sizeof tag);
+        assert_true(rs_aead_open(opens, v, beside, more, &back, 1, wanted));
+        assert_memory_equal(mine, text, length);
+        wanted[rs_random_next(&random) % 16] ^= 0x40;
+        assert_false(rs_aead_open(opens, v, beside, more, &back, 1, wanted));
+    }
+    EVP_CIPHER_CTX_free(c);
+    rs_aead_free(seals);
+    rs_aead_free(opens);
+}
+
 /* ---------------------------------------------------------------------------------------------------------- packets */
 
 typedef struct {
     rs_seal *from, *to;
     uint8_t plain[MOST], sealed[MOST + RS_SEAL_MORE], head[32], rest[MOST];
 } pair;
-
-static void fill(uint8_t *at, size_t length, uint64_t *random) {
-    for (size_t i = 0; i < length; i++)
-        at[i] = (uint8_t)rs_random_next(random);
-}
 
 static void start(pair *p, rs_cipher cipher) {
     p->from = rs_seal_new(cipher);
@@ -125,13 +169,6 @@ static size_t make(pair *p, rs_seal_place to, size_t clear, size_t head, size_t 
 
 static rs_seal_verdict look(pair *p, rs_seal_place at, size_t clear, size_t length) {
     return rs_seal_open(p->to, at, clear, p->sealed, length, p->head, sizeof p->head, p->rest);
-}
-
-static uint64_t seed_of_run(void) {
-    const char *given = getenv("SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    printf("SEED=%llu\n", (unsigned long long)seed);
-    return seed;
 }
 
 static void packets__of_any_size_come_back_as_they_were(void **state) {
@@ -514,6 +551,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hkdf__gives_what_rfc_5869_says),
         cmocka_unit_test(ciphers__give_what_their_standards_say),
+        cmocka_unit_test(aes_gcm__is_openssls_at_every_length),
         cmocka_unit_test(packets__of_any_size_come_back_as_they_were),
         cmocka_unit_test(packets__that_were_changed_anywhere_are_refused),
         cmocka_unit_test(garbage__is_refused_and_leaves_nothing),
