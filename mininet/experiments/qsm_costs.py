@@ -23,6 +23,7 @@ from rostrum.lab.experiments.qsm import Case, Skipped, measure, network, ours
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
+from rostrum.lab.processor import used_s
 from rostrum.lab.results import save
 
 SOME = 256  # groups: are they in the caches?
@@ -60,19 +61,9 @@ def kinds(groups: int) -> list[Kind]:
     ]
 
 
-def cpu_s(lab: Lab, pids: Sequence[int]) -> list[float]:
-    """Processor time of the lab's processes, user and system, to the nanosecond."""
-    script = f"for pid in {' '.join(map(str, pids))}; do cat /proc/$pid/task/*/schedstat; echo; done"
-    output = lab.execute("manager", ["sh", "-c", script])
-    return [sum(int(line.split()[0]) for line in one.splitlines() if line) / 1e9 for one in output.split("\n\n")][
-        : len(pids)
-    ]
-
-
 def look(lab: Lab, pids: dict[str, int]) -> dict[str, Counts]:
     """By server: its agent's processor time and counts."""
-    spent = cpu_s(lab, list(pids.values()))
-    found: dict[str, Counts] = {name: {"cpu_s": one} for name, one in zip(pids, spent, strict=True)}
+    found: dict[str, Counts] = {name: {"cpu_s": one} for name, one in used_s(lab, pids).items()}
     for row in lab.metrics():
         for count, rows in COUNTS.items():
             if row["source"] in found and (row["metric"], row.get("label_kind", "")) in rows:

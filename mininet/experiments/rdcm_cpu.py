@@ -16,6 +16,7 @@ from rostrum.lab.experiments import plain_multicast
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import LabError
+from rostrum.lab.processor import used_s
 from rostrum.lab.results import save
 from rostrum.topologies import TopologyError, load
 from rostrum.topologies.fabrics import Options, fabric
@@ -141,32 +142,21 @@ def _send(
     size = source.stat().st_size
     with Agent(lab.agent_socket(SENDER)) as agent:
         agent.add(number, source)
-        before = _cpu_s(lab, pids)
+        before = used_s(lab, pids)
         result = agent.send(number, receivers, protocol=protocol).wait(BOUND_S)
-        after = _cpu_s(lab, pids)
+        after = used_s(lab, pids)
         agent.delete(number)
     if not result.ok or result.protocol != protocol:
         raise LabError(f"run {number} by {protocol} (was {result.protocol}): {result.cause}")
     for server in receivers:
         with Agent(lab.agent_socket(server)) as agent:
             agent.delete(number)
-    used_s = sum(after[server] - before[server] for server in receivers)
+    spent_s = sum(after[server] - before[server] for server in receivers)
     return {
         "protocol": protocol,
-        "cpu_s": used_s,
-        "cpu_s_per_gib": used_s / (size * len(receivers) / GIB),
+        "cpu_s": spent_s,
+        "cpu_s_per_gib": spent_s / (size * len(receivers) / GIB),
         "goodput_bps": size * 8e9 / max(result.done_ns - result.accepted_ns, 1),
         "patched": sum(row.patched_fragments for row in result.receivers),
         "packets_sent": result.packets_sent,
-    }
-
-
-def _cpu_s(lab: Lab, pids: dict[str, int]) -> dict[str, float]:
-    """Processor time of programs of the lab so far."""
-    numbers = " ".join(map(str, pids.values()))
-    script = f"for pid in {numbers}; do cat /proc/$pid/task/*/schedstat; echo; done"
-    parts = lab.execute("manager", ["sh", "-c", script]).split("\n\n")
-    return {
-        server: sum(int(row.split()[0]) for row in part.splitlines() if row) / 1e9
-        for server, part in zip(pids, parts, strict=False)
     }
