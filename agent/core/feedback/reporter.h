@@ -9,6 +9,7 @@
 
 /* Where no other source is named: docs/feedback.md. */
 #define RS_REPORT_CHILDREN 32u /* at most collects one receiver (a bound) */
+#define RS_REPORT_LOSSES 4096  /* packets that a receiver counts its losses over (a bound) */
 #define RS_REPORT_SILENT_MARKS 3u
 #define RS_REPORT_SILENT (10 * INT64_C(1000000)) /* who answers none of so many marks for so long holds nobody back */
 

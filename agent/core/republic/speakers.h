@@ -14,6 +14,7 @@ typedef struct {
     uint32_t parent;      /* It reports to the recipient of that place; RS_TREE_NOBODY: to the sender. */
     uint32_t first_child; /* Its children begin with that one... */
     uint32_t next;        /* ...and its parent's go on with that one. */
+    uint32_t rack;        /* Servers of a rack have it in common. */
     uint8_t height;       /* So many levels are below it. */
     bool placed;          /* It has a place in the tree. */
     bool demoted;         /* It was bypassed: it collects for nobody any more. */

@@ -16,7 +16,6 @@
 #define LAST_EVERY (1 * RS_MS)
 #define SERVE_LEAST RS_CONTROL_LATE      /* after the last request of somebody below, */
 #define SERVE_MOST (4 * RS_CONTROL_LATE) /* and after all is here: whoever is not heard has other help */
-#define LOSS_SAMPLE 4096                 /* packets */
 #define BESIDE_MOST 900000u              /* ppm (a bound) */
 
 typedef struct {
@@ -193,7 +192,7 @@ static void count_losses(rs_receiving *x, tree *t) {
         t->base_mended = mended_beside(x);
     }
     uint64_t expected = offset - t->base_offset, got = own->session_received - t->base_received;
-    if (expected < LOSS_SAMPLE)
+    if (expected < RS_REPORT_LOSSES)
         return;
     uint64_t mended = mended_beside(x) - t->base_mended;
     t->lossy_ppm = got < expected ? (uint32_t)((expected - got) * 1000000 / expected) : 0;

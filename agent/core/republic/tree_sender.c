@@ -98,6 +98,7 @@ static void grow(rs_tree_sender *t, const rs_sending *x, const rs_ordered *order
         rs_tree_member *n = &t->nodes[order[i].place];
         n->placed = true;
         n->height = (uint8_t)place.height;
+        n->rack = (uint32_t)(order[i].rack ^ order[i].rack >> 32);
         if (place.parent == RS_TREE_SENDER)
             add_speaker(t, x, order[i].place);
         else
@@ -205,11 +206,17 @@ static bool can_collect(const rs_tree_sender *t, const rs_sending *x, uint32_t p
            !t->nodes[place].demoted;
 }
 
+/* One of its rack, if there is any: what another repaired for those would share the rack's only way in with the data. */
 static uint32_t heir(const rs_tree_sender *t, const rs_sending *x, uint32_t place) {
-    for (uint32_t at = t->nodes[place].first_child; at != RS_TREE_NOBODY; at = t->nodes[at].next)
-        if (can_collect(t, x, at))
+    uint32_t other = RS_TREE_NOBODY;
+    for (uint32_t at = t->nodes[place].first_child; at != RS_TREE_NOBODY; at = t->nodes[at].next) {
+        if (!can_collect(t, x, at))
+            continue;
+        if (t->nodes[at].rack == t->nodes[place].rack)
             return at;
-    return t->nodes[place].first_child;
+        other = other == RS_TREE_NOBODY ? at : other;
+    }
+    return other == RS_TREE_NOBODY ? t->nodes[place].first_child : other;
 }
 
 /* The path is known by reports of another, and nothing of its own. */
@@ -354,6 +361,26 @@ void rs_tree_accepted(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
         without_tree(node, now, x, rs_place_of(x, r));
 }
 
+void rs_tree_late(const rs_sending *x, rs_recipient *r) {
+    const rs_tree_sender *t = rs_tree_of(x);
+    const rs_recipient *last = NULL;
+    if (!t || !rs_speaks(x, r))
+        return;
+    for (uint32_t i = 0; i < t->speaker_count; i++) {
+        const rs_recipient *other = rs_speaker(x, i);
+        if (other != r && rs_is_active(other) && other->light == RS_LIGHT_LIT &&
+            (!last || rs_progress_of(other)->seen_pos < rs_progress_of(last)->seen_pos))
+            last = other;
+    }
+    if (!last)
+        return;
+    rs_progress *progress = rs_progress_of(r);
+    progress->rate->model = rs_progress_of(last)->rate->model;
+    begin_from_model(progress);
+    if (rs_progress_of(last)->seen_pos > progress->seen_pos)
+        progress->seen_pos = rs_progress_of(last)->seen_pos;
+}
+
 void rs_tree_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
     rs_tree_sender *t = rs_tree_of(x);
     uint32_t place = rs_place_of(x, r);
@@ -459,6 +486,11 @@ rs_rx_verdict rs_tree_report(rs_node *node, rs_time now, rs_sending *x, const rs
     return RS_RX_NONE;
 }
 
+/* Losses can have been told by now: those that report count them over so many packets first. */
+static bool tells_losses(const rs_sending *x, uint64_t pos) {
+    return pos >= rs_republic_sender_of(x)->high_pos + RS_REPORT_LOSSES * 3 / 2;
+}
+
 /* Who lies is not known: one of those between it and the sender, each in its turn. */
 void rs_tree_sample(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r, uint64_t pos,
                     uint32_t lossy_ppm) {
@@ -469,7 +501,8 @@ void rs_tree_sample(rs_node *node, rs_time now, rs_sending *x, const rs_recipien
     for (; t->nodes[top].parent != RS_TREE_NOBODY; top = t->nodes[top].parent)
         depth++;
     rs_tree_speaker *s = rs_tree_speaker_of(t, top);
-    bool ahead = s->claim_old > pos + 1, loses = lossy_ppm > LIE_PPM && s->claim_ppm < lossy_ppm / 4;
+    bool ahead = s->claim_old > pos + 1,
+         loses = tells_losses(x, pos) && lossy_ppm > LIE_PPM && s->claim_ppm < lossy_ppm / 4;
     if (depth == 0 || (!ahead && !loses))
         return;
     uint32_t blamed = place;

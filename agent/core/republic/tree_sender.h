@@ -8,6 +8,8 @@
 /* A path was granted: whether and by which tree the session's receivers report. False: out of memory, and what is
  * sent cannot follow anybody's reports. */
 bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x);
+/* It has light while others are served: until it reports it counts as one of them. */
+void rs_tree_late(const rs_sending *x, rs_recipient *r);
 void rs_tree_accepted(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r);
 /* It is done, failed, out of reach, or off the data channel. */
 void rs_tree_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r);

@@ -46,6 +46,7 @@ static bool is_report(const uint8_t *header, size_t length) {
 
 typedef struct {
     bool reports[SERVERS], is_parent[SERVERS], speaks[SERVERS];
+    rs_peer reads[SERVERS];   /* The last report of each went to that one. */
     uint64_t read[SERVERS];   /* So many reports came to each. */
     uint64_t to_senders_rack; /* from other racks, and not to the sender */
     uint64_t at_sender;
@@ -68,6 +69,7 @@ static void watch(net *n, bool arrives, rs_channel channel, rs_peer from, rs_pee
     if (channel != RS_CH_PEER_DATAGRAM || !arrives || !is_report(header, length))
         return;
     s->reports[from] = true;
+    s->reads[from] = to;
     s->read[to]++;
     s->at_sender += to == 0;
     s->speaks[from] = to == 0;
@@ -386,6 +388,30 @@ static void collector_frozen__others_go_on(void **state) {
         one_that_collects_ends(seed, net_freeze);
 }
 
+/* The head of a rack ends, and so does the one that took its place: one of those that are left is asked by the other. A
+ * receiver of another rack collected for both, and what it repaired for them shared the rack's way in with the data. */
+static void heads_of_a_rack_end__it_still_helps_itself(void **state) {
+    (void)state;
+    seen s;
+    net *n = begin(16, &s);
+    net_at(n, 100 * MS);
+    assert_true(s.speaks[4] && s.is_parent[4]);
+    net_kill(n, 4);
+    net_at(n, 200 * MS);
+    rs_peer next = s.speaks[5] ? 5 : s.speaks[6] ? 6 : 7;
+    assert_true(s.speaks[next] && s.is_parent[next]);
+    net_kill(n, next);
+    net_at(n, 300 * MS);
+    rs_peer left[2], count = 0;
+    for (rs_peer i = 5; i < 8; i++)
+        if (i != next)
+            left[count++] = i;
+    assert_true(s.reads[left[0]] == left[1] || s.reads[left[1]] == left[0]);
+    net_at(n, 10 * SEC);
+    assert_int_equal(whole(n), SERVERS - 3);
+    net_free(n);
+}
+
 static void every_collector_is_lost_in_turn__the_rest_is_complete(void **state) {
     (void)state;
     seen s, none = {0};
@@ -502,6 +528,64 @@ static bool gone_around(const net *n, rs_peer server) {
         if (log->event.peer == server && strstr(log->event.cause, "than it said"))
             return true;
     return false;
+}
+
+/* Much is lost everywhere, and some say so before those that they report to have counted theirs: nobody lied. */
+static void losses_from_the_start__nobody_is_blamed(void **state) {
+    (void)state;
+    for (uint64_t seed = 20; seed < 24; seed++) {
+        seen s;
+        net *n = begin(seed, &s);
+        net_knob(n)->loss = 0.1;
+        net_at(n, 400 * MS);
+        for (rs_peer i = 1; i < SERVERS; i++)
+            assert_false(gone_around(n, i));
+        net_knob(n)->loss = 0;
+        net_at(n, 20 * SEC);
+        assert_int_equal(whole(n), SERVERS - 1);
+        net_free(n);
+    }
+}
+
+/* One hears late of what is sent: the others do not wait for it, and go no slower for it when it comes, whether it
+ * speaks to the sender or not. */
+static void one_has_light_late__the_others_begin(void **state) {
+    (void)state;
+    seen s;
+    net *n = net_new(SERVERS, &by_tree, 17);
+    net_send_all(n, 1, OBJECT);
+    net_at(n, 10 * SEC);
+    rs_time usual = net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->at;
+    net_free(n);
+    for (rs_peer late = 1; late < SERVERS; late++) {
+        n = net_new(SERVERS, &by_tree, 17);
+        s = (seen){.from = 10 * MS};
+        net_knob(n)->watch = watch;
+        net_knob(n)->watch_context = &s;
+        net_dark_until(n, late, 10 * MS);
+        rs_xfer xfer = net_send_all(n, 1, OBJECT);
+        net_at(n, 200 * MS);
+        assert_in_range(net_stats(n, 0, xfer).high_rate_at - NET_START, 1, 9 * MS);
+        assert_true(s.longest_gap < 3 * MS);
+        net_at(n, 10 * SEC);
+        assert_int_equal(whole(n), SERVERS - 1);
+        assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->at < usual + 11 * MS);
+        net_free(n);
+    }
+}
+
+/* A few have light and most have none yet: they are waited for. */
+static void most_have_no_light_yet__they_are_waited_for(void **state) {
+    (void)state;
+    net *n = net_new(SERVERS, &by_tree, 18);
+    for (rs_peer i = 1; i < SERVERS / 2; i++)
+        net_dark_until(n, i, 20 * MS);
+    rs_xfer xfer = net_send_all(n, 1, OBJECT);
+    net_at(n, 200 * MS);
+    assert_true(net_stats(n, 0, xfer).high_rate_at - NET_START >= 20 * MS);
+    net_at(n, 10 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    net_free(n);
 }
 
 /* One that collects tells of those below it what is not so: they say otherwise, now and then, and it is gone around. */
@@ -654,6 +738,7 @@ int main(void) {
         cmocka_unit_test(common_losses__come_down_the_tree_at_once),
         cmocka_unit_test(collector_killed__others_go_on),
         cmocka_unit_test(collector_frozen__others_go_on),
+        cmocka_unit_test(heads_of_a_rack_end__it_still_helps_itself),
         cmocka_unit_test(every_collector_is_lost_in_turn__the_rest_is_complete),
         cmocka_unit_test(collector_pauses__all_are_complete),
         cmocka_unit_test(sender_pauses__all_are_complete),
@@ -661,6 +746,9 @@ int main(void) {
         cmocka_unit_test(slow_one_deep_in_the_tree__the_rate_follows_it),
         cmocka_unit_test(lossy_one_begins_to_speak__the_data_do_not_pause),
         cmocka_unit_test(slow_path__reports_come),
+        cmocka_unit_test(losses_from_the_start__nobody_is_blamed),
+        cmocka_unit_test(one_has_light_late__the_others_begin),
+        cmocka_unit_test(most_have_no_light_yet__they_are_waited_for),
         cmocka_unit_test(liar__is_gone_around),
         cmocka_unit_test(parent__repairs_with_changed_bytes),
         cmocka_unit_test(some_old_agents__report_directly),
