@@ -19,8 +19,8 @@
 #define GRACE_LEAST RS_HOST_BUSY   /* once the circuit can be there, nobody waits longer for another's light... */
 #define GRACE_MOST RS_CONTROL_LATE /* ...than that: INTL_SEQ, which says it, is a control message */
 /* Of many on a path that is there already, some hear OPEN late, as it was lost: those that have light do not wait for
- * them once so many have it (a bound; with 1 % lost on each of four links 88 % have it at once) and no other had it for a
- * while: five of the first attempts. Who comes later has a whole round all the same. */
+ * them once so many have it (a bound; with 1 % lost on each of four links 88 % have it at once) and no other had it
+ * for five of the first attempts. Who comes later has a whole round all the same. */
 #define MOST_LIT(members) ((members) - (members) / 4)
 #define LIT_SETTLED (5 * ATTEMPT_LIVE)
 #define DARK_LEAST (4 * RS_CONTROL_LATE) /* after 4 light bounds, at least this, who is dark gets patches; */

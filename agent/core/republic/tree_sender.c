@@ -206,7 +206,7 @@ static bool can_collect(const rs_tree_sender *t, const rs_sending *x, uint32_t p
            !t->nodes[place].demoted;
 }
 
-/* One of its rack, if there is any: what another repaired for those would share the rack's only way in with the data. */
+/* One of its rack, if there is any: what another repaired for those would share the rack's way in with the data. */
 static uint32_t heir(const rs_tree_sender *t, const rs_sending *x, uint32_t place) {
     uint32_t other = RS_TREE_NOBODY;
     for (uint32_t at = t->nodes[place].first_child; at != RS_TREE_NOBODY; at = t->nodes[at].next) {
