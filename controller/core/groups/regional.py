@@ -82,7 +82,9 @@ def _place(core: Core, number: int, now: int) -> None:
         try:
             m.sharing.place(-number, (view.nodes, _senders(core, view)), now, LINGER_NS, m.bad_roots)
         except NoRoom as error:
-            core.warn("no address for a region", region=number, cause=str(error))
+            # Nor does the one that it had reach all of its servers now.
+            m.sharing.end(-number, now + LINGER_NS)
+            core.warn("a region is sent to by unicast: no address for it", region=number, cause=str(error))
     told = m.told_regions.get(number)
     if view and told and told.version == view.version and told.address != _address(core, number):
         m.regions.next_version(number)

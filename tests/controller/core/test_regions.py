@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 from rostrum.controller.core import actions as act
@@ -15,6 +15,7 @@ from rostrum.controller.core.groups.trees import bits
 from rostrum.controller.core.groups.values import Engine, GroupOptions, GroupUse
 from rostrum.controller.core.persistence import parts
 from rostrum.controller.core.values import MS, Settings
+from rostrum.topologies.model import Tenant
 
 from tests.controller.group_network import GroupLine, spine
 
@@ -255,3 +256,90 @@ def test_an_agent_without_regions_is_not_let_into_a_group_that_has_them() -> Non
     line.wait_alive(1000)
     assert "travels in regions" in line.listeners[other].refused["a"]
     assert all(isinstance(one, act.PushGroups) for one in line.of(act.PushGroups))
+
+
+def reached(line: GroupLine, number: int) -> set[str]:
+    """Servers that a packet to the region's address gets to, by the rules on switches."""
+    m = line.manager.core.members
+    shared = m.sharing.at[-number]
+    found = set[str]()
+    for name, switch in line.topology.switches.items():
+        for rule in m.sharing.rules_on(name):
+            if rule.group == shared.address:
+                ends = {switch.neighbours[port].node for port in rule.out_ports}
+                found |= ends & line.topology.servers.keys()
+    return found
+
+
+def test_regions_share_addresses_when_there_are_no_more() -> None:
+    """Of three addresses one is for everybody; nothing that a region is sent fails to come."""
+    topology = replace(spine(2, 8, 2), multicast=IPv4Network("239.192.0.0/30"))
+    line = GroupLine(topology, Settings())
+    servers = sorted(topology.servers)
+    line.up(*servers, knows=QSM)
+    for at in range(0, 16, 2):
+        line.join(f"g{at}", *servers[at : at + 2], options=WITH)
+    line.wait_alive(1000)
+    m = line.manager.core.members
+    assert len(m.regions.views) == 8 and len(m.sharing.all) <= 3
+    agree(line)
+    for number, view in m.regions.views.items():
+        assert {m.places.names[server] for server in bits(view.nodes)} <= reached(line, number)
+
+
+def test_a_region_for_which_no_tree_can_be_had_is_sent_to_by_unicast() -> None:
+    """Also one that had an address, whose tree cannot grow to those who join: they would hear nothing of it."""
+    base = spine(2, 4, 2)
+    line = GroupLine(replace(base, tenants={"all": Tenant("all", tuple(base.servers), ("*",))}))
+    servers = list(base.servers)
+    line.up(*servers, knows=QSM)
+    line.join("g", *servers[:2], options=WITH)
+    line.wait_alive(1000)
+    m = line.manager.core.members
+    [number] = m.regions.views
+    assert line.listeners[servers[0]].regions[number].address
+    m.sharing.budget = 2 * max(m.sharing.cost.values())  # the switches are full
+    line.join("g", *servers[4:6], options=WITH)
+    line.wait_alive(1000)
+    [number] = m.regions.views
+    for server in (*servers[:2], *servers[4:6]):
+        assert line.listeners[server].regions[number].address is None
+        assert len(line.listeners[server].regions[number].nodes) == 4
+
+
+class Recording(GroupLine):
+    """`pushes`: what agents were told."""
+
+    def __init__(self, *given: object) -> None:
+        self.pushes: list[act.PushGroups] = []
+        super().__init__(*given)  # type: ignore[arg-type]
+
+    def do(self, event: ev.Event) -> list[act.Action]:
+        done = super().do(event)
+        self.pushes += [one for one in done if isinstance(one, act.PushGroups)]
+        return done
+
+
+def test_who_leaves_a_large_region_is_all_that_the_others_are_told() -> None:
+    topology = spine(2, 500, 2)
+    line = Recording(topology, Settings(group_members_max=1000))
+    line.up(*topology.servers, knows=QSM)
+    servers = list(line.listeners)
+    for name in ("a", "b"):
+        line.join(name, *servers, options=WITH)
+    line.wait_alive(1000)
+    m = line.manager.core.members
+    assert [view.nodes.bit_count() for view in m.regions.views.values()] == [1000]
+    line.pushes.clear()
+    for name in ("a", "b"):
+        line.leave(name, servers[7])
+    line.wait_alive(1000)
+    others, its_id = [push for push in line.pushes if push.server != servers[7]], m.places.number[servers[7]] + 1
+    assert {push.server for push in others} == {*servers} - {servers[7]}
+    for push in others:
+        for region in push.regions:
+            assert (region.base_version is not None, region.nodes, region.gone) == (True, (), (its_id,))
+        for view in push.views:
+            assert (view.base_version is not None, view.members, view.senders, view.gone) == (True, (), (), (its_id,))
+        assert not push.peers
+    agree(line)
