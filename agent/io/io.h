@@ -17,6 +17,7 @@
 
 #define RS_IO_HEADER_BYTES 32 /* data header in front of every payload (docs/protocol.md) */
 #define RS_IO_BATCH 126       /* most datagrams of one send or receive call: 18 times the 7 jumbo frames of a message */
+#define RS_IO_SOON_MOST 4u
 #define RS_IO_ERROR_MAX 256
 #define RS_IO_PAYLOAD_MAX 65507
 
@@ -63,6 +64,11 @@ typedef struct {
      * Without `predict` (NULL), a back end on UDP sockets has the whole datagram at `header`, in one piece. */
     uint8_t *(*deliver)(void *context, rs_io_group group, const uint8_t *header, size_t header_length,
                         uint32_t payload_length);
+    /* Without `predict`: of what it has read a back end on UDP sockets shows each datagram earlier, too, when it is the
+     * `ahead`-th one from now: from `soon_most` (at most RS_IO_SOON_MOST) on, where there are as many, down to 1. NULL:
+     * it does not. */
+    void (*soon)(void *context, uint32_t ahead, const uint8_t *bytes, size_t length);
+    uint32_t soon_most;
     void *context;
 } rs_io_sink;
 

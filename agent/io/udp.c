@@ -84,6 +84,14 @@ static void prepare(udp_io *io, const rs_socket_group *group, unsigned count, co
     }
 }
 
+/* Those that come after this one are shown (rs_io_sink.soon). */
+static void show_next(const batch *b, unsigned at, unsigned count, const rs_io_sink *sink) {
+    uint32_t most = count - 1 - at < sink->soon_most ? count - 1 - at : sink->soon_most;
+    for (uint32_t ahead = sink->soon && !sink->predict ? most : 0; ahead > 0; ahead--)
+        sink->soon(sink->context, ahead, b->placements[at + ahead].bounce - RS_IO_HEADER_BYTES,
+                   b->messages[at + ahead].msg_len);
+}
+
 /* Reads one batch. False when the socket had no more. */
 static bool read_group(rs_sockets *base, rs_socket_group *group, unsigned limit, const rs_io_sink *sink,
                        unsigned *total) {
@@ -109,6 +117,7 @@ static bool read_group(rs_sockets *base, rs_socket_group *group, unsigned limit,
         p->length = length - header_length;
         base->source = ntohl(b->from[i].sin_addr.s_addr);
         base->marked = rs_sockets_was_marked(&b->messages[i].msg_hdr);
+        show_next(b, i, (unsigned)received, sink);
         p->target =
             sink->deliver(sink->context, group->number, p->bounce - RS_IO_HEADER_BYTES, header_length, p->length);
         kept += p->target != NULL && p->length > 0;

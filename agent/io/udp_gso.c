@@ -331,6 +331,40 @@ static uint8_t *deliver(gso_io *io, const rs_io_sink *sink, rs_io_group group, c
     return sink->deliver(sink->context, group, m->bounce + offset, header_length, *payload_length);
 }
 
+/* Where a datagram lies in messages that were read. */
+typedef struct {
+    unsigned message;
+    uint32_t offset;
+} datagram_place;
+
+/* False: it was the last one. */
+static bool next_place(const gso_message *messages, unsigned count, datagram_place *at) {
+    if (at->message == count)
+        return false;
+    at->offset += messages[at->message].segment;
+    if (at->offset >= messages[at->message].length) {
+        at->message++;
+        at->offset = 0;
+    }
+    return at->message < count;
+}
+
+/* Those that come after the one at `at` are shown (rs_io_sink.soon). */
+static void show_next(const gso_message *messages, unsigned count, datagram_place at, const rs_io_sink *sink) {
+    datagram_place places[RS_IO_SOON_MOST];
+    uint32_t ahead = 0;
+    if (!sink->soon || sink->predict)
+        return;
+    for (; ahead < sink->soon_most && next_place(messages, count, &at); ahead++)
+        places[ahead] = at;
+    for (; ahead > 0; ahead--) {
+        const datagram_place *p = &places[ahead - 1];
+        const gso_message *m = &messages[p->message];
+        uint32_t rest = m->length - p->offset;
+        sink->soon(sink->context, ahead, m->bounce + p->offset, rest < m->segment ? rest : m->segment);
+    }
+}
+
 /* Messages that fit their patterns: what lies wrong is mended by moving places, as in place.h. */
 static void deliver_patterns(gso_io *io, rs_io_group group, unsigned messages, const rs_io_sink *sink) {
     gso_read *r = io->read;
@@ -345,6 +379,7 @@ static void deliver_patterns(gso_io *io, rs_io_group group, unsigned messages, c
             *p = (rs_placement){.bounce = m->bounce + offset + RS_IO_HEADER_BYTES,
                                 .head = predicted ? predicted->at : NULL,
                                 .head_length = predicted ? predicted->length : 0};
+            show_next(r->messages, messages, (datagram_place){i, offset}, sink);
             p->target = deliver(io, sink, group, m, offset, &p->length);
             kept += p->target != NULL && p->length > 0;
         }
@@ -371,6 +406,7 @@ static void deliver_backlog(gso_io *io, unsigned limit, const rs_io_sink *sink, 
     while (b->message < b->count && *total < limit) {
         const gso_message *m = &io->read->messages[b->message];
         uint32_t length;
+        show_next(io->read->messages, b->count, (datagram_place){b->message, b->offset}, sink);
         uint8_t *target = deliver(io, sink, b->group, m, b->offset, &length);
         if (target && length > 0) {
             memcpy(target, m->bounce + b->offset + RS_IO_HEADER_BYTES, length);

@@ -122,8 +122,8 @@ static rostrum_channels *enter(char **arguments, uint32_t count, giving *gives, 
 }
 
 static uint32_t number_of(const rostrum_channel *channel) {
-    const char *number = strrchr(rostrum_channel_group(channel), '-');
-    return number ? (uint32_t)strtoul(number + 1, NULL, 10) : 0;
+    const struct fed *feed = rostrum_channel_context(channel);
+    return (uint32_t)(feed - feed->all->feeds);
 }
 
 static void take(const rostrum_channel *channel, const rostrum_message *message, tally *t) {

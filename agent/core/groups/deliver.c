@@ -274,8 +274,8 @@ static void fill(rs_messages *node, const rs_gm_event *event, rs_messages_event 
     node->stats.delivered_bytes += event->length;
 }
 
-rs_message_group rs_messages_next_event(const rs_messages *node) {
-    return waiting(node) > 0 ? event_at(node, node->event_head)->group : 0;
+rs_message_group rs_messages_event_ahead(const rs_messages *node, uint32_t ahead) {
+    return waiting(node) > ahead ? event_at(node, node->event_head + ahead)->group : 0;
 }
 
 bool rs_messages_poll_event(rs_messages *node, rs_messages_event *out) {

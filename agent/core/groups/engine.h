@@ -82,6 +82,8 @@ struct rs_group_engine {
     void (*received)(void *own, rs_time now, rs_gm_group *group, const uint8_t *datagram, uint32_t length);
     /* Packets have arrived, however they came: what they made possible may be done now. */
     void (*arrived)(void *own, rs_time now);
+    /* rs_messages_soon, of a datagram of one of the engine's kinds. */
+    rs_message_group (*soon)(const void *own, uint32_t ahead, const uint8_t *bytes, size_t length);
     /* A datagram of one of the engine's kinds, from whom (RS_NO_PEER: nobody knows). False: it is malformed. */
     bool (*datagram)(void *own, rs_time now, rs_peer from, const uint8_t *bytes, size_t length);
 

@@ -303,6 +303,12 @@ typedef enum {
 } rs_messages_came;
 bool rs_messages_receive_as(rs_messages *node, rs_time now, rs_peer from, rs_messages_came came, const uint8_t *bytes,
                             size_t length);
+/* The `ahead`-th datagram from now (0: the next one) will be this one: what it needs of a group's state is on its way
+ * into the caches while others are worked on. Told of each by falling numbers, from RS_MESSAGES_AHEAD on; it may be
+ * anything, and nothing changes. The group that it brings a message of, if that is soon said; else 0. */
+#define RS_MESSAGES_AHEAD 3u
+rs_message_group rs_messages_soon(const rs_messages *node, uint32_t ahead, const uint8_t *bytes, size_t length);
+
 /* For a caller that drains its sockets faster than it can work (Ricochet, Sec. 4.2.6): the datagram waits in a bounded
  * buffer; when that is full, a random one in it gives way, so that losses are spread and can be repaired. False if a
  * datagram was dropped. rs_messages_work then receives up to `most` of those that wait, oldest first, and returns how
@@ -314,8 +320,8 @@ void rs_messages_timeout(rs_messages *node, rs_time now);
 rs_time rs_messages_deadline(const rs_messages *node); /* RS_NEVER if nothing is due */
 bool rs_messages_poll_tx(rs_messages *node, rs_time now, rs_messages_out *out);
 bool rs_messages_poll_event(rs_messages *node, rs_messages_event *out);
-/* The group of the event that is polled next, if that is known yet; else 0. */
-rs_message_group rs_messages_next_event(const rs_messages *node);
+/* The group of the event that is polled `ahead` others later, if that is known yet; else 0. */
+rs_message_group rs_messages_event_ahead(const rs_messages *node, uint32_t ahead);
 
 void rs_messages_stats_get(const rs_messages *node, rs_messages_stats *out);
 /* What an engine counts besides (engine.h: at most RS_GROUP_STATS_MOST); how many there are. */

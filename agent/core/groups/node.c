@@ -169,7 +169,7 @@ void rs_messages_free(rs_messages *node) {
             node->engines[i]->stop(node->engine_own[i]);
     rs_gm_smalls_free(node);
     for (uint32_t i = 0; i < node->chunk_count; i++)
-        rs_memory_give(&node->allocator, node->chunks[i]);
+        rs_memory_give_lines(&node->allocator, node->chunks[i]);
     void *tables[] = {node->chunks,   node->places,      node->group_table, node->groups,   node->missing,
                       node->events,   node->retransmits, node->rx_queue,    node->answered, node->rx_queue_order,
                       node->in.bytes, node->out.bytes,   node->numbers};
@@ -240,6 +240,13 @@ bool rs_messages_receive_as(rs_messages *node, rs_time now, rs_peer from, rs_mes
     const bool good = rs_messages_receive(node, now, from, bytes, length);
     node->came = RS_CAME_TO_ALL;
     return good;
+}
+
+rs_message_group rs_messages_soon(const rs_messages *node, uint32_t ahead, const uint8_t *bytes, size_t length) {
+    uint32_t number = node->kind_engine[rs_gm_get_kind(bytes, length) & UINT8_MAX];
+    if (number == 0 || !node->engines[number - 1]->soon)
+        return 0;
+    return node->engines[number - 1]->soon(node->engine_own[number - 1], ahead, bytes, length);
 }
 
 void rs_messages_timeout(rs_messages *node, rs_time now) {

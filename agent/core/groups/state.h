@@ -90,7 +90,7 @@ typedef struct {
 /* One sender in one group. Slots are a ring over the newest `capacity` sns; what is older is settled. What each packet
  * needs comes first: with many groups none of it is in the caches. */
 typedef struct {
-    rs_peer sender;
+    _Alignas(RS_MEMORY_LINE) rs_peer sender;
     uint32_t incarnation;
     rs_gm_group *group; /* NULL while the stream is not in use. */
     rs_gm_slot *slots;
@@ -140,7 +140,7 @@ typedef struct {
 
 /* What each packet needs comes first, as in a stream. */
 struct rs_gm_group {
-    rs_message_group id;
+    _Alignas(RS_MEMORY_LINE) rs_message_group id;
     rs_messages_order order;
     bool member;   /* This node is one. */
     bool open;     /* Anybody may publish. */

@@ -43,8 +43,7 @@ void rs_gm_stream_soon(const rs_messages *node, rs_peer sender, rs_message_group
     const rs_gm_stream *stream = rs_gm_stream_find(node, sender, group);
     if (stream && what == RS_GM_SOON_STREAM) {
         __builtin_prefetch(stream, 1);
-        __builtin_prefetch(&stream->seen, 1);
-        __builtin_prefetch(&stream->missing, 1);
+        __builtin_prefetch(&stream->peer, 1);
     } else if (stream) {
         __builtin_prefetch(stream->group, 1);
         __builtin_prefetch(&stream->slots[(stream->high + 1) & (stream->capacity - 1)], 1);
@@ -92,7 +91,7 @@ static rs_gm_stream *unused_stream(rs_messages *node) {
     if (!node->stream_free) {
         if (node->chunk_count == node->config.max_streams / RS_GM_CHUNK)
             return NULL;
-        rs_gm_stream *chunk = rs_memory_take(&node->allocator, RS_GM_CHUNK * sizeof *chunk);
+        rs_gm_stream *chunk = rs_memory_take_lines(&node->allocator, RS_GM_CHUNK * sizeof *chunk);
         if (!chunk)
             return NULL;
         uint32_t first = node->chunk_count * RS_GM_CHUNK;

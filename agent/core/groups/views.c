@@ -68,7 +68,7 @@ static bool distinct(const rs_peer *sorted, uint32_t count) {
 static rs_gm_group *new_group(rs_messages *node, rs_message_group id) {
     if (node->group_count == node->config.max_groups)
         return NULL;
-    rs_gm_group *group = rs_memory_take(&node->allocator, sizeof *group);
+    rs_gm_group *group = rs_memory_take_lines(&node->allocator, sizeof *group);
     if (!group)
         return NULL;
     *group = (rs_gm_group){.id = id};
@@ -197,7 +197,7 @@ static rs_status install(rs_messages *node, rs_time now, rs_gm_group *group, rs_
     if (status != RS_OK) {
         release_lists(node, next);
         if (fresh)
-            rs_memory_give(&node->allocator, group);
+            rs_memory_give_lines(&node->allocator, group);
         return status;
     }
     if (fresh)
@@ -354,7 +354,7 @@ void rs_gm_group_free(rs_messages *node, rs_gm_group *group) {
     rs_gm_positions_end(node, group);
     rs_gm_peers_let_go(node, group, &nothing);
     release_lists(node, group);
-    rs_memory_give(&node->allocator, group);
+    rs_memory_give_lines(&node->allocator, group);
 }
 
 rs_status rs_messages_forget(rs_messages *node, rs_time now, rs_message_group id) {

@@ -309,13 +309,24 @@ static bool is_well_formed(const uint8_t *bytes, size_t length) {
     return well;
 }
 
-/* Of its first message: between these calls the packet is hashed and copied. */
-static void soon(const rs_qsm *own, const rs_qsm_head *head, const uint8_t *bytes, size_t length, rs_gm_soon what) {
+/* Of its first message. */
+static rs_message_group soon(const rs_qsm *own, rs_peer who, const uint8_t *bytes, size_t length, rs_gm_soon what) {
     rs_qsm_inner inner;
     size_t at = RS_QSM_DATA_HEAD;
     bool well;
-    if (rs_qsm_get_inner(bytes, length, &at, &inner, &well))
-        rs_gm_stream_soon(own->node, head->who, inner.group, what);
+    if (!rs_qsm_get_inner(bytes, length, &at, &inner, &well))
+        return 0;
+    rs_gm_stream_soon(own->node, who, inner.group, what);
+    return inner.group;
+}
+
+rs_message_group rs_qsm_data_soon(const void *of_node, uint32_t ahead, const uint8_t *bytes, size_t length) {
+    rs_qsm_head head;
+    rs_gm_soon what = ahead > 2 || ahead == 0 ? RS_GM_SOON_PLACE : ahead == 2 ? RS_GM_SOON_STREAM : RS_GM_SOON_GROUP;
+    if (rs_gm_get_kind(bytes, length) != RS_QSM_KIND_DATA || length <= RS_QSM_DATA_HEAD ||
+        !rs_qsm_get_head(bytes, length, &head))
+        return 0;
+    return soon(of_node, head.who, bytes, length, what);
 }
 
 bool rs_qsm_receive_data(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *bytes, size_t length) {
@@ -335,10 +346,9 @@ bool rs_qsm_receive_data(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *
         own->node->stats.strangers++;
         return true;
     }
-    soon(own, &head, bytes, length, RS_GM_SOON_PLACE);
     if (!rs_gm_intact(own->node, bytes, length))
         return true;
-    soon(own, &head, bytes, length, RS_GM_SOON_STREAM);
+    soon(own, head.who, bytes, length, RS_GM_SOON_STREAM); /* again, if it was not shown before (rs_messages_soon) */
     rs_qsm_stream *stream = rs_qsm_stream_find(view, head.who);
     const bool known = stream && stream->incarnation == head.incarnation;
     if (!known) /* late: perhaps one that was taken before, by what is not known of any more */
@@ -368,7 +378,7 @@ bool rs_qsm_receive_data(rs_qsm *own, rs_time now, rs_peer from, const uint8_t *
         stream->came_at = now;
     }
     keep(stream, sn, bytes, length);
-    soon(own, &head, bytes, length, RS_GM_SOON_GROUP);
+    soon(own, head.who, bytes, length, RS_GM_SOON_GROUP);
     advance(stream);
     rs_qsm_meter_add(&stream->meter, now, 1);
     rs_qsm_meter_add(&view->meter, now, 1);

@@ -17,6 +17,7 @@ uint32_t rs_qsm_stream_missing(const rs_qsm_stream *stream, uint64_t from, uint6
 void rs_qsm_stream_naks(const rs_qsm_stream *stream, rs_qsm_ranges *out);
 void rs_qsm_stream_stable(rs_qsm_stream *stream, uint64_t stable);
 /* Tokens come: what they bring not for long enough is lost. */
+rs_message_group rs_qsm_data_soon(const void *of_node, uint32_t ahead, const uint8_t *bytes, size_t length);
 void rs_qsm_stream_tick(rs_qsm_stream *stream, rs_time elapsed);
 /* NULL: it is not cached here. */
 const rs_qsm_packet *rs_qsm_stream_packet(const rs_qsm_stream *stream, uint64_t sn);

@@ -186,9 +186,10 @@ void rs_groups_policy_changed(rs_groups *g) {
 /* ----------------------------------------------------------------------------------------------- from programs */
 
 static rs_local_group *make_group(rs_groups *g, const char *name) {
-    rs_local_group *group = g->group_count < RS_GROUPS_MOST ? calloc(1, sizeof *group) : NULL;
+    rs_local_group *group = g->group_count < RS_GROUPS_MOST ? aligned_alloc(RS_MEMORY_LINE, sizeof *group) : NULL;
     if (!group)
         return NULL;
+    memset(group, 0, sizeof *group);
     snprintf(group->name, sizeof group->name, "%s", name);
     group->unused_at = RS_NEVER;
     rs_flow_reset(&group->flow);
@@ -339,11 +340,20 @@ static void deliver(rs_groups *g, const rs_messages_event *event) {
     }
 }
 
-/* The next message's group is on its way into the caches while this one is copied. */
+void rs_groups_soon(const rs_groups *g, uint32_t id, rs_groups_soon_what what) {
+    rs_local_group *const *bucket = &g->by_id[id % RS_GROUP_BUCKETS];
+    if (what == RS_GROUPS_SOON_PLACE)
+        __builtin_prefetch(bucket);
+    else if (what == RS_GROUPS_SOON_GROUP && *bucket)
+        __builtin_prefetch(*bucket, 1);
+    else if (*bucket && (*bucket)->streams)
+        __builtin_prefetch((*bucket)->streams, 1);
+}
+
+/* Those of the next messages, while this one is copied. */
 static void soon(const rs_groups *g) {
-    const rs_local_group *group = g->by_id[rs_messages_next_event(g->node) % RS_GROUP_BUCKETS];
-    if (group)
-        __builtin_prefetch(group, 1);
+    rs_groups_soon(g, rs_messages_event_ahead(g->node, 1), RS_GROUPS_SOON_GROUP);
+    rs_groups_soon(g, rs_messages_event_ahead(g->node, 0), RS_GROUPS_SOON_PROGRAMS);
 }
 
 bool rs_groups_pump(rs_groups *g) {

@@ -52,6 +52,10 @@ bool rs_groups_knows(const rs_groups *groups, uint32_t number, bool region);
 /* ---- For the other files of this folder. */
 
 rs_local_group *rs_groups_by_id(const rs_groups *groups, uint32_t id);
+/* A message of that group comes: what that needs here is on its way into the caches. Each is found by the one before,
+ * and asked in this order. */
+typedef enum { RS_GROUPS_SOON_PLACE, RS_GROUPS_SOON_GROUP, RS_GROUPS_SOON_PROGRAMS } rs_groups_soon_what;
+void rs_groups_soon(const rs_groups *groups, uint32_t id, rs_groups_soon_what what);
 rs_local_group *rs_groups_by_name(const rs_groups *groups, const char *name);
 /* The manager is told, if it is there; with what is held of the group if `held`. */
 void rs_group_tell(rs_groups *groups, rs_local_group *group, rs_manager_group_call call, bool held);

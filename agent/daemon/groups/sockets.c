@@ -159,6 +159,13 @@ static void complain(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t
                        rs_address_text(source, text), version, (unsigned)RS_GM_VERSION);
 }
 
+/* With many groups nothing of a message's is in the caches, and processors wait for that more than they work. */
+static void come_soon(void *context, uint32_t ahead, const uint8_t *bytes, size_t length) {
+    const rs_groups *g = context;
+    const uint32_t group = rs_messages_soon(g->node, ahead, bytes, length);
+    rs_groups_soon(g, group, ahead > 1 ? RS_GROUPS_SOON_PLACE : RS_GROUPS_SOON_GROUP);
+}
+
 /* A whole datagram lies at `bytes`: nothing is predicted (rs_io_sink). */
 static uint8_t *take(void *context, rs_io_group channel, const uint8_t *bytes, size_t header_length,
                      uint32_t payload_length) {
@@ -170,10 +177,13 @@ static uint8_t *take(void *context, rs_io_group channel, const uint8_t *bytes, s
         (void)rs_messages_receive_as(g->node, rs_agent_now(g->agent), source, RS_CAME_LATE, bytes, length);
         return NULL;
     }
+    const uint32_t group = rs_messages_soon(g->node, 0, bytes, length);
+    rs_groups_soon(g, group, RS_GROUPS_SOON_GROUP);
     if (g->behind)
         rs_messages_enqueue(g->node, source, bytes, length);
     else if (!rs_messages_receive(g->node, rs_agent_now(g->agent), source, bytes, length))
         complain(g, source, bytes, length);
+    rs_groups_soon(g, group, RS_GROUPS_SOON_PROGRAMS);
     rs_flow_heard *h = rs_flow_hear(g->heard, source, bytes, length, g->window);
     if (h && !h->held_back)
         report(g, h);
@@ -193,7 +203,7 @@ static void note_drops(rs_groups *g) {
 
 /* False: more waits than a turn takes. */
 static bool read_multicast(rs_groups *g) {
-    const rs_io_sink sink = {.deliver = take, .context = g};
+    const rs_io_sink sink = {.deliver = take, .soon = come_soon, .soon_most = RS_MESSAGES_AHEAD, .context = g};
     unsigned limit = g->behind ? RX_QUEUE_TURN : RECEIVE_TURN;
     int count = rs_io_receive(g->io, limit, &sink);
     bool all = count < (int)limit;

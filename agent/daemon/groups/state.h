@@ -5,6 +5,7 @@
 
 #include "api/group_delivery.h"
 #include "core/base/list.h"
+#include "core/base/memory.h"
 #include "core/order/order.h"
 #include "core/order/replay.h"
 #include "daemon/agent.h"
@@ -88,7 +89,7 @@ typedef enum {
 
 /* What each message needs comes first: with many groups none of it is in the caches. */
 struct rs_local_group {
-    struct rs_local_group *next_by_id;
+    _Alignas(RS_MEMORY_LINE) struct rs_local_group *next_by_id;
     uint32_t id;
     rs_group_stream *streams;
     rs_order *ordered; /* its guarantees; NULL: it has none, or this server is no member */

@@ -674,9 +674,10 @@ static bool put_in_channel(rs_group_stream *s) {
 }
 
 rs_group_stream *rs_stream_new(rs_groups *g, rs_local_group *group, const rs_api_join *join, rs_time deadline) {
-    rs_group_stream *s = calloc(1, sizeof *s);
+    rs_group_stream *s = aligned_alloc(RS_MEMORY_LINE, sizeof *s);
     size_t protocol = strlen(join->protocol) + 1, order = strlen(join->order) + 1, options = strlen(join->options) + 1;
     if (s) {
+        memset(s, 0, sizeof *s);
         s->groups = g;
         s->channel = join->channel;
         s->texts = malloc(protocol + order + options);

@@ -39,8 +39,9 @@ typedef struct {
     uint64_t number, sn;
 } rs_stream_pending;
 
+/* What each message needs comes first, as in a group. */
 struct rs_group_stream {
-    rs_group_stream *next;
+    _Alignas(RS_MEMORY_LINE) rs_group_stream *next;
     rs_groups *groups;
     rs_local_group *group;
     rs_group_socket *socket;

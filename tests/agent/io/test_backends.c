@@ -205,6 +205,58 @@ static void backend__of_many_groups_each_gets_its_own(void **state) {
     }
 }
 
+/* Datagrams by number, and how each was shown before it came. */
+typedef struct {
+    unsigned taken, shown[256]; /* bit n: it was shown as the n-th from then */
+} shown_first;
+
+static void show(void *context, uint32_t ahead, const uint8_t *bytes, size_t length) {
+    shown_first *s = context;
+    assert_int_equal(length, RS_IO_HEADER_BYTES + 10);
+    assert_int_equal(bytes[0], s->taken + ahead);
+    assert_int_equal(s->shown[bytes[0]] & ((2u << ahead) - 1), 0); /* by falling numbers */
+    s->shown[bytes[0]] |= 1u << ahead;
+}
+
+static uint8_t *take_shown(void *context, rs_io_group group, const uint8_t *header, size_t header_length,
+                           uint32_t payload_length) {
+    shown_first *s = context;
+    (void)group;
+    assert_int_equal(header_length + payload_length, RS_IO_HEADER_BYTES + 10);
+    assert_int_equal(header[0], s->taken);
+    s->taken++;
+    return NULL;
+}
+
+/* What comes next is shown, from that many datagrams before on, whether several came as one or not. */
+static void backend__shows_what_comes_next(void **state) {
+    const pairing *p = *state;
+    io_fixture *f = open_pair(*state, 0);
+    shown_first s = {.taken = 0};
+    const rs_io_sink sink = {.deliver = take_shown, .soon = show, .soon_most = 3, .context = &s};
+    uint8_t headers[200][RS_IO_HEADER_BYTES] = {{0}};
+    rs_io_packet packets[200];
+    for (unsigned i = 0; i < 200; i++) {
+        headers[i][0] = (uint8_t)i;
+        packets[i] = (rs_io_packet){.address = f->group,
+                                    .port = f->port,
+                                    .header = headers[i],
+                                    .header_length = RS_IO_HEADER_BYTES,
+                                    .payload = f->sent,
+                                    .payload_length = 10};
+    }
+    io_send_all(f->out, packets, 200);
+    for (int waited = 0; s.taken < 200 && waited < WAIT_MS; waited++)
+        if (rs_io_receive(f->in, 1 + io_draw(100), &sink) == 0)
+            poll(NULL, 0, 1);
+    assert_int_equal(s.taken, 200);
+    unsigned early = 0;
+    for (unsigned i = 0; i < 200; i++)
+        early += s.shown[i] == 0xe;
+    if (strncmp(p->in, "udp", 3) == 0)
+        assert_true(early > 0);
+}
+
 static void backend__drops_are_counted(void **state) {
     pairing *p = *state;
     if (strcmp(p->in, "netmap") == 0) {
@@ -378,6 +430,7 @@ int main(void) {
         CASE(backend__mixed_sizes_and_strangers_harm_nothing, true),
         CASE(backend__two_groups_at_once_are_told_apart, false),
         CASE(backend__of_many_groups_each_gets_its_own, false),
+        CASE(backend__shows_what_comes_next, false),
         CASE(backend__drops_are_counted, true),
         CASE(backend__what_there_is_room_for_waits, true),
         CASE(backend__arrivals_need_not_wake, false),

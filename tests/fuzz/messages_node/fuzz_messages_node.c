@@ -81,6 +81,7 @@ static void drain(run *r, rs_messages *node, bool to_twin) {
         if (node == r->node && rs_gm_get_kind(bytes, length) == RS_GM_KIND_AGAIN &&
             rs_gm_get_data(bytes, length, &id, &body))
             must(out.peer < SERVERS && id.group < 2 && r->member[id.group][out.peer]);
+        (void)rs_messages_soon(to_twin ? r->twin : r->node, length % 4, bytes, length);
         must(rs_messages_receive(to_twin ? r->twin : r->node, r->now, to_twin ? 0 : 1, bytes, length));
     }
     while (rs_messages_poll_tx(node, r->now, &out))

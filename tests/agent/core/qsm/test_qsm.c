@@ -567,6 +567,7 @@ static void strangers_and_nonsense__change_nothing(void **state) {
         else if (bytes[3] == RS_QSM_KIND_ACK)
             length = RS_QSM_ACK_LENGTH;
         rs_gm_seal(bytes, length);
+        (void)rs_messages_soon(cluster_node(c, 0), cluster_random(c, 4), bytes, cluster_random(c, length + 1));
         rs_messages_receive(cluster_node(c, cluster_random(c, NODES)), cluster_now(c), 77, bytes, length);
         publish(c, 1);
     }
@@ -808,6 +809,8 @@ static void give_message(rs_messages *node, rs_time now, rs_peer sender, rs_mess
     rs_qsm_put_sn(bytes, sn);
     rs_qsm_put_inner(bytes + RS_QSM_DATA_HEAD, &inner);
     rs_gm_seal(bytes, sizeof bytes);
+    for (uint32_t ahead = RS_MESSAGES_AHEAD + 1; ahead-- > 0;)
+        assert_int_equal(rs_messages_soon(node, ahead, bytes, sizeof bytes), group);
     assert_true(rs_messages_receive(node, now, sender, bytes, sizeof bytes));
 }
 
