@@ -79,6 +79,8 @@ def measure(
         if calls:
             _until(programs[1:], "heard", READY_S)
             ready_s = time.monotonic() - began
+            _line(programs[0])
+            _until(programs[:1], "called", READY_S)
             looks.append(around())
             _line(programs[0])
         sent = _counted(programs[0], case.seconds + 20)

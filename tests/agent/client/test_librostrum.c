@@ -1,9 +1,11 @@
 /* librostrum against the test server (api_testd, its path is the first argument): blocking and asynchronous use. */
+#include <rostrum/channels.h>
 #include <rostrum/rostrum.h>
 #include <rostrum/streams.h>
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -470,6 +472,101 @@ static void fetch__that_nobody_answers_has_a_reason(void **context) {
     assert_int_equal(now.code, ROSTRUM_ERR_UNAVAILABLE);
 }
 
+/* What a feed has to give, and how often it was asked. */
+typedef struct {
+    uint32_t left, given, asked, heard;
+    uint64_t complete;
+} lot;
+
+static int64_t give(void *context, void *to, uint32_t room) {
+    lot *l = context;
+    l->asked++;
+    if (l->left == 0)
+        return ROSTRUM_FEED_EMPTY;
+    l->left--;
+    l->given++;
+    memset(to, 'x', room);
+    memcpy(to, &l->given, sizeof l->given);
+    return l->given == 1 ? 0 : (int64_t)(room - l->given); /* the first is empty: that is a message, too */
+}
+
+static void *signal_it(void *channel) {
+    rostrum_channel_signal(channel);
+    return NULL;
+}
+
+/* Until that many more came. */
+static void take_messages(rostrum_channels *all, uint32_t count) {
+    rostrum_channel *which;
+    rostrum_message message;
+    while (count > 0) {
+        assert_int_equal(rostrum_channels_next(all, &which, &message, 10000, &error), ROSTRUM_OK);
+        lot *l = rostrum_channel_context(which);
+        if (message.kind == ROSTRUM_COMPLETE) {
+            l->complete = message.sn;
+            continue;
+        }
+        assert_int_equal(message.kind, ROSTRUM_MESSAGE);
+        assert_string_equal(message.sender, "h2");
+        l->heard++;
+        assert_int_equal(message.length, l->heard == 1 ? 0 : 1000 - l->heard);
+        if (l->heard > 1)
+            assert_memory_equal(message.bytes, &l->heard, sizeof l->heard);
+        count--;
+    }
+}
+
+static void channels__feeds_are_called_in_turn_while_they_have_something(void **context) {
+    rostrum_channels *all;
+    rostrum_channel *channels[3], *which;
+    rostrum_message message;
+    lot lots[3] = {{.left = 300}, {.left = 300}, {.left = 0}};
+    (void)context;
+    assert_int_equal(rostrum_channels_open(agent, &all, &error), ROSTRUM_OK);
+    for (uint32_t i = 0; i < 3; i++) {
+        const char *names[] = {"a", "b", "idle"};
+        assert_int_equal(rostrum_channel_open(all, names[i], NULL,
+                                              ROSTRUM_CHANNEL_SUBSCRIBE | ROSTRUM_CHANNEL_COMPLETION, give, &lots[i],
+                                              &channels[i], &error),
+                         ROSTRUM_OK);
+        assert_int_equal(lots[i].asked, 0); /* it has not joined */
+        assert_string_equal(rostrum_channel_group(channels[i]), names[i]);
+    }
+    assert_int_equal(rostrum_channel_publish(channels[0], "x", 1, 0, &error), ROSTRUM_ERR_INVALID);
+    for (uint32_t joined = 0; joined < 3; joined++) {
+        assert_int_equal(rostrum_channels_next(all, &which, &message, 10000, &error), ROSTRUM_OK);
+        assert_int_equal(message.kind, ROSTRUM_JOINED);
+    }
+    take_messages(all, 600);
+    assert_int_equal(lots[0].heard, 300);
+    assert_int_equal(lots[1].heard, 300);
+    assert_int_equal(lots[0].asked, 301); /* once more than it gave: then it is left alone */
+    assert_int_equal(lots[1].asked, 301);
+    assert_int_equal(lots[2].asked, 1);
+    while (rostrum_channels_next(all, &which, &message, 0, &error) == ROSTRUM_OK) {
+    }
+    assert_int_equal(error.code, ROSTRUM_ERR_TIMEOUT);
+    assert_int_equal(lots[2].asked, 1);
+
+    pthread_t other;
+    lots[2].left = 2;
+    assert_int_equal(pthread_create(&other, NULL, signal_it, channels[2]), 0);
+    take_messages(all, 2); /* a signal by another thread ends the wait */
+    assert_int_equal(pthread_join(other, NULL), 0);
+    assert_int_equal(lots[2].asked, 1 + 3);
+    rostrum_channel_signal(channels[0]);
+    rostrum_channel_signal(channels[0]);
+    while (lots[0].asked < 302 || lots[2].complete < 2)
+        if (rostrum_channels_next(all, &which, &message, 10, &error) == ROSTRUM_OK)
+            lots[2].complete = which == channels[2] && message.kind == ROSTRUM_COMPLETE ? message.sn : lots[2].complete;
+    assert_int_equal(lots[0].asked, 302);
+    rostrum_channel_signal(channels[1]);
+    rostrum_channel_close(channels[1]); /* while it waits to be asked */
+    assert_int_equal(rostrum_channels_next(all, &which, &message, 0, &error), ROSTRUM_ERR_TIMEOUT);
+    assert_int_equal(lots[1].asked, 301);
+    rostrum_channels_close(all);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2 || !mkdtemp(folder)) {
         (void)fprintf(stderr, "usage: test_librostrum API_TESTD\n");
@@ -494,6 +591,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(stream__all_comes_and_its_end, setup, teardown),
         cmocka_unit_test_setup_teardown(stream__failures_have_reasons, setup, teardown),
         cmocka_unit_test_setup_teardown(fetch__that_nobody_answers_has_a_reason, setup, teardown),
+        cmocka_unit_test_setup_teardown(channels__feeds_are_called_in_turn_while_they_have_something, setup, teardown),
         cmocka_unit_test(uuid__parse),
         cmocka_unit_test(data_id__is_a_number_or_a_name),
     };

@@ -4,13 +4,14 @@
  *
  * A send emits events and ends some ticks later. Receivers' names say what becomes of them: "bad..." fails; "slow..."
  * never ends (cancel it); "copy-N" succeeds, and this server receives the object as number N; any other succeeds.
- * "refuse..." refuses the send at once. Streams go from a program here to another one. Ends when its standard input
- * does. */
+ * "refuse..." refuses the send at once. Streams go from a program here to another one; messages of channels come back.
+ * Ends when its standard input does. */
 #include "daemon/api/server.h"
 #include "daemon/api/status.h"
 #include "daemon/api/waits.h"
 #include "daemon/store/digest.h"
 
+#include "api_channels.h"
 #include "api_streams.h"
 
 #include <errno.h>
@@ -239,7 +240,8 @@ static void run(fake *daemon) {
     for (;;) {
         struct pollfd ready[2] = {{.fd = rs_api_server_fd(daemon->api), .events = POLLIN}, {.fd = 0, .events = POLLIN}};
         int bound = timeout_ms(daemon);
-        if (fake_streams_tick() && (bound < 0 || bound > TICK_MS))
+        bool streams = fake_streams_tick(), channels = fake_channels_tick();
+        if ((streams || channels) && (bound < 0 || bound > TICK_MS))
             bound = TICK_MS;
         if (poll(ready, 2, bound) < 0 && errno != EINTR)
             abort();
@@ -254,6 +256,18 @@ static void run(fake *daemon) {
             if (daemon->transfers[i].used)
                 tick(daemon, &daemon->transfers[i]);
     }
+}
+
+static void on_join(void *context, const rs_api_join *join) {
+    const fake *daemon = context;
+    rs_api_reply_error(daemon->api, &join->call, ROSTRUM_ERR_UNAVAILABLE, "there are no message groups here");
+    if (join->socket >= 0)
+        close(join->socket);
+}
+
+static void on_channels(void *context, const rs_api_join *join) {
+    const fake *daemon = context;
+    fake_channels_open(daemon->api, join);
 }
 
 int main(int argc, char **argv) {
@@ -278,6 +292,8 @@ int main(int argc, char **argv) {
                                 .on_cancel = on_cancel,
                                 .on_stream_end = on_stream_end,
                                 .on_stream_receive = on_stream_receive,
+                                .on_join = on_join,
+                                .on_channels = on_channels,
                                 .on_status = on_status,
                                 .log = log_line,
                                 .context = &daemon};
@@ -294,6 +310,7 @@ int main(int argc, char **argv) {
         if (daemon.transfers[i].used)
             end(&daemon, &daemon.transfers[i], "the agent stops");
     fake_streams_stop();
+    fake_channels_stop();
     rs_api_server_free(daemon.api);
     rs_store_close(daemon.store);
     return 0;
