@@ -3,13 +3,13 @@
  *   many_groups receive SOCKET NAME PROTOCOL GROUPS
  *   many_groups send SOCKET NAME PROTOCOL GROUPS BYTES SECONDS
  *
- * Joins groups NAME-0, NAME-1 ... and says "ready"; goes on when it reads a line. The sender then calls in all of them
- * until it reads another line, and says "called": a member that its agent does not know yet is not sent to. After one
- * more line it gives messages of all of them in turn to its agent, as fast as that takes them, and says what it counted,
- * and when (CLOCK_MONOTONIC). A receiver says "heard" when it was called in all, takes what comes, and says what that is
- * for each further line. Calls are not counted, nor are those of them that are told as lost: what is lost of a group
- * counts from its first message on, which tells how many were before it. The end of the input ends both. PROTOCOL may be
- * followed by options: "qsm,token=20". */
+ * Joins groups NAME-0, NAME-1 ... and says "ready"; goes on when it reads a line. The sender then calls in all of
+ * them until it reads another line, and says "called": a member that its agent does not know yet is not sent to.
+ * After one more line it gives messages of all of them in turn to its agent, as fast as that takes them, and says
+ * what it counted, and when (CLOCK_MONOTONIC). A receiver says "heard" when it was called in all, takes what comes,
+ * and says what that is for each further line. Calls are not counted, nor are those of them that are told as lost:
+ * what is lost of a group counts from its first message on, which tells how many were before it. The end of the
+ * input ends both. PROTOCOL may be followed by options: "qsm,token=20". */
 #include <err.h>
 #include <inttypes.h>
 #include <poll.h>
