@@ -7,18 +7,19 @@
 
 #define MS INT64_C(1000000)
 #define SECONDS_MOST 3600
+#define STEPS 4           /* in a millisecond: a mark or a loss comes so late at most */
 #define PACKET 1500.0     /* bytes */
 #define BW_ROUNDS 10      /* over which BBR keeps the most that came out */
 #define PROBE_RTT 10000   /* ms */
 #define PROBE_RTT_FOR 200 /* ms */
 
-/* What was sent in one millisecond. */
+/* What was sent in one step. */
 typedef struct {
     double there[2], lost[2]; /* bytes that the queue took, or had no room for */
     bool marked;              /* what it took */
 } slice;
 
-/* What comes back to the senders in one millisecond. */
+/* What comes back to the senders in one step. */
 typedef struct {
     double acked[2], lost[2], marked[2];
     double waited; /* ms in the queue */
@@ -32,7 +33,7 @@ typedef struct {
     double acked, sent, event_end; /* bytes, from the beginning; losses before event_end are one event */
     int32_t events;
     double most, epoch, epoch_window, reno, prior; /* CUBIC */
-    double *history;                               /* acked, by the millisecond */
+    double *history;                               /* acked, by the step */
     double bw, flat_bw;
     double rounds_bw[BW_ROUNDS];
     int round, flat;
@@ -77,10 +78,10 @@ static void cubic_heard(tcp *t, double now, double acked, double lost) {
     t->pace = 1.2 * t->window / t->rtt;
 }
 
-static void bbr_heard(tcp *t, int now, double acked) {
+static void bbr_heard(tcp *t, int step, double acked) {
     static const double gains[] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
-    int back = now - (int)t->rtt > 0 ? now - (int)t->rtt : 0;
-    double came = (t->acked - t->history[back]) / (now - back > 0 ? now - back : 1);
+    int trip = (int)(t->rtt * STEPS), back = step > trip ? step - trip : 0;
+    double now = (double)step / STEPS, came = (t->acked - t->history[back]) * STEPS / (step > back ? step - back : 1);
     double *here = &t->rounds_bw[t->round % BW_ROUNDS];
     *here = came > *here ? came : *here;
     t->bw = 10 * PACKET / t->rtt;
@@ -107,29 +108,30 @@ static void bbr_heard(tcp *t, int now, double acked) {
     t->window = now < t->probe_until ? 4 * PACKET : (t->started ? 2 : 2.89) * bdp + 4 * PACKET;
 }
 
-static void tcp_heard(tcp *t, int now, int rtt, const word *w, int which) {
+static void tcp_heard(tcp *t, int step, int rtt, const word *w, int which) {
     t->acked += w->acked[which];
-    t->history[now] = t->acked;
+    t->history[step] = t->acked;
     t->inflight -= w->acked[which] + w->lost[which];
     if (w->acked[which] > 0)
         t->rtt = rtt + w->waited;
     if (t->bbr)
-        bbr_heard(t, now, w->acked[which]);
+        bbr_heard(t, step, w->acked[which]);
     else
-        cubic_heard(t, now, w->acked[which], w->lost[which] + w->marked[which]);
+        cubic_heard(t, (double)step / STEPS, w->acked[which], w->lost[which] + w->marked[which]);
 }
 
-static void ours_heard(ours *o, int now, int rtt, const word *w, int which, int begins) {
+static void ours_heard(ours *o, int step, int rtt, const word *w, int which, int begins) {
     o->next += w->acked[which] + w->lost[which];
     o->received += w->acked[which];
     o->marked += w->marked[which];
-    if (now <= begins || now % o->report != 0 || w->acked[which] <= 0)
+    if (step <= begins * STEPS || step % (o->report * STEPS) != 0 || w->acked[which] <= 0)
         return;
     uint64_t next = (uint64_t)(o->next / PACKET);
-    const rs_wan_sample s = {.now = now * MS,
-                             .rtt = (rs_time)((rtt + w->waited) * 1e6),
-                             .at = now * MS,
-                             .stamp = (now - rtt - (int)w->waited) * MS,
+    rs_time now = step * (MS / STEPS), trip = (rs_time)((rtt + w->waited) * 1e6);
+    const rs_wan_sample s = {.now = now,
+                             .rtt = trip,
+                             .at = now,
+                             .stamp = now - trip,
                              .next = next,
                              .received = next - (uint64_t)((o->next - o->received) / PACKET),
                              .marked = (uint64_t)(o->marked / PACKET),
@@ -139,12 +141,13 @@ static void ours_heard(ours *o, int now, int rtt, const word *w, int which, int 
     rs_wan_path_heard(&o->path, &s);
 }
 
-static double sends(flow *f, int now) {
-    bool there = now >= f->how->begins_ms;
+/* Bytes in that step. */
+static double sends(flow *f, int step) {
+    bool there = step >= f->how->begins_ms * STEPS;
     if (!f->is_tcp)
-        return there ? (double)f->o.path.rate_bps / 8e3 : 0;
-    double room = f->t.window - f->t.inflight;
-    return room <= 0 || !there ? 0 : room < f->t.pace ? room : f->t.pace;
+        return there ? (double)f->o.path.rate_bps / 8e3 / STEPS : 0;
+    double room = f->t.window - f->t.inflight, pace = f->t.pace / STEPS;
+    return room <= 0 || !there ? 0 : room < pace ? room : pace;
 }
 
 static void start(flow *f, const sim_narrow_flow *how, int rtt, double *history) {
@@ -180,7 +183,8 @@ static void take(place *p, const sim_narrow_place *where, double link, int now, 
 
 /* What comes out, back at the senders after a round trip. */
 static void let_out(place *p, int now, int rtt, double link) {
-    word *out = &p->back[now + rtt < p->end ? now + rtt : p->end];
+    int heard = now + rtt * STEPS;
+    word *out = &p->back[heard < p->end ? heard : p->end];
     for (double left = link; p->head <= now; p->head++) {
         slice *s = &p->sent[p->head];
         double here = s->there[0] + s->there[1], part = here <= left ? 1 : left / here;
@@ -191,7 +195,7 @@ static void let_out(place *p, int now, int rtt, double link) {
             s->lost[i] = 0;
             s->there[i] *= 1 - part;
         }
-        out->waited = now - p->head;
+        out->waited = (double)(now - p->head) / STEPS;
         p->queued -= here * part;
         left -= here * part;
         if (part < 1)
@@ -202,7 +206,7 @@ static void let_out(place *p, int now, int rtt, double link) {
 bool sim_narrow_run(const sim_narrow_place *where, const sim_narrow_flow flows[2], int32_t seconds,
                     sim_narrow_result *out) {
     bool good = where->rtt_ms >= 1 && where->link_bps > 0 && seconds > 0 && seconds <= SECONDS_MOST;
-    int end = SIM_NARROW_WARM + (good ? seconds : 1) * 1000, rtt = where->rtt_ms;
+    int end = (SIM_NARROW_WARM + (good ? seconds : 1) * 1000) * STEPS, rtt = where->rtt_ms;
     flow *f = calloc(2, sizeof *f);
     double *histories = calloc(2 * (size_t)end, sizeof *histories);
     place p = {
@@ -213,7 +217,8 @@ bool sim_narrow_run(const sim_narrow_place *where, const sim_narrow_flow flows[2
         start(&f[i], &flows[i], rtt, histories + (size_t)i * (size_t)end);
     for (int now = 0; good && now < end; now++) {
         const word *w = &p.back[now];
-        double link = where->link_bps / 8e3, rate[2];
+        double link = where->link_bps / 8e3 / STEPS, rate[2];
+        bool counted = now > SIM_NARROW_WARM * STEPS;
         for (int i = 0; i < 2; i++) {
             if (f[i].is_tcp)
                 tcp_heard(&f[i].t, now, rtt, w, i);
@@ -223,9 +228,9 @@ bool sim_narrow_run(const sim_narrow_place *where, const sim_narrow_flow flows[2
             f[i].t.inflight += rate[i];
             f[i].t.sent += rate[i];
             f[i].o.sent += rate[i];
-            out->events[i] = now <= SIM_NARROW_WARM ? -f[i].t.events : out->events[i];
-            out->carried[i] += now > SIM_NARROW_WARM ? w->acked[i] : 0;
-            out->sent_for[i] += now > SIM_NARROW_WARM ? rate[i] : 0;
+            out->events[i] = counted ? out->events[i] : -f[i].t.events;
+            out->carried[i] += counted ? w->acked[i] : 0;
+            out->sent_for[i] += counted ? rate[i] : 0;
         }
         take(&p, where, link, now, rate);
         let_out(&p, now, rtt, link);

@@ -1,6 +1,6 @@
-/* A narrow place that two share, as a fluid in steps of 1 ms: the engine `wan` (its own code for the rate,
+/* A narrow place that two share, as a fluid in steps of a quarter of a ms: the engine `wan` (its own code for the rate,
  * agent/core/wan/congestion.h), CUBIC (RFC 9438) and BBR (its first version, as Linux has it) send through one queue
- * without an end. `rostrum sim run wan --friendly` runs it; the model is that of test_friendly.c. */
+ * without an end. `rostrum sim run wan --friendly` runs it. */
 #ifndef SIM_NARROW_H
 #define SIM_NARROW_H
 

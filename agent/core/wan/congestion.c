@@ -42,11 +42,19 @@
 #define OVERLOAD 0.5     /* is sent more than comes, faded over so many round trips */
 #define OVERLOAD_TRIPS 8
 #define OTHERS_THERE 0.08
-#define ROOM_PART 3     /* of the queue that overflowed or was marked, as its own: test_friendly */
-#define ROOM_AGAIN 1.5  /* times that is thought to be there in the next spell: queues change */
-#define CUBIC_C 0.4     /* RFC 9438, 5.1 */
-#define CUBIC_BETA 0.7  /* RFC 9438, 4.6 */
-#define OTHERS_GROW 1.5 /* times in which a CUBIC is back where it was: who is not seen for so long is gone */
+/* Of marks (rostrum sim run wan --friendly): */
+#define BUSY 0.7         /* in that part of the time after all gave way a queue still stands: pulses show something; */
+#define BUSY_NO_MORE 0.2 /* they do no more */
+#define BUSY_TRIPS 16
+#define EARLY 0.4 /* of the time in which a CUBIC is back: marked before that, by somebody who did not give way */
+#define IGNORED 3 /* times, and */
+#define IGNORED_TRIPS 500 /* for so long pulses go on, whatever is marked: then it looks again */
+#define CUBIC_GROWS 2.5   /* times K, in which it has twice what it had: nobody marks there any more */
+#define ROOM_PART 3       /* of the queue that overflowed or was marked, as its own: test_friendly */
+#define ROOM_AGAIN 1.5    /* times that is thought to be there in the next spell: queues change */
+#define CUBIC_C 0.4       /* RFC 9438, 5.1 */
+#define CUBIC_BETA 0.7    /* RFC 9438, 4.6 */
+#define OTHERS_GROW 1.5   /* times in which a CUBIC is back where it was: who is not seen for so long is gone */
 
 double rs_wan_tree_size(uint32_t receivers) {
     return pow(receivers ? (double)receivers : 1, TREE_EXPONENT);
@@ -136,6 +144,7 @@ static double bps(const rs_wan_path *p, uint64_t packets, rs_time time) {
 typedef struct {
     rs_time time;      /* its length */
     rs_time from;      /* the sender's clock when it began */
+    uint64_t first;    /* position of its first packet */
     double sent_bps;   /* what passed was sent at that rate */
     double passed_bps; /* what the receiver moved on by: what was lost at random came out of the path, too */
     double came_bps;
@@ -162,6 +171,7 @@ static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     w->passed_bps = bps(p, passed + repairs, w->time) / part;
     w->came_bps = bps(p, came + repairs, w->time) / part;
     w->from = b->stamp;
+    w->first = b->next;
     w->sent_bps = s->stamp > b->stamp ? bps(p, passed + repairs, s->stamp - b->stamp) / part : 0;
     w->limited = s->limited && w->sent_bps < 0.9 * (double)p->rate_bps; /* else it is of a burst: as good as any */
     w->lost = passed ? (double)(passed - came) / (double)passed : 0;
@@ -254,7 +264,8 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
         return true;
     }
     p->lost_spread += (fabs(lost - usual) - p->lost_spread) / 16;
-    p->lost_usually += (lost - usual) / 8;
+    usual += (lost - usual) / 8;
+    p->lost_usually = usual < LOSS_USUAL_MOST ? usual : LOSS_USUAL_MOST;
     return false;
 }
 
@@ -374,8 +385,60 @@ static void learn_room(rs_wan_path *p, const window *w) {
         p->room = p->queue;
 }
 
+static void give_way(rs_wan_path *p, const rs_wan_sample *s, double trip) {
+    double had = p->cubic.window, renos = (1 + CUBIC_BETA) / 3 * p->cubic.prior * trip; /* s, in which it is back */
+    double grown = renos < p->cubic.back ? renos : p->cubic.back;
+    bool early = (double)(s->now - p->cubic.epoch) / 1e9 < EARLY * grown;
+    p->ignored = early ? p->ignored + 1 : p->ignored > 1 ? p->ignored - 1 : 0;
+    if (p->ignored >= IGNORED)
+        p->ignored_until = s->now + IGNORED_TRIPS * p->rtt;
+    p->cubic.most = had < p->cubic.most ? had * (1 + CUBIC_BETA) / 2 : had;
+    p->cubic.prior = had;
+    p->cubic.window = p->cubic.reno = had * CUBIC_BETA;
+    p->cubic.epoch = s->now;
+    p->cubic.heed_from = s->sent + 1;
+    double gap = p->cubic.most - p->cubic.window;
+    p->cubic.back = cbrt((gap > 0 ? gap : 0) / CUBIC_C);
+    p->cubic.until = s->now + (rs_time)((CUBIC_GROWS * p->cubic.back + 4 * trip) * 1e9);
+    p->velocity = VELOCITY_FIRST;
+}
+
+/* A switch that marks asks for what a CUBIC does (RFC 3168; RFC 9438, 4): one that came later and is marked as often as
+ * ours would never get up to it, nor be seen, if ours gave way less. The rate is its window over the round trip. */
+static void answer_marks(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+    rs_time latest = s->rtt > 0 ? s->rtt : p->rtt; /* the smoothed one is so late that the rate would swing */
+    double trip = (double)(latest > MS ? latest : MS) / 1e9;
+    if (s->now >= p->cubic.until)
+        p->cubic.window = (double)(s->sent > s->next ? s->sent - s->next : 1);
+    if (w->marked > 0 && w->first >= p->cubic.heed_from) {
+        give_way(p, s, trip);
+    } else if (!w->limited) {
+        double since = (double)(s->now - p->cubic.epoch) / 1e9 + trip, cube = since - p->cubic.back;
+        double to = CUBIC_C * cube * cube * cube + p->cubic.most, trips = (double)w->time / 1e9 / trip;
+        p->cubic.reno += (p->cubic.reno < p->cubic.prior ? 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) : 1) * trips;
+        to = to > p->cubic.reno ? to : p->cubic.reno;
+        to = to < 1.5 * p->cubic.window ? to : 1.5 * p->cubic.window;
+        if (to > p->cubic.window)
+            p->cubic.window += (to - p->cubic.window) * (trips < 1 ? trips : 1);
+    }
+    set_rate(p, p->cubic.window * p->packet_bytes * 8 / trip);
+}
+
+/* Whether marks are to be answered: not where others do not, for they (BBR) would take all. */
+static bool heeds_marks(rs_wan_path *p, const rs_wan_sample *s, const window *w, bool queued, double trips) {
+    bool answered = s->now < p->cubic.until;
+    if (!answered || (double)(s->now - p->cubic.epoch) / 1e9 < p->cubic.back / 4) /* later it is full in any case */
+        p->busy += ((queued ? 1 : 0) - p->busy) * trips / BUSY_TRIPS;
+    p->shallow = p->busy < (p->shallow ? BUSY : BUSY_NO_MORE);
+    if (s->now < p->ignored_until)
+        return false;
+    if (p->ignored >= IGNORED)
+        p->ignored = 0;
+    return w->marked > 0 || answered;
+}
+
 /* Alone it goes as `own` does, with a small queue; beside others it has SHARE of the place, whatever they do: a CUBIC
- * or BBR fills the rest. They are there as long as a queue stands that is not its own, and until a CUBIC would have
+ * or BBR fills the rest; where marks keep the queue short, a CUBIC's. They are there as long as a queue stands that is not its own, and until a CUBIC would have
  * grown back into its part. */
 static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     learn_room(p, w);
@@ -390,12 +453,22 @@ static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
         double half = p->place_bps / 16 * rtt / p->packet_bytes, back = cbrt(half * (1 - CUBIC_BETA) / CUBIC_C);
         p->others_until = s->now + (rs_time)((OTHERS_GROW * back + 4 * rtt) * 1e9);
     }
+    bool heeds = heeds_marks(p, s, w, queued, trips);
+    if (heeds && p->shallow) { /* pulses show nothing where no queue stands */
+        answer_marks(p, s, w);
+        p->share_bps = p->share_bps > 0 ? (double)p->rate_bps : 0;
+        return;
+    }
     if (s->now >= p->others_until) {
         if (p->share_bps > 0) /* what was known of the place was with them there */
             p->share_bps = p->place_bps = p->others = p->overload = p->pulsed = p->more_sent = p->more_stretch = 0;
-        follow(p, s, w);
+        if (heeds)
+            answer_marks(p, s, w);
+        else
+            follow(p, s, w);
         return;
     }
+    p->cubic.until = 0;
     double over = w->came_bps > 0 ? w->sent_bps / w->came_bps : STRETCH_MOST;
     over = over < STRETCH_MOST ? over : STRETCH_MOST;
     p->overload += (over - 1 - p->overload) * trips / OVERLOAD_TRIPS;
@@ -415,9 +488,11 @@ bool rs_wan_path_heard(rs_wan_path *p, const rs_wan_sample *s) {
     take_rtt(p, s);
     if (!take_window(p, s, &w) || p->law == RS_WAN_FIXED)
         return false;
-    if (!p->found)
+    if (!p->found) {
         start_up(p, s, &w);
-    else if (p->law == RS_WAN_FRIENDLY)
+        if (p->found && p->law == RS_WAN_FRIENDLY && w.marked > 0)
+            answer_marks(p, s, &w);
+    } else if (p->law == RS_WAN_FRIENDLY)
         friendly(p, s, &w);
     else
         follow(p, s, &w);

@@ -72,12 +72,21 @@ typedef struct {
     double share_bps;               /* the mean of the pulses */
     double others;                  /* what others send there, faded, as a part of place_bps */
     rs_time room;                   /* the longest queue of the place, as overflows and marks show it; 0: unknown */
+    double busy;                    /* part of the time in which a queue stood, faded, */
+    bool shallow;                   /* so little that pulses show nothing */
+    uint32_t ignored;               /* marks came again so often before a CUBIC could be back: */
+    rs_time ignored_until;          /* others are taken for such as do not answer them */
     double overload;                /* what is sent over what comes, less 1, faded */
     rs_time others_until;           /* they count as there until then */
     double pulsed;                  /* round trips of pulses, faded; in these, */
     double more_sent;               /* how much more was sent in strong pulses than in weak ones, */
     double more_stretch;            /* and how much longer what was sent took to come out */
     double mean_sent, mean_stretch; /* both of late */
+    struct {
+        rs_time epoch, until;                   /* of the latest answer to marks; it holds until then */
+        uint64_t heed_from;                     /* marks of what was sent before say nothing new */
+        double window, most, prior, reno, back; /* of RFC 9438: cwnd, W_max, cwnd_prior, W_est in packets; K in s */
+    } cubic;
 } rs_wan_path;
 
 void rs_wan_path_start(rs_wan_path *path, rs_wan_congestion law, uint32_t packet_bytes, int64_t first_bps,
