@@ -438,8 +438,8 @@ static bool heeds_marks(rs_wan_path *p, const rs_wan_sample *s, const window *w,
 }
 
 /* Alone it goes as `own` does, with a small queue; beside others it has SHARE of the place, whatever they do: a CUBIC
- * or BBR fills the rest; where marks keep the queue short, a CUBIC's. They are there as long as a queue stands that is not its own, and until a CUBIC would have
- * grown back into its part. */
+ * or BBR fills the rest. Where marks keep the queue short it goes as a CUBIC. They are there as long as a queue stands
+ * that is not its own, and until a CUBIC would have grown back into its part. */
 static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     learn_room(p, w);
     bool queued = p->queue > wanted_queue(p) / 4 || w->lost > p->lost_usually + LOSS_MUCH || w->marked > 0;
