@@ -33,7 +33,6 @@ PLAIN_PAYLOAD = {9000: 8896, 1500: 1408}
 FRAME = 14 + 28 + 32  # of Ethernet, IP, UDP, and the data header
 SEAL = 28  # what a seal adds to a datagram
 LIMITED_BPS = 300_000_000  # that the processors of a small machine are not the limit: 9,000 bytes at 1 Gbit/s are
-FREE_ROUNDS = 2  # times those of limited links: short runs scatter
 SEALS_S = "0.15"
 
 
@@ -42,7 +41,7 @@ SEALS_S = "0.15"
 @click.option(
     "--repeat",
     type=click.IntRange(1, 99),
-    help="Rounds; plain and secure by turns; twice as many where nothing limits [5; quick: 3].",
+    help="Rounds; plain and secure by turns [10; quick: 6].",
 )
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               default=build_folder() / "bench-security.json", help="Where the figures go.")  # fmt: skip
@@ -69,10 +68,10 @@ def security(quick: bool, repeat: int | None, json_file: Path, folder: Path) -> 
         from rostrum.bench.manager import handshakes
     except ModuleNotFoundError as error:
         raise click.ClickException(f"this needs Python's {error.name}: pip install {error.name}") from error
-    rounds = repeat or (3 if quick else 5)
+    rounds = repeat or (6 if quick else 10)  # short runs scatter
     try:
         runs = measure(plan(quick, rounds), folder, quick)
-        talk, several = measure_messages(folder, rounds * FREE_ROUNDS)
+        talk, several = measure_messages(folder, rounds)
         parts = middle(several)
         agents = handshakes.measure(folder / "agents")
     except LabError as error:
@@ -95,7 +94,7 @@ def plan(quick: bool, rounds: int) -> list[Entry]:
     signed = {free[0]}
     return [
         *(Entry(case, (PLAIN, SECURE), rounds) for case in limited),
-        *(Entry(case, (PLAIN, SECURE, PARTS, *((SIGNED,) if case in signed else ())), rounds * FREE_ROUNDS)
+        *(Entry(case, (PLAIN, SECURE, PARTS, *((SIGNED,) if case in signed else ())), rounds)
           for case in free),
     ]  # fmt: skip
 

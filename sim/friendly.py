@@ -25,7 +25,8 @@ def is_fair(ratio: float) -> bool:
 
 def is_worse(row: dict[str, Any]) -> bool:
     """Beside CUBIC: outside the factor, and further from an equal share than a CUBIC would be there."""
-    ours, cubic = (max(row["ratio"][name], 1 / max(row["ratio"][name], 1e-9)) for name in PAIR_NAMES[::2])
+    found: dict[str, float] = row["ratio"]
+    ours, cubic = (max(found[name], 1 / max(found[name], 1e-9)) for name in PAIR_NAMES[::2])
     return ours > max(FACTOR, cubic)
 
 

@@ -74,9 +74,9 @@ def test_parts__come_from_the_agents_own_code_on_all_processors() -> None:
 
 
 def test_summary__says_what_the_issue_is_about() -> None:
-    entries = plan(quick=True, rounds=3)
+    entries = plan(quick=True, rounds=6)
     limited, free = [e for e in entries if e.case.rate_bps], [e for e in entries if not e.case.rate_bps]
-    assert all(entry.tools == (PLAIN, SECURE) and entry.repeat == 3 for entry in limited)
+    assert all(entry.tools == (PLAIN, SECURE) and entry.repeat == 6 for entry in limited)
     assert all(entry.tools[:3] == (PLAIN, SECURE, PARTS) and entry.repeat == 6 for entry in free)
     assert [entry.tools[3:] for entry in entries].count((SIGNED,)) == 1
     runs = []
