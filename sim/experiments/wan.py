@@ -136,7 +136,7 @@ def command(seed: int, quick: bool, beside_tcp: bool, json_file: Path) -> None:
         OUT.print(friendly.table(report))
         for one_verdict in report["verdicts"]:
             found = "found" if one_verdict["found"] else "not found"
-            OUT.print(f"{one_verdict['claim']}: {one_verdict['got']} of {one_verdict['goal']} ({found})")
+            OUT.print(f"{one_verdict['claim']}: {one_verdict['got']}, asked {one_verdict['goal']} ({found})")
         OUT.print(f"figures in {json_file}")
         return
     cases = [replace(case, seconds=case.seconds / 6) if quick else case for case in CASES]

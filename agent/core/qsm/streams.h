@@ -16,8 +16,9 @@ uint64_t rs_qsm_stream_cached(const rs_qsm_stream *stream);
 uint32_t rs_qsm_stream_missing(const rs_qsm_stream *stream, uint64_t from, uint64_t to);
 void rs_qsm_stream_naks(const rs_qsm_stream *stream, rs_qsm_ranges *out);
 void rs_qsm_stream_stable(rs_qsm_stream *stream, uint64_t stable);
-/* Tokens come: what they bring not for long enough is lost. */
+/* rs_group_engine.soon. */
 rs_message_group rs_qsm_data_soon(const void *of_node, uint32_t ahead, const uint8_t *bytes, size_t length);
+/* Tokens come: what they bring not for long enough is lost. */
 void rs_qsm_stream_tick(rs_qsm_stream *stream, rs_time elapsed);
 /* NULL: it is not cached here. */
 const rs_qsm_packet *rs_qsm_stream_packet(const rs_qsm_stream *stream, uint64_t sn);
