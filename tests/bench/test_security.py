@@ -37,7 +37,7 @@ FACTS = {"seal_ns": 2000.0, "open_ns": 3000.0, "sha256_ns_per_byte": 0.5}
 def run(case: cases.Case, tool: str, time_s: float, cpu_s: float) -> dict[str, Any]:
     described = {name: getattr(case, name) for name in case.__dataclass_fields__} | {"name": case.name}
     return {"case": described, "tool": tool, "time_s": time_s, "sender_s": cpu_s / 2, "receivers_s": cpu_s / 2,
-            "sender_softirq_s": None, "receivers_softirq_s": 0.0, "machine_s": cpu_s, "facts": FACTS}  # fmt: skip
+            "sender_softirq_s": None, "receivers_softirq_s": 0.0, "machine_s": cpu_s, "facts": FACTS | {"ms": {"high_rate": 10 * time_s}}}  # fmt: skip
 
 
 def test_arithmetic__counts_every_end_by_what_was_measured_beside_the_runs() -> None:
@@ -86,6 +86,7 @@ def test_summary__says_what_the_issue_is_about() -> None:
         runs += [run(entry.case, tool, 4.0, 3.0) for tool in entry.tools[2:]]
     found = summarize(runs)
     assert found["limited_busy_9000"] == pytest.approx(3.0 / 1.25 / (os.cpu_count() or 1))
+    assert (found["setup_ms_plain_9000"], found["setup_ms_secure_9000"]) == (10.0, 12.5)
     assert found["limited_ratio_9000"] == pytest.approx(0.8) and found["limited_ratio"] == pytest.approx(0.5)
     for mtu in (9000, 1500):
         assert found[f"share_of_arithmetic_{mtu}"] == pytest.approx(0.5 / found[f"arithmetic_{mtu}"])

@@ -14,7 +14,8 @@
 
 /* A chunk that comes in order, digested while it lies in the processor's cache. */
 typedef struct {
-    void *state;
+    void *state; /* of xxh3 */
+    EVP_MD_CTX *sha;
     uint64_t chunk;
     bool active;
     uint32_t there, done; /* bytes from the chunk's beginning on: without a gap, and digested */
@@ -36,7 +37,7 @@ struct rs_digest_tree {
     const rs_xxh3 *xxh3;
     void (*leaf_done)(void *context, uint64_t chunk, const uint8_t *leaf);
     void *leaf_context;
-    stream streams[STREAMS]; /* of xxh3: a chunk's is the one of its parity, so that the next chunk has the other */
+    stream streams[STREAMS]; /* a chunk's is the one of its parity, so that the next chunk has the other */
 };
 
 static bool digest_bytes(rs_digest_tree *tree, const uint8_t *data, size_t length, uint8_t *out) {
@@ -55,12 +56,15 @@ static uint64_t chunk_length(const rs_digest_tree *tree, uint64_t chunk) {
 
 static bool make_hashers(rs_digest_tree *tree) {
     if (tree->algorithm == RS_DIGEST_SHA256)
-        return (tree->sha = EVP_MD_CTX_new()) != NULL;
-    tree->xxh3 = rs_xxh3_best();
-    for (unsigned i = 0; i < STREAMS; i++)
-        if (!(tree->streams[i].state = tree->xxh3->create()))
-            return false;
-    return true;
+        tree->sha = EVP_MD_CTX_new();
+    else
+        tree->xxh3 = rs_xxh3_best();
+    bool made = tree->sha || tree->xxh3;
+    for (unsigned i = 0; i < STREAMS && made; i++) {
+        stream *s = &tree->streams[i];
+        made = tree->xxh3 ? (s->state = tree->xxh3->create()) != NULL : (s->sha = EVP_MD_CTX_new()) != NULL;
+    }
+    return made;
 }
 
 rs_digest_tree *rs_digest_tree_new(uint8_t algorithm, uint64_t size) {
@@ -89,9 +93,11 @@ void rs_digest_tree_free(rs_digest_tree *tree) {
     if (!tree)
         return;
     EVP_MD_CTX_free(tree->sha);
-    for (unsigned i = 0; i < STREAMS; i++)
+    for (unsigned i = 0; i < STREAMS; i++) {
+        EVP_MD_CTX_free(tree->streams[i].sha);
         if (tree->streams[i].state)
             tree->xxh3->release(tree->streams[i].state);
+    }
     free(tree->present);
     free(tree->queue);
     free(tree->leaves);
@@ -109,12 +115,21 @@ static stream *stream_of(rs_digest_tree *tree, uint64_t chunk) {
     return &tree->streams[chunk % STREAMS];
 }
 
+static bool stream_begin(rs_digest_tree *tree, stream *s) {
+    if (!tree->xxh3)
+        return EVP_DigestInit_ex(s->sha, EVP_sha256(), NULL) == 1;
+    tree->xxh3->begin(s->state);
+    return true;
+}
+
 /* Bytes of a chunk came: the first of it, or what follows those before. */
 static void follow(rs_digest_tree *tree, uint64_t chunk, uint32_t offset, uint32_t length) {
     stream *s = stream_of(tree, chunk);
-    if (offset == 0 && tree->present[chunk] == 0 && s->state) {
-        tree->xxh3->begin(s->state);
-        *s = (stream){.state = s->state, .chunk = chunk, .active = true, .there = length};
+    if (offset == 0 && tree->present[chunk] == 0) {
+        s->chunk = chunk;
+        s->active = stream_begin(tree, s);
+        s->there = length;
+        s->done = 0;
     } else if (s->active && s->chunk == chunk && offset == s->there) {
         s->there += length;
     }
@@ -159,9 +174,22 @@ uint64_t rs_digest_tree_pending(const rs_digest_tree *tree) {
     return tree->ready;
 }
 
+/* Up to `end`. If the crypto library fails, the chunk is digested as a whole later. */
 static void digest_warm(const rs_digest_tree *tree, stream *s, const uint8_t *chunk, uint32_t end) {
-    tree->xxh3->add(s->state, chunk + s->done, end - s->done);
+    if (tree->xxh3)
+        tree->xxh3->add(s->state, chunk + s->done, end - s->done);
+    else
+        s->active = EVP_DigestUpdate(s->sha, chunk + s->done, end - s->done) == 1;
     s->done = end;
+}
+
+/* The digest of a stream that has its whole chunk. */
+static bool stream_end(const rs_digest_tree *tree, stream *s, uint8_t *leaf) {
+    s->active = false;
+    if (!tree->xxh3)
+        return EVP_DigestFinal_ex(s->sha, leaf, NULL) == 1;
+    tree->xxh3->end(s->state, leaf);
+    return true;
 }
 
 /* The chunk at the head of the queue has its digest. */
@@ -181,13 +209,12 @@ static bool digest_next(rs_digest_tree *tree, const uint8_t *data) {
     uint8_t *leaf = tree->leaves + chunk * tree->width;
     uint32_t length = (uint32_t)chunk_length(tree, chunk);
     stream *s = stream_of(tree, chunk);
-    if (s->active && s->chunk == chunk) {
-        digest_warm(tree, s, data + chunk * RS_DIGEST_CHUNK, length);
-        tree->xxh3->end(s->state, leaf);
-        s->active = false;
-    } else if (!digest_bytes(tree, data + chunk * RS_DIGEST_CHUNK, length, leaf)) {
+    const uint8_t *bytes = data + chunk * RS_DIGEST_CHUNK;
+    bool whole = s->active && s->chunk == chunk;
+    if (whole)
+        digest_warm(tree, s, bytes, length);
+    if (!(whole && s->active && stream_end(tree, s, leaf)) && !digest_bytes(tree, bytes, length, leaf))
         return false;
-    }
     chunk_done(tree);
     return true;
 }

@@ -134,20 +134,22 @@ static void present__any_order_and_size_gives_the_reference(void **context) {
 static void warm__in_order_leaves_nothing_to_do(void **context) {
     (void)context;
     uint64_t state = seed;
-    size_t size = 4 * MIB + 99, length = 8896;
+    size_t size = 4 * MIB + 99;
     uint8_t *data = random_bytes(&state, size);
-    rs_digest expected = reference(RS_DIGEST_XXH3, data, size), got;
-    rs_digest_tree *tree = rs_digest_tree_new(RS_DIGEST_XXH3, size);
-    assert_non_null(tree);
-    for (size_t at = 0; at < size; at += length) {
-        length = size - at < length ? size - at : length;
-        assert_true(rs_digest_tree_present(tree, at, length));
-        rs_digest_tree_warm(tree, data);
-        assert_int_equal(rs_digest_tree_pending(tree), 0);
+    for (uint8_t algorithm = RS_DIGEST_XXH3; algorithm <= RS_DIGEST_SHA256; algorithm++) {
+        rs_digest expected = reference(algorithm, data, size), got;
+        rs_digest_tree *tree = rs_digest_tree_new(algorithm, size);
+        assert_non_null(tree);
+        for (size_t at = 0, length = 8896; at < size; at += length) {
+            length = size - at < length ? size - at : length;
+            assert_true(rs_digest_tree_present(tree, at, length));
+            rs_digest_tree_warm(tree, data);
+            assert_int_equal(rs_digest_tree_pending(tree), 0);
+        }
+        assert_true(rs_digest_tree_final(tree, &got));
+        assert_true(rs_digest_equal(&expected, &got));
+        rs_digest_tree_free(tree);
     }
-    assert_true(rs_digest_tree_final(tree, &got));
-    assert_true(rs_digest_equal(&expected, &got));
-    rs_digest_tree_free(tree);
     free(data);
 }
 
