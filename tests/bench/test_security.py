@@ -37,7 +37,8 @@ FACTS = {"seal_ns": 2000.0, "open_ns": 3000.0, "sha256_ns_per_byte": 0.5}
 def run(case: cases.Case, tool: str, time_s: float, cpu_s: float) -> dict[str, Any]:
     described = {name: getattr(case, name) for name in case.__dataclass_fields__} | {"name": case.name}
     return {"case": described, "tool": tool, "time_s": time_s, "sender_s": cpu_s / 2, "receivers_s": cpu_s / 2,
-            "sender_softirq_s": None, "receivers_softirq_s": 0.0, "machine_s": cpu_s, "facts": FACTS | {"ms": {"high_rate": 10 * time_s}}}  # fmt: skip
+            "sender_softirq_s": None, "receivers_softirq_s": 0.0, "machine_s": cpu_s, "others_s": 0.0,
+            "facts": FACTS | {"ms": {"high_rate": 10 * time_s}}}  # fmt: skip
 
 
 def test_arithmetic__counts_every_end_by_what_was_measured_beside_the_runs() -> None:
@@ -45,6 +46,17 @@ def test_arithmetic__counts_every_end_by_what_was_measured_beside_the_runs() -> 
     slow = {"facts": {name: 9 * value for name, value in FACTS.items()}}
     parts = [{"facts": FACTS}, slow, {"facts": FACTS}]
     assert extra_s(case, parts) == pytest.approx(1000 * (2e-6 + 3 * 3e-6) + 8896 * 1000 * 4 * 0.5e-9)
+
+
+def test_summary__leaves_out_the_runs_that_others_disturbed() -> None:
+    case = cases.base(9000, rate_bps=300_000_000, size=1000)
+    rows = [run(case, tool, 1.0, 1.0) for tool in (PLAIN, SECURE) for _ in range(5)]
+    late = 0.11 * (os.cpu_count() or 1) * 2.0
+    rows[0] |= {"time_s": 2.0, "others_s": late}
+    rows[1] |= {"time_s": 2.0, "others_s": late}
+    assert (summarize(rows)["limited_ratio"], summarize(rows)["disturbed"]) == (1.0, 2)
+    rows[2] |= {"time_s": 2.0, "others_s": late}  # most: what is left would say little
+    assert (summarize(rows)["limited_ratio"], summarize(rows)["disturbed"]) == (2.0, 0)
 
 
 def test_bound__is_what_the_bytes_of_seals_leave() -> None:
