@@ -13,7 +13,8 @@
 
 #define LOOK_EVERY RS_SECOND /* for what was refused, and whose keys are to be others */
 #define ASK_EVERY (RS_SECOND / 2)
-#define WISHES_MOST 16384u /* servers: as many as one call takes */
+#define KEYLESS_BOUND RS_SECOND /* that datagrams may lack a key unnoticed */
+#define WISHES_MOST 16384u      /* servers: as many as one call takes */
 #define STALE_MOST 256u
 #define AT_TYPE 4
 
@@ -25,6 +26,8 @@ typedef struct rs_secure {
     rs_signer *signer;     /* NULL: nothing is signed here */
     rs_verifier *verifier; /* of others' signatures */
     rs_seal_stats said;    /* what was refused, as far as the log has it */
+    rs_time keyless_since; /* of datagrams without a key since `said`: when that was seen; 0: there are none */
+    uint64_t keyless;      /* and how many there were then */
     char **wishes;         /* servers whose keys this agent has asked for */
     uint32_t wished;
     bool ask;                   /* for them, now */
@@ -347,6 +350,23 @@ rs_time rs_secure_deadline(const rs_agent *agent) {
 
 /* ------------------------------------------------------------------------------------------------------------- time */
 
+/* A key comes a moment after it is asked for, which is nothing to tell of; one that does not come is. */
+static void tell_keyless(rs_agent *agent, const rs_seal_stats *now) {
+    rs_secure *x = agent->secure;
+    uint64_t more = now->unsealable - x->said.unsealable;
+    if (more > 0 && x->keyless_since == 0) {
+        x->keyless_since = rs_agent_now(agent);
+        x->keyless = now->unsealable;
+    } else if (more > 0 && rs_agent_now(agent) - x->keyless_since >= KEYLESS_BOUND) {
+        if (now->unsealable > x->keyless)
+            rs_log_limited(&agent->unsealed, 10, RS_LOG_WARNING, "security",
+                           "packets not sent=%llu cause=\"there is no key yet, or the manager that gives it is away\"",
+                           (unsigned long long)more);
+        x->said.unsealable = now->unsealable;
+        x->keyless_since = 0;
+    }
+}
+
 /* What did not pass since the last look, in words: an operator must see that somebody tries, or was left out. */
 static void tell_refused(rs_agent *agent) {
     rs_seal_stats now, *told = &agent->secure->said;
@@ -357,10 +377,8 @@ static void tell_refused(rs_agent *agent) {
             rs_log_limited(&agent->unsealed, 10, RS_LOG_WARNING, "security", "packets refused=%llu cause=%s",
                            (unsigned long long)more, rs_quote(rs_seal_text((rs_seal_verdict)i)));
     }
-    if (now.unsealable > told->unsealable)
-        rs_log_limited(&agent->unsealed, 10, RS_LOG_WARNING, "security",
-                       "packets not sent=%llu cause=\"there is no key yet, or the manager that gives it is away\"",
-                       (unsigned long long)(now.unsealable - told->unsealable));
+    tell_keyless(agent, &now);
+    now.unsealable = told->unsealable;
     if (now.late > told->late)
         rs_log_limited(
             &agent->unsealed, 10, RS_LOG_WARNING, "security",

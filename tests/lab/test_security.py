@@ -118,6 +118,13 @@ def test_objects_arrive_by_every_protocol(lab: Lab, protocol: str) -> None:
     check(lab, result, receivers, data)
 
 
+def test_keys_that_come_at_once_are_nothing_to_warn_of(lab: Lab) -> None:
+    data, receivers = data_of(3_000_000, 4), ["h1", "h2", "h3", "h5", "h6", "h7", "h8"]
+    check(lab, send(lab, "h4", receivers, data), receivers, data)
+    assert not [name for name in lab.topology.servers
+                if "packets not sent" in (lab.run / name / "agent.log").read_text()]  # fmt: skip
+
+
 @pytest.mark.parametrize("protocol", ["plain", "ricochet", "qsm"])
 def test_messages_arrive_by_every_protocol(lab: Lab, protocol: str) -> None:
     messages = [b"%d:" % number + bytes([number % 251]) * (100 + number % 5 * 900) for number in range(300)]
