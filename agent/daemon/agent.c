@@ -395,6 +395,7 @@ static void stop(rs_agent *agent) {
 
 bool rs_agent_run(rs_agent *agent) {
     bool ok = true;
+    rs_loop_begin(agent->loop); /* to fill the store's reserve takes seconds where many start at once */
     while (ok && !agent->stopping)
         ok = turn(agent, RS_NEVER);
     if (ok)

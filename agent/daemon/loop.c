@@ -41,10 +41,15 @@ rs_loop_pauses rs_loop_paused(const rs_loop *loop) {
     return loop->pauses;
 }
 
+void rs_loop_begin(rs_loop *loop) {
+    loop->pauses = (rs_loop_pauses){0};
+    loop->read = loop->machine();
+    rs_loop_refresh(loop);
+}
+
 void rs_loop_clock_set(rs_loop *loop, rs_time (*machine)(void)) {
     loop->machine = machine;
-    loop->read = machine();
-    rs_loop_refresh(loop);
+    rs_loop_begin(loop);
 }
 
 rs_time rs_loop_now(const rs_loop *loop) {

@@ -56,6 +56,8 @@ typedef struct {
 
 /* Of this process so far, as of the last reading of the clock. */
 rs_loop_pauses rs_loop_paused(const rs_loop *loop);
+/* The turns begin: what the process was busy with since rs_loop_new, as long as it may have been, was no pause. */
+void rs_loop_begin(rs_loop *loop);
 /* For tests: reads the machine's clock by this. */
 void rs_loop_clock_set(rs_loop *loop, rs_time (*machine)(void));
 /* Nanoseconds since the epoch. */

@@ -43,6 +43,22 @@ static void clock__stands_still_while_the_process_does(void **state) {
     rs_loop_free(loop);
 }
 
+static void begin__a_long_start_is_no_pause(void **state) {
+    (void)state;
+    rs_loop *loop = begin();
+    rs_time before = rs_loop_now(loop);
+    machine += 2 * RS_SECOND;
+    rs_loop_refresh(loop);
+    machine += 1 * RS_SECOND;
+    rs_loop_begin(loop);
+    assert_int_equal(rs_loop_now(loop), before + 3 * RS_SECOND);
+    assert_int_equal(rs_loop_paused(loop).count, 0);
+    machine += 3 * RS_SECOND;
+    rs_loop_refresh(loop);
+    assert_int_equal(rs_loop_paused(loop).count, 1);
+    rs_loop_free(loop);
+}
+
 static void turn__is_no_longer_than_what_a_pause_is_seen_by(void **state) {
     (void)state;
     rs_loop *loop = rs_loop_new();
@@ -67,6 +83,7 @@ static void turn__a_deadline_in_a_pause_is_not_over_when_it_ends(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clock__stands_still_while_the_process_does),
+        cmocka_unit_test(begin__a_long_start_is_no_pause),
         cmocka_unit_test(turn__is_no_longer_than_what_a_pause_is_seen_by),
         cmocka_unit_test(turn__a_deadline_in_a_pause_is_not_over_when_it_ends),
     };
