@@ -68,7 +68,9 @@ struct EngineOption {
   /** What it is where nobody says anything. */
   4: required i64 usual_milli,
   /** It may have up to three digits behind the point; else it is a whole number. */
-  5: required bool fraction
+  5: required bool fraction,
+  /** For people, with its unit. */
+  6: optional string meaning (max = "100")
 }
 
 /** A protocol that an agent has an engine for, and the options that it takes. */
@@ -76,7 +78,9 @@ struct Engine {
   1: required string name,
   2: required list<EngineOption> options (max = "16"),
   /** Its groups travel in regions (GroupRegion). Absent = false. */
-  3: optional bool regions
+  3: optional bool regions,
+  /** For people. */
+  4: optional string meaning (max = "100")
 }
 
 /** What a key is for (docs/security.md). */

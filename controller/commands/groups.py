@@ -117,14 +117,12 @@ def list_protocols(api: Api, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    table = Table("protocol", "option", "usual", "range", box=None, pad_edge=False)
+    table = Table("protocol", "option", "usual", "range", "", box=None, pad_edge=False)
     for engine in found["groups"]:
-        rows = [
-            (one["name"], f"{one['usual']:g}", f"{one['least']:g} to {one['most']:g}{', whole' * one['whole']}")
-            for one in engine["options"]
-        ] or [("-", "", "")]
-        for place, row in enumerate(rows):
-            table.add_row("" if place else engine["name"], *row)
+        table.add_row(engine["name"], "", "", "", engine["meaning"])
+        for one in engine["options"]:
+            span = f"{one['least']:g} to {one['most']:g}{', whole' * one['whole']}"
+            table.add_row("", one["name"], f"{one['usual']:g}", span, one["meaning"])
     OUT.print(table if found["groups"] else "no agent has told which protocols it has")
 
 

@@ -26,7 +26,8 @@ MISSED = "the group did not hear it for seconds; what others published meanwhile
 
 def _group_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed((
-        click.option("--protocol", help="plain: what is lost is lost; ricochet: members mend each other's losses. Of a "
+        click.option("--protocol", help="plain: what is lost is lost; ricochet: members mend each other's losses; qsm: "
+                                        "many groups of the same servers share packets, and losses are mended. Of a "
                                         "new group; one that is there must have it. Default: as the group is."),
         click.option("--order", default="none", show_default=True,
                      help="With --protocol: fifo keeps each sender's order; sender, agreed and total have guarantees, "

@@ -7,4 +7,4 @@ static rs_group_policy policy(const rs_messages *node, const rs_gm_group *next) 
     return (rs_group_policy){.give_up = node->config.give_up_plain};
 }
 
-const rs_group_engine rs_group_engine_plain = {.name = "plain", .policy = policy};
+const rs_group_engine rs_group_engine_plain = {.name = "plain", .meaning = "what is lost is lost", .policy = policy};

@@ -19,11 +19,13 @@
 #define MS INT64_C(1000000)
 
 static const rs_group_option OPTIONS[] = {
-    [RS_QSM_OPTION_REPLICAS] = {"replicas", MILLI, 64 * MILLI, RS_QSM_REPLICAS *MILLI, false}, /* R, Sec. 2.2 */
-    [RS_QSM_OPTION_TOKEN] = {"token", MILLI, 60000 * MILLI, 5 * MILLI, false}, /* ms; the paper's is 1000 */
-    [RS_QSM_OPTION_RATE] = {"rate", 0, MILLI, 0, false},            /* 1: the paper's rate control, Sec. 2.4 */
-    [RS_QSM_OPTION_LAMBDA] = {"lambda", 0, MILLI, 0, true},         /* growth; 0: as usual */
-    [RS_QSM_OPTION_LEAST] = {"least", 0, 100000 * MILLI, 0, false}, /* mu_min, packets a second; 0: as usual */
+    [RS_QSM_OPTION_REPLICAS] = {"replicas", MILLI, 64 * MILLI, RS_QSM_REPLICAS *MILLI, false,
+                                "nodes that keep a packet for others, at least (R)"}, /* Sec. 2.2 */
+    [RS_QSM_OPTION_TOKEN] = {"token", MILLI, 60000 * MILLI, 5 * MILLI, false, "ms between tokens; the paper's is 1000"},
+    [RS_QSM_OPTION_RATE] = {"rate", 0, MILLI, 0, false, "1: the paper's rate control"}, /* Sec. 2.4 */
+    [RS_QSM_OPTION_LAMBDA] = {"lambda", 0, MILLI, 0, true, "growth of the rate; 0: as usual"},
+    [RS_QSM_OPTION_LEAST] = {"least", 0, 100000 * MILLI, 0, false,
+                             "packets/s that are sent at least; 0: as usual"}, /* mu_min */
 };
 static const uint8_t KINDS[] = {RS_QSM_KIND_DATA, RS_QSM_KIND_TOKEN, RS_QSM_KIND_TOKEN_ACK, RS_QSM_KIND_PULL,
                                 RS_QSM_KIND_ACK,  RS_QSM_KIND_NAK,   RS_QSM_KIND_POSITION};
@@ -367,6 +369,8 @@ static uint32_t stats(const void *of_node, rs_group_stat *out) {
 }
 
 const rs_group_engine rs_group_engine_qsm = {.name = "qsm",
+                                             .meaning =
+                                                 "many groups of the same servers share packets; losses are mended",
                                              .options = OPTIONS,
                                              .option_count = sizeof OPTIONS / sizeof *OPTIONS,
                                              .kinds = KINDS,

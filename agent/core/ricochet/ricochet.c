@@ -9,10 +9,12 @@
 #define R_MOST (1000u * RS_RICOCHET_R_MAX)
 
 static const rs_group_option OPTIONS[] = {
-    [RS_RICOCHET_R] = {"r", MILLI, R_MOST, 8 * MILLI, false}, /* (8, 5): the paper's, Sec. 5 */
-    [RS_RICOCHET_C] = {"c", 0, 64 * MILLI, 5 * MILLI, true},  /* 0: no repairs are made */
-    [RS_RICOCHET_STAGGER] = {"stagger", MILLI, 64 * MILLI, MILLI, false},
-    [RS_RICOCHET_NAKS] = {"naks", 0, MILLI, MILLI, false}, /* 0: what repairs do not bring stays lost, and is told */
+    [RS_RICOCHET_R] = {"r", MILLI, R_MOST, 8 * MILLI, false,
+                       "packets that a repair is the XOR of"}, /* (8, 5): the paper's, Sec. 5 */
+    [RS_RICOCHET_C] = {"c", 0, 64 * MILLI, 5 * MILLI, true, "repairs that a member sends for each r packets; 0: none"},
+    [RS_RICOCHET_STAGGER] = {"stagger", MILLI, 64 * MILLI, MILLI, false,
+                             "repairs in the making at once: more mend longer bursts, later"},
+    [RS_RICOCHET_NAKS] = {"naks", 0, MILLI, MILLI, false, "1: what repairs do not bring is asked for; 0: it is lost"},
 };
 static const uint8_t KINDS[] = {RS_RICOCHET_KIND_REPAIR};
 
@@ -208,6 +210,7 @@ static uint32_t stats(const void *of_node, rs_group_stat *out) {
 }
 
 const rs_group_engine rs_group_engine_ricochet = {.name = "ricochet",
+                                                  .meaning = "members mend each other's losses within milliseconds",
                                                   .options = OPTIONS,
                                                   .option_count = sizeof OPTIONS / sizeof *OPTIONS,
                                                   .kinds = KINDS,

@@ -97,7 +97,8 @@ static void free_paths(rs_thrift_live_path *paths, uint32_t count) {
 static uint32_t engine_options(const rs_group_engine *engine, rs_thrift_engine_option *out) {
     for (uint32_t i = 0; i < engine->option_count; i++) {
         const rs_group_option *o = &engine->options[i];
-        out[i] = (rs_thrift_engine_option){o->name, o->least_milli, o->most_milli, o->usual_milli, o->fraction};
+        out[i] =
+            (rs_thrift_engine_option){o->name, o->least_milli, o->most_milli, o->usual_milli, o->fraction, o->meaning};
     }
     return engine->option_count;
 }
@@ -114,11 +115,12 @@ rs_status rs_manager_encode_hello(const rs_manager_options *options, uint32_t ro
     rs_thrift_engine_option group_options[RS_MANAGER_ENGINES_MAX][RS_GROUP_OPTIONS_MOST];
     uint32_t count = 0, protocol_count = 0;
     for (uint32_t i = 0; i < options->group_engine_count; i++) {
-        uint32_t of_engine = engine_options(options->group_engines[i], group_options[i]);
-        engines[i] = (rs_thrift_engine){.name = options->group_engines[i]->name,
-                                        .options = {group_options[i], of_engine},
+        const rs_group_engine *engine = options->group_engines[i];
+        engines[i] = (rs_thrift_engine){.name = engine->name,
+                                        .options = {group_options[i], engine_options(engine, group_options[i])},
                                         .has_regions = true,
-                                        .regions = options->group_engines[i]->region != NULL};
+                                        .regions = engine->region != NULL,
+                                        .meaning = engine->meaning};
     }
     for (uint32_t e = 0; e < RS_ENGINES_MOST && protocol_count < RS_MANAGER_PROTOCOLS_MAX; e++)
         if (rs_engine_name(e))

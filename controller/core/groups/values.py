@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
 NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -30,6 +30,7 @@ class EngineOption:
     most_milli: int
     usual_milli: int
     fraction: bool = False
+    meaning: str = field(default="", compare=False)  # for people, with its unit
 
     def read(self, text: str, engine: str) -> int:
         """The value in thousandths. Raises WrongOptions."""
@@ -51,6 +52,7 @@ class Engine:
     name: str
     options: tuple[EngineOption, ...] = ()
     regions: bool = False  # its groups travel in regions
+    meaning: str = field(default="", compare=False)  # for people
 
     def read(self, text: str) -> dict[str, int]:
         """What the text names, in thousandths. Raises WrongOptions, as text like the agent's own check."""

@@ -113,12 +113,14 @@ class OptionShown(BaseModel):
     most: float
     usual: float = Field(description="Where nobody says anything")
     whole: bool = Field(description="A whole number; else up to three digits behind the point")
+    meaning: str = Field(description="For people, with its unit; empty: the agents are of an older release")
 
 
 class EngineShown(BaseModel):
     """A protocol that agents have told of, and what can be chosen of it."""
 
     name: str
+    meaning: str
     options: list[OptionShown]
 
 
@@ -252,10 +254,11 @@ def _engine(one: groups.Engine) -> EngineShown:
             most=each.most_milli / 1000,
             usual=each.usual_milli / 1000,
             whole=not each.fraction,
+            meaning=each.meaning,
         )
         for each in one.options
     ]
-    return EngineShown(name=one.name, options=options)
+    return EngineShown(name=one.name, meaning=one.meaning, options=options)
 
 
 def _row(core: Core, group: Group) -> GroupRow:

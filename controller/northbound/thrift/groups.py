@@ -23,6 +23,7 @@ from rostrum.controller.northbound.thrift.values import need, texts
 
 PROTOCOLS_MAX = 16  # an agent may have
 OPTIONS_MAX = 16  # of each
+MEANING_MAX = 100  # characters of what people are told of either
 TROUBLE_MAX = 64  # slow programs, or silent servers, of a group as one member tells
 
 
@@ -48,7 +49,7 @@ def engines(info: Any) -> tuple[Engine, ...]:
 
 def _engine(one: Any) -> Engine:
     options = tuple(map(_option, need(one, "options", list)[:OPTIONS_MAX]))
-    return Engine(_word(one, "name"), options, one.regions is True)
+    return Engine(_word(one, "name"), options, one.regions is True, _meaning(one))
 
 
 def _option(one: Any) -> EngineOption:
@@ -57,7 +58,13 @@ def _option(one: Any) -> EngineOption:
     least, most, usual = (need(one, field, int) for field in ("least_milli", "most_milli", "usual_milli"))
     if not 0 <= least <= usual <= most < 1 << 32:
         raise BadMessage(f"option {one.name!r}: {usual} is not from {least} to {most} thousandths")
-    return EngineOption(_word(one, "name"), least, most, usual, need(one, "fraction", bool))
+    return EngineOption(_word(one, "name"), least, most, usual, need(one, "fraction", bool), _meaning(one))
+
+
+def _meaning(one: Any) -> str:
+    """What people are told of it; whatever else stands there is left out."""
+    said = one.meaning if isinstance(one.meaning, str) else ""
+    return said[:MEANING_MAX] if said.isprintable() else ""
 
 
 def _word(one: Any, field: str) -> str:

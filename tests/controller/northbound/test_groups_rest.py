@@ -32,9 +32,9 @@ async def rest(manager: Running) -> AsyncIterator[Client]:
 
 OPTIONS = {
     "ricochet": [
-        idl.EngineOption("r", 1000, 32_000, 8000, False),
-        idl.EngineOption("c", 0, 64_000, 5000, True),
-        idl.EngineOption("stagger", 1000, 64_000, 1000, False),
+        idl.EngineOption("r", 1000, 32_000, 8000, False, "clears\x1b[2J the terminal"),
+        idl.EngineOption("c", 0, 64_000, 5000, True, "repairs for each r packets"),
+        idl.EngineOption("stagger", 1000, 64_000, 1000, False, "long" * 100),
     ]
 }
 
@@ -145,8 +145,10 @@ async def test_rest__lists_the_protocols_that_agents_have_and_their_options(mana
     assert (await rest.call("GET", "/v1/engines", 200))["groups"] == []
     h1 = await Agent.hello(manager.app.thrift_port, "h1", protocols=["plain", "ricochet"])
     plain, ricochet = (await rest.call("GET", "/v1/engines", 200))["groups"]
-    assert plain == {"name": "plain", "options": []}
-    assert ricochet["options"][1] == {"name": "c", "least": 0, "most": 64, "usual": 5, "whole": False}
+    assert plain == {"name": "plain", "meaning": "", "options": []}
+    c = {"name": "c", "least": 0, "most": 64, "usual": 5, "whole": False, "meaning": "repairs for each r packets"}
+    assert ricochet["options"][1] == c
+    assert [one["meaning"] for one in ricochet["options"]] == ["", c["meaning"], "long" * 25]
     h1.close()
 
 
@@ -181,7 +183,7 @@ async def test_command__makes_shows_lists_and_deletes(manager: Running) -> None:
     h1 = await Agent.hello(manager.app.thrift_port, "h1", protocols=["plain", "ricochet"])
     assert "no groups" in await run("list")
     listed = await run("protocols")
-    assert "ricochet" in listed and "1 to 32, whole" in listed
+    assert "ricochet" in listed and "1 to 32, whole" in listed and "repairs for each r packets" in listed
     fields = ("--protocol", "ricochet", "--option", "r=4", "--option", "c=2.5", "--order", "fifo")
     assert "runs ricochet (r=4,c=2.5,stagger=1), fifo" in await run("create", "ticks", *fields)
     made = await run("create", "log", "--order", "total", "--slow", "drop")
