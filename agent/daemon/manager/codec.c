@@ -95,11 +95,10 @@ static void free_paths(rs_thrift_live_path *paths, uint32_t count) {
 
 /* The options of a group engine, one behind the other from `out` on; returns how many. */
 static uint32_t engine_options(const rs_group_engine *engine, rs_thrift_engine_option *out) {
-    for (uint32_t i = 0; i < engine->option_count; i++) {
-        const rs_group_option *o = &engine->options[i];
+    const rs_group_option *o = engine->options;
+    for (uint32_t i = 0; i < engine->option_count; i++, o++)
         out[i] =
             (rs_thrift_engine_option){o->name, o->least_milli, o->most_milli, o->usual_milli, o->fraction, o->meaning};
-    }
     return engine->option_count;
 }
 
