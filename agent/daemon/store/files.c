@@ -12,9 +12,13 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+
+#define ZEROS ((size_t)64 << 10)
 
 mode_t rs_store_app_mode(const rs_store_folder *folder) {
     return folder->by_grant ? 0711 : 0710;
@@ -238,6 +242,28 @@ bool rs_store_file_allocate(int fd, uint64_t offset, uint64_t length, rs_error *
                                    "the object store has no room (tmpfs or disk is full) for %" PRIu64 " bytes more",
                                    length);
     return true;
+}
+
+/* Since Linux 6.11 write() fills a huge page without clearing it first. */
+static bool writes_huge_pages(int fd) {
+    struct utsname kernel;
+    unsigned major = 0, minor = 0;
+    struct stat info;
+    bool known = uname(&kernel) == 0 && sscanf(kernel.release, "%u.%u", &major, &minor) == 2;
+    return known && (major > 6 || (major == 6 && minor >= 11)) && fstat(fd, &info) == 0 &&
+           (uint64_t)info.st_blksize >= RS_STORE_SLICE; /* tmpfs's, with huge pages */
+}
+
+bool rs_store_file_allocate_new(int fd, uint64_t offset, uint64_t length, rs_error *error) {
+    static uint8_t zeros[ZEROS]; /* never written to: one page of the kernel's, which stays in the cache */
+    struct iovec parts[RS_STORE_SLICE / ZEROS];
+    if (length != RS_STORE_SLICE || offset % RS_STORE_SLICE != 0 || !writes_huge_pages(fd))
+        return rs_store_file_allocate(fd, offset, length, error);
+    for (unsigned i = 0; i < RS_STORE_SLICE / ZEROS; i++)
+        parts[i] = (struct iovec){zeros, ZEROS};
+    ssize_t wrote = pwritev(fd, parts, RS_STORE_SLICE / ZEROS, (off_t)offset);
+    /* What is short of it is made, or refused with the reason, as ever. */
+    return wrote == (ssize_t)length || rs_store_file_allocate(fd, offset, length, error);
 }
 
 bool rs_store_file_map(int fd, uint64_t size, bool writable, uint8_t **out, rs_error *error) {

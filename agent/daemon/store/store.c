@@ -43,6 +43,7 @@ struct rs_object_private {
     uint64_t slices_done;
     uint64_t cursor;     /* where to look for the next slice to do */
     uint8_t *slice_bits; /* NULL when all is allocated */
+    bool untouched;      /* nothing was written to slices without their bit */
     dev_t device;
     ino_t inode;
     bool foreign; /* added from elsewhere: no name of ours, mode untouched */
@@ -370,7 +371,8 @@ static bool allocate_slice(rs_store *store, rs_object *object, uint64_t slice, r
     uint64_t length = slice_length(object, slice);
     if (!object->on_disk)
         rs_reserve_give(&store->reserve, length);
-    while (!rs_store_file_allocate(object->fd, slice * RS_STORE_SLICE, length, error)) {
+    while (!(internal->untouched ? rs_store_file_allocate_new
+                                 : rs_store_file_allocate)(object->fd, slice * RS_STORE_SLICE, length, error)) {
         if (!store->reclaims)
             return false;
         bury_oldest(store);
@@ -410,6 +412,7 @@ static bool reserve_slices(rs_object *object, rs_error *error) {
     if (!internal->slice_bits)
         return rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "no memory for one more object");
     internal->place->reserved += object->size;
+    internal->untouched = object->fd < 0 && !object->on_disk;
     return true;
 }
 

@@ -195,6 +195,32 @@ static void full_tmpfs__is_an_error_at_allocation(void **context) {
     rs_store_close(store);
 }
 
+/* Room is made in any order; what is written stays, and what nobody wrote is zero. */
+static void room__is_made_once_and_touches_nothing_else(void **context) {
+    (void)context;
+    rs_error error;
+    rs_store *store = open_store(0, 0);
+    const uint64_t size = 6 * MIB + 5000, at[] = {2 * MIB - 3, 6 * MIB, 0, 4 * MIB + 1};
+    rs_object *object = rs_store_receive(store, &ids[0], size, &error);
+    assert_non_null(object);
+    for (size_t i = 0; i < 4; i++) {
+        assert_true(rs_store_ensure(store, object, at[i], 8, &error));
+        memcpy(object->map + at[i], "received", 8);
+        assert_true(rs_store_ensure(store, object, at[i], 8, &error));
+    }
+    while (rs_store_allocate_step(store, object, MIB, &error) > 0)
+        ;
+    assert_true(tmpfs_free() <= TMPFS_BYTES - size);
+    uint64_t others = 0;
+    for (uint64_t i = 0; i < size; i++)
+        others += object->map[i] != 0;
+    assert_int_equal(others, 4 * 8);
+    for (size_t i = 0; i < 4; i++)
+        assert_memory_equal(object->map + at[i], "received", 8);
+    rs_store_discard(store, object);
+    rs_store_close(store);
+}
+
 /* Freed memory is there again at once for who needs it, though freeing is done bit by bit. */
 static void reuse__room_of_the_deleted_is_found(void **context) {
     (void)context;
@@ -456,6 +482,7 @@ int main(void) {
         cmocka_unit_test(quota__counts_everything_and_says_so),
         cmocka_unit_test(sizes__absurd_and_zero),
         cmocka_unit_test(full_tmpfs__is_an_error_at_allocation),
+        cmocka_unit_test(room__is_made_once_and_touches_nothing_else),
         cmocka_unit_test(reuse__room_of_the_deleted_is_found),
         cmocka_unit_test(delete__spares_what_has_another_name),
         cmocka_unit_test(delete__waits_for_transfers_and_spares_readers),
