@@ -9,8 +9,9 @@
 #include "daemon/data/combine.h"
 #include "daemon/data/origin.h"
 #include "daemon/data/overlay.h"
-#include "daemon/data/repairers.h"
+#include "daemon/data/receiving_state.h"
 #include "daemon/data/sites.h"
+#include "daemon/data/wrong_digest.h"
 #include "daemon/pieces/fetch.h"
 #include "daemon/pieces/hear.h"
 #include "daemon/pieces/holdings.h"
@@ -26,36 +27,7 @@
 #define STALLED_BYTES (1u << 20)          /* in that time */
 #define DIGEST_TURN 1u                    /* chunks digested in one turn while data comes */
 #define DIGEST_TURN_COMPLETE 8u           /* and when nothing else is left to do */
-#define CHECK_TURN 4u       /* pieces of objects on disk, checked in one turn when nothing is transferred */
-#define FETCHES_MOST 8u     /* of one chunk whose digest is wrong */
-#define LEAF_ROUNDS_MOST 3u /* times that the sender's leaves are asked for, if they contradict its digest */
-
-struct rs_receive_state {
-    rs_transfer_entry base;
-    rs_peer sender;
-    rs_group group; /* RS_NO_GROUP: none joined */
-    rs_digest expected;
-    rs_digest_tree *tree;
-    uint64_t size;
-    uint32_t session;
-    bool allocated;      /* all room is there */
-    bool resumed;        /* pieces of it were here before: each counts until its bytes come again */
-    rs_time allocate_at; /* when the next piece of it is made */
-    bool complete;       /* every byte is there */
-    int64_t started_ns;
-    uint64_t moved_bytes;   /* present when it was last seen to move on */
-    uint32_t stalled_ticks; /* since then, of this process: time in which it stood still does not count */
-    uint8_t *leaves;        /* the sender's digests of chunks, asked for when the object's digest is wrong; else NULL */
-    uint64_t leaves_known;
-    bool leaves_asked;       /* and not here yet: nothing is judged before */
-    uint64_t wrong_chunk;    /* that is fetched again; UINT64_MAX: none yet */
-    uint32_t fetches;        /* of it */
-    uint64_t fetched;        /* chunks, all fetches */
-    uint32_t leaf_rounds;    /* times that all leaves came */
-    rs_repairers *repairers; /* NULL: no peer has repaired anything */
-    rs_origin origin;
-    bool serving; /* whole, checked and the application's: held while others may need repairs from here (RDCM) */
-};
+#define CHECK_TURN 4u /* pieces of objects on disk, checked in one turn when nothing is transferred */
 
 /* Payloads that will be in place when the present look at the data channel ends. */
 static struct {
@@ -579,8 +551,6 @@ void rs_receiving_delivered(void *context) {
         take_repair(agent, &repair);
 }
 
-static void leaves_came(rs_agent *agent, rs_receive_state *r, const rs_rx_result *result);
-
 bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, size_t header_length,
                           const uint8_t *payload, uint32_t payload_length) {
     rs_agent *agent = context;
@@ -600,7 +570,7 @@ bool rs_receiving_message(void *context, rs_peer peer, const uint8_t *header, si
     rs_receive_state *r =
         result.verdict == RS_RX_STORE || result.verdict == RS_RX_LEAVES ? find(agent, result.xfer) : NULL;
     if (r && result.verdict == RS_RX_LEAVES) {
-        leaves_came(agent, r, &result);
+        rs_wrong_digest_leaves(agent, r, &result);
         return true;
     }
     uint8_t *place = r && result.length == payload_length ? place_of(agent, r, result.offset, result.length) : NULL;
@@ -655,7 +625,7 @@ void rs_receiving_let_go(void *context, const rs_object_id *id) {
 
 /* -------------------------------------------------------------------------------------------------------- verdict */
 
-static void verdict(rs_agent *agent, rs_receive_state *r, bool ok, const char *cause) {
+void rs_receiving_verdict(rs_agent *agent, rs_receive_state *r, bool ok, const char *cause) {
     if (!ok && r->base.object) { /* whatever pieces are right, nobody knows which */
         drop_object(agent, r->base.object, cause);
         r->base.object = NULL;
@@ -665,130 +635,12 @@ static void verdict(rs_agent *agent, rs_receive_state *r, bool ok, const char *c
         rs_api_object_complete(agent->api, &r->base.id);
 }
 
-/* ------------------------------------------------------------------------------------------------ a wrong digest */
-
-static void fail_digest(rs_agent *agent, rs_receive_state *r, const char *why) {
-    char cause[220];
-    snprintf(cause, sizeof cause, "the digest at %.40s is not the sender's: %.120s", agent->options.server, why);
-    verdict(agent, r, false, cause);
-}
-
-static void ask_leaves(rs_agent *agent, rs_receive_state *r, uint64_t first, uint64_t count, bool retake) {
-    uint16_t most = (uint16_t)(count < 1000 ? count : 1000);
-    r->leaves_asked = true;
-    if (rs_leaves_want(agent->node, rs_agent_now(agent), r->base.xfer, first, most, retake) != RS_OK)
-        fail_digest(agent, r, "and the digests of its pieces cannot be asked for");
-}
-
-/* Fetches a chunk again, with the fragments at its borders: these are parts of its neighbours, which are digested again
- * too. */
-static void fetch(rs_agent *agent, rs_receive_state *r) {
-    uint64_t offset = r->wrong_chunk * RS_DIGEST_CHUNK, left = r->size - offset;
-    uint64_t length = left < RS_DIGEST_CHUNK ? left : RS_DIGEST_CHUNK;
-    rs_status status = rs_fetch_again(agent->node, rs_agent_now(agent), r->base.xfer, &offset, &length);
-    if (status != RS_OK) {
-        fail_digest(agent, r, rs_strerror(status));
-        return;
-    }
-    agent->digest_chunks_fetched++;
-    r->fetches++;
-    r->fetched++;
-    r->complete = false;
-    rs_digest_tree_absent(r->tree, offset, length);
-    for (uint64_t piece = offset / RS_DIGEST_CHUNK; piece <= (offset + length - 1) / RS_DIGEST_CHUNK; piece++)
-        rs_store_piece_gone(r->base.object, piece);
-}
-
-/* The first chunk that is not as the sender has it. The second time that it is the same one, the sender is asked
- * whether its bytes are still those that it digested. */
-static void mend_next(rs_agent *agent, rs_receive_state *r) {
-    uint64_t count, chunk = 0;
-    uint32_t width;
-    char text[RS_REPAIRERS_TEXT];
-    const uint8_t *mine = rs_digest_tree_leaves(r->tree, &count, &width);
-    while (chunk < count && memcmp(mine + chunk * width, r->leaves + chunk * width, width) == 0)
-        chunk++;
-    if (chunk == count) {
-        fail_digest(agent, r, "though those of all pieces are");
-        return;
-    }
-    if (chunk != r->wrong_chunk) {
-        r->wrong_chunk = chunk;
-        r->fetches = 0;
-        agent->digest_chunks_wrong++;
-        rs_log(RS_LOG_WARNING, "receive",
-               "object=%s chunk=%llu has a wrong digest: fetched again from=%s; what was lost of it came from=%s",
-               rs_id_text(&r->base.id), (unsigned long long)chunk, rs_quote(rs_peers_name(&agent->peers, r->sender)),
-               rs_quote(rs_repairers_take(&agent->peers, r->repairers, chunk, text)));
-    }
-    if (r->fetches >= FETCHES_MOST || r->fetched >= FETCHES_MOST + 4 * count)
-        fail_digest(agent, r,
-                    "pieces stay wrong though fetched again, and the sender's are unchanged: memory or a NIC changes "
-                    "bytes");
-    else if (r->fetches > 0)
-        ask_leaves(agent, r, chunk, 1, true);
-    else
-        fetch(agent, r);
-}
-
-/* All bytes are here, and the digest is wrong: some were changed on the way. The sender's digests of pieces, which its
- * own digest is of, tell which. */
-static void mend(rs_agent *agent, rs_receive_state *r) {
-    uint64_t count;
-    uint32_t width;
-    rs_digest_tree_leaves(r->tree, &count, &width);
-    if (r->leaves && r->leaves_known == count) {
-        mend_next(agent, r);
-        return;
-    }
-    r->wrong_chunk = UINT64_MAX;
-    r->leaves_known = 0;
-    if (!r->leaves && !(r->leaves = calloc(count ? (size_t)count : 1, width))) {
-        fail_digest(agent, r, "no memory for the digests of its pieces");
-        return;
-    }
-    if (count == 0)
-        fail_digest(agent, r, "the object is empty");
-    else
-        ask_leaves(agent, r, 0, count, false);
-}
-
-static void leaves_came(rs_agent *agent, rs_receive_state *r, const rs_rx_result *result) {
-    uint64_t count, first = result->offset;
-    uint32_t width;
-    rs_digest root;
-    rs_digest_tree_leaves(r->tree, &count, &width);
-    uint64_t came = result->length / width;
-    if (!r->leaves || first >= count || came > count - first)
-        return;
-    r->leaves_asked = false;
-    if (r->leaves_known == count) { /* the sender looked at its bytes again, and has what it told */
-        fetch(agent, r);
-        return;
-    }
-    memcpy(r->leaves + first * width, result->leaves, (size_t)(came * width));
-    r->leaves_known = first + came;
-    if (r->leaves_known < count) {
-        ask_leaves(agent, r, r->leaves_known, count - r->leaves_known, false);
-        return;
-    }
-    r->leaf_rounds++;
-    if (rs_digest_of_leaves(r->expected.algorithm, r->leaves, count, &root) && rs_digest_equal(&root, &r->expected)) {
-        mend_next(agent, r);
-    } else if (r->leaf_rounds < LEAF_ROUNDS_MOST) {
-        r->leaves_known = 0;
-        ask_leaves(agent, r, 0, count, false);
-    } else {
-        fail_digest(agent, r, "and the digests of pieces that the sender tells contradict its own");
-    }
-}
-
 /* Whoever passes it on has not made another one of it. */
 static bool is_its_senders(rs_agent *agent, rs_receive_state *r) {
     char cause[RS_ORIGIN_CAUSE];
     const rs_origin_verdict found = rs_origin_check(agent, &r->origin, &r->base.id, r->sender, &r->expected, cause);
     if (found == RS_ORIGIN_OTHER)
-        verdict(agent, r, false, cause);
+        rs_receiving_verdict(agent, r, false, cause);
     return found == RS_ORIGIN_SAME;
 }
 
@@ -797,17 +649,17 @@ static void check_digest(rs_agent *agent, rs_receive_state *r) {
     rs_error error = {0};
     char cause[160];
     if (!rs_digest_tree_final(r->tree, &found)) {
-        verdict(agent, r, false, "not every byte that was announced came to the store");
+        rs_receiving_verdict(agent, r, false, "not every byte that was announced came to the store");
         return;
     }
     if (!rs_digest_equal(&found, &r->expected)) {
-        mend(agent, r);
+        rs_wrong_digest_mend(agent, r);
         return;
     }
     rs_object *object = r->base.object;
     if (!rs_store_commit(agent->store, object, &found, &error)) {
         snprintf(cause, sizeof cause, "the store at %.60s: %.80s", agent->options.server, error.text);
-        verdict(agent, r, false, cause);
+        rs_receiving_verdict(agent, r, false, cause);
         return;
     }
     uint64_t leaf_count;
@@ -823,7 +675,7 @@ static void check_digest(rs_agent *agent, rs_receive_state *r) {
         rs_store_hold(object);
     else
         r->base.object = NULL;
-    verdict(agent, r, true, "");
+    rs_receiving_verdict(agent, r, true, "");
 }
 
 /* True: there is more to digest. */
