@@ -163,15 +163,23 @@ static rs_group join(rs_agent *agent, const rs_incoming *info, char *error) {
     return rs_data_join(agent->data, info->group_address, info->data_port, error);
 }
 
+/* Nothing of it came for a while, or nothing at all from a sender that is gone. */
+static bool gives_way(const rs_agent *agent, const rs_receive_state *r) {
+    rs_xfer_stats stats = {0};
+    if (!r->base.object || r->base.object->phase != RS_OBJECT_RECEIVING || r->complete)
+        return false;
+    rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
+    bool gone = r->announced_up && !rs_control_is_up(agent->control, r->sender);
+    return r->stalled_ticks >= STALLED_TICKS || (gone && stats.bytes_present == 0);
+}
+
 /* Room is promised to what is announced. Who announces and sends nothing keeps it from others only as long as nobody
  * else needs it: the object that has waited longest for its data gives way. */
 static bool make_room(rs_agent *agent) {
     rs_receive_state *idle = NULL;
     for (rs_transfer_entry *t = agent->transfers.receiving; t; t = t->next) {
         rs_receive_state *r = receiving_of(t);
-        bool gives_way = r->base.object && r->base.object->phase == RS_OBJECT_RECEIVING && !r->complete &&
-                         r->stalled_ticks >= STALLED_TICKS;
-        if (gives_way && (!idle || r->stalled_ticks > idle->stalled_ticks))
+        if (gives_way(agent, r) && (!idle || r->stalled_ticks > idle->stalled_ticks))
             idle = r;
     }
     if (!idle)
@@ -182,7 +190,7 @@ static bool make_room(rs_agent *agent) {
     drop_object(agent, idle->base.object, "the room for it was needed");
     idle->base.object = NULL;
     rs_receive_cancel(agent->node, rs_agent_now(agent), idle->base.xfer,
-                      "its data did not come for 3 s, and another object needed the room that was kept for it");
+                      "its data did not come, and another object needed the room that was kept for it");
     return true;
 }
 
@@ -256,6 +264,7 @@ static rs_receive_state *prepare(rs_agent *agent, const rs_incoming *info, rs_xf
     r->session = info->session;
     r->allocated = info->size == 0;
     r->started_ns = rs_wall_clock();
+    r->announced_up = rs_control_is_up(agent->control, r->sender);
     rs_peers_hold(&agent->peers, r->sender);
     rs_control_used(agent->control, r->sender);
     if (!(info->size == RS_STREAM ? prepare_stream(agent, r, info, cause, cause_size)

@@ -15,6 +15,7 @@ struct rs_receive_state {
     rs_digest_tree *tree;
     uint64_t size;
     uint32_t session;
+    bool announced_up;   /* its sender had a control connection then */
     bool allocated;      /* all room is there */
     bool resumed;        /* pieces of it were here before: each counts until its bytes come again */
     rs_time allocate_at; /* when the next piece of it is made */

@@ -212,9 +212,32 @@ static void progress_is_looked_at(world *w, unsigned times) {
     }
 }
 
+/* The sender's control connection; from then on it is up here. */
+static int connect_sender(world *w) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(w->lone.port))};
+    rs_message m = {.type = RS_MSG_HELLO, .hello = {.engines = rs_engines_here(), .boot = 5, .name_length = 2}};
+    uint8_t bytes[RS_HEADER_MAX];
+    memcpy(m.hello.name, "h1", 2);
+    size_t length = rs_wire_encode(&m, 0, bytes, sizeof bytes);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    to.sin_addr.s_addr = htonl(LOOPBACK);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(send(fd, bytes, length, MSG_NOSIGNAL), length);
+    while (!rs_control_is_up(w->lone.agent->control, w->sender))
+        assert_true(rs_loop_turn(w->lone.agent->loop, RS_NEVER));
+    return fd;
+}
+
+static void hang_up(world *w, int fd) {
+    close(fd);
+    while (rs_control_is_up(w->lone.agent->control, w->sender))
+        assert_true(rs_loop_turn(w->lone.agent->loop, RS_NEVER));
+}
+
 /* All of the quota is kept for an object that never comes: others get it when they need it. */
 static void an_object_announced_without_data__gives_way(void **state) {
     world *w = *state;
+    int fd = connect_sender(w);
     announce(w, 1, 900000);
     assert_true(is_received(w, 1));
     announce(w, 2, 500000);
@@ -225,6 +248,9 @@ static void an_object_announced_without_data__gives_way(void **state) {
     assert_true(is_received(w, 1)); /* it would not help */
     announce(w, 4, 500000);
     assert_true(is_received(w, 4) && !is_received(w, 1));
+    hang_up(w, fd);
+    announce(w, 5, 900000); /* whoever announced the last one has gone: there is nothing to wait for */
+    assert_true(is_received(w, 5) && !is_received(w, 4));
 }
 
 int main(void) {
