@@ -399,14 +399,6 @@ void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r) {
         rs_control_set_pending(node, now, &r->link, rs_is_opened(r) ? RS_CONTROL_OPEN : RS_CONTROL_CONNECT);
 }
 
-rs_status rs_send_nonce(const rs_node *node, rs_xfer xfer, uint64_t *nonce) {
-    const rs_transfer *t = rs_by_id(node, xfer);
-    if (!t || !t->sending || rs_is_finished(t))
-        return RS_ERR_UNKNOWN;
-    *nonce = t->nonce;
-    return RS_OK;
-}
-
 rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
     rs_transfer *t = rs_by_id(node, xfer);
     char text[RS_CAUSE_MAX];

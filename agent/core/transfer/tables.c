@@ -178,6 +178,14 @@ rs_transfer *rs_by_id(const rs_node *node, rs_xfer id) {
     return node->slots[slot];
 }
 
+rs_status rs_send_nonce(const rs_node *node, rs_xfer xfer, uint64_t *nonce) {
+    const rs_transfer *t = rs_by_id(node, xfer);
+    if (!t || !t->sending || rs_is_finished(t))
+        return RS_ERR_UNKNOWN;
+    *nonce = t->nonce;
+    return RS_OK;
+}
+
 static rs_transfer *find(const rs_node *node, const rs_object_id *object, bool sending) {
     const rs_list *bucket = &node->transfer_buckets[object_bucket(node, object, sending)];
     for (rs_list *at = bucket->next; at != bucket; at = at->next) {
