@@ -13,7 +13,7 @@ void rs_reporter_session(rs_reporter *r, uint64_t first, uint64_t end) {
     r->done = r->complete = r->made = false;
     r->due = INT64_MAX;
     for (uint32_t i = 0; i < r->child_count; i++) {
-        r->children[i].heard = r->children[i].late = false;
+        r->children[i].heard = r->children[i].late = r->children[i].tell_over = false;
         r->children[i].marks = r->marks;
     }
 }
@@ -175,9 +175,33 @@ void rs_reporter_make(rs_reporter *r, rs_time now, rs_report *out) {
     r->due = INT64_MAX;
 }
 
+static bool is_complete(const rs_reporter_child *c) {
+    return c->heard && (c->said.flags & RS_REPORT_COMPLETE);
+}
+
+void rs_reporter_over(rs_reporter *r) {
+    for (uint32_t i = 0; i < r->child_count; i++)
+        r->children[i].tell_over = true;
+}
+
+bool rs_reporter_tell_over(rs_reporter *r, rs_report *out, rs_peer *to) {
+    for (uint32_t i = 0; i < r->child_count; i++) {
+        rs_reporter_child *c = &r->children[i];
+        if (!c->tell_over)
+            continue;
+        c->tell_over = false;
+        if (is_complete(c))
+            continue;
+        *out = (rs_report){.flags = RS_REPORT_DONE, .receivers = 1};
+        *to = c->peer;
+        return true;
+    }
+    return false;
+}
+
 bool rs_reporter_served(const rs_reporter *r) {
     for (uint32_t i = 0; i < r->child_count; i++)
-        if (!r->children[i].heard || !(r->children[i].said.flags & RS_REPORT_COMPLETE))
+        if (!is_complete(&r->children[i]))
             return false;
     return true;
 }

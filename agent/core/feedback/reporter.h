@@ -17,6 +17,7 @@ typedef struct {
     rs_peer peer;      /* Who it is. */
     uint32_t address;  /* Its IPv4 address, host order. */
     bool heard, late;  /* Something was heard of it; its answer to the newest mark is awaited. */
+    bool tell_over;    /* It is to hear that the session's data are over. */
     rs_time heard_at;  /* Its newest report came then, or it became a child... */
     uint64_t marks;    /* ...when so many marks had come. */
     rs_report said;    /* Its newest report. */
@@ -53,6 +54,9 @@ void rs_reporter_done(rs_reporter *r, rs_time now, bool complete);
 bool rs_reporter_heard(rs_reporter *r, rs_time now, rs_peer peer, const rs_report *report);
 bool rs_reporter_due(const rs_reporter *r, rs_time now);
 void rs_reporter_make(rs_reporter *r, rs_time now, rs_report *out);
+/* The session's data are over: whoever of the children may miss something is to hear it, one each time. False: none. */
+void rs_reporter_over(rs_reporter *r);
+bool rs_reporter_tell_over(rs_reporter *r, rs_report *out, rs_peer *to);
 bool rs_reporter_served(const rs_reporter *r); /* nobody it collects from misses anything */
 
 #endif

@@ -42,6 +42,8 @@ static void notify(rs_node *node, rs_time now, rs_transfer *t, const rs_news *ne
         rs_republic_connected(node, now, (rs_receiving *)t);
     else if (news->what == RS_NEWS_DROPPED)
         rs_report_soon(node, now, (rs_receiving *)t);
+    else if (news->what == RS_NEWS_OVER)
+        rs_tree_over(node, now, (rs_receiving *)t);
     else if (news->what == RS_NEWS_VERIFIED)
         rs_tree_verified(node, now, (rs_receiving *)t);
 }

@@ -16,7 +16,9 @@
 #define LAST_EVERY (1 * RS_MS)
 #define SERVE_LEAST RS_CONTROL_LATE      /* after the last request of somebody below, */
 #define SERVE_MOST (4 * RS_CONTROL_LATE) /* and after all is here: whoever is not heard has other help */
-#define BESIDE_MOST 900000u              /* ppm (a bound) */
+#define OVER_FIRST (4 * RS_MS) /* who has not said by then that it is whole hears again that the data are over... */
+#define OVER_TIMES 2           /* ...so often, each after twice the wait: then the sender says it (test_tree) */
+#define BESIDE_MOST 900000u    /* ppm (a bound) */
 
 typedef struct {
     rs_reporter reporter; /* What it collects of its children, and says to its parent. */
@@ -40,6 +42,9 @@ typedef struct {
     /* the end */
     uint32_t final_reports; /* So many reports of being done are still to go, */
     rs_time last_due;       /* the next one then. */
+    bool over;              /* The session's data are over: those below are told, */
+    uint32_t over_told;     /* so often until now, */
+    rs_time over_due;       /* and again then. */
     bool verified;          /* All is here and checked. */
     rs_time serve_until;    /* It is there for others until then. */
     uint32_t turn;          /* The repair of the child at that place is next. */
@@ -127,7 +132,7 @@ rs_rx_verdict rs_tree_told(rs_node *node, rs_time now, rs_receiving *x, const rs
         rs_engine_take(&x->t, x->t.engine, t);
         rs_reporter_session(&t->reporter, x->ring.first, x->ring.end);
         t->mark_sn = UINT64_MAX;
-        t->last_due = RS_NEVER;
+        t->last_due = t->over_due = RS_NEVER;
     }
     const rs_wire_place *to = &m->report_to.parent;
     rs_peer parent = to->address ? d->peer_at(d->context, to->address, to->port) : x->link.peer->id;
@@ -152,6 +157,8 @@ rs_rx_verdict rs_tree_told(rs_node *node, rs_time now, rs_receiving *x, const rs
     t->reporter.done |= x->state > RS_RX_RECEIVING || x->ring.round_done;
     if (t->reporter.done)
         rs_tree_done(node, now, x); /* the new one does not know it */
+    if (t->over)
+        rs_tree_over(node, now, x); /* nor do new ones below */
     return RS_RX_NONE;
 }
 
@@ -169,8 +176,9 @@ void rs_tree_session(rs_receiving *x) {
     t->base_offset = t->base_received = 0;
     t->base_mended = mended_beside(x);
     t->mark_sn = UINT64_MAX;
-    t->final_reports = 0;
-    t->last_due = RS_NEVER;
+    t->final_reports = t->over_told = 0;
+    t->over = false;
+    t->last_due = t->over_due = RS_NEVER;
 }
 
 /* -------------------------------------------------------------------------------------------------------- reports */
@@ -247,6 +255,44 @@ void rs_tree_done(rs_node *node, rs_time now, rs_receiving *x) {
     t->final_reports = FINAL_REPORTS;
     t->last_due = now + LAST_EVERY;
     wake(node, now, x);
+}
+
+static void tell_over(rs_node *node, rs_time now, rs_receiving *x) {
+    tree *t = of(x);
+    rs_reporter_over(&t->reporter);
+    t->over_due = t->over_told < OVER_TIMES ? now + (OVER_FIRST << t->over_told) : RS_NEVER;
+    t->over_told++;
+    if (t->reporter.child_count)
+        rs_list_keep(&node->acking, &x->t.in_acking, true);
+}
+
+void rs_tree_over(rs_node *node, rs_time now, rs_receiving *x) {
+    tree *t = of(x);
+    if (!t)
+        return;
+    t->over = true;
+    t->over_told = 0;
+    tell_over(node, now, x);
+    rs_receiver_arm(node, x);
+}
+
+/* A parent says that the data are over. It is not believed while they come: who asks for what is still to be sent would
+ * have it twice. */
+static bool is_over(rs_time now, const rs_receiving *x, rs_peer from, const rs_report *report) {
+    const tree *t = of(x);
+    return t->has_parent && from == t->reporter.parent && report->session == x->t.session &&
+           report->flags == RS_REPORT_DONE && !t->over && now - x->data_at >= RS_TAIL_QUIET;
+}
+
+static bool over_packet(rs_receiving *x, tree *t, rs_packet_out *out) {
+    rs_report report;
+    if (!rs_reporter_tell_over(&t->reporter, &report, &out->peer))
+        return false;
+    report.nonce = x->t.nonce;
+    report.session = x->t.session;
+    out->header_length = (uint16_t)rs_report_encode(&report, out->header);
+    x->stats.acks_sent++;
+    return true;
 }
 
 static void report_packet(rs_time now, rs_receiving *x, tree *t, rs_packet_out *out) {
@@ -407,6 +453,8 @@ rs_rx_result rs_tree_datagram(rs_node *node, rs_time now, rs_receiving *x, const
         if (report.session == x->t.session && rs_reporter_heard(&t->reporter, now, packet->peer, &report)) {
             x->stats.acks_received++;
             wake(node, now, x);
+        } else if (is_over(now, x, packet->peer, &report)) {
+            rs_on_data_fnsd(node, now, x, &(rs_message){.type = RS_MSG_DATA_FNSD, .session = report.session});
         }
         return (rs_rx_result){.verdict = RS_RX_NONE};
     }
@@ -437,6 +485,8 @@ bool rs_tree_poll(rs_node *node, rs_time now, rs_receiving *x, bool repairs, rs_
         }
         if (t->asks && request_packet(node, now, x, t, out))
             return true;
+        if (over_packet(x, t, out))
+            return true;
     }
     rs_list_remove(&x->t.in_acking);
     return false;
@@ -455,6 +505,7 @@ rs_time rs_tree_due(const rs_receiving *x) {
         return RS_NEVER;
     rs_time due = rs_list_empty(&x->t.in_acking) ? t->reporter.due : RS_NEVER;
     due = t->last_due < due ? t->last_due : due;
+    due = t->over_due < due ? t->over_due : due;
     return t->verified && t->serve_until < due ? t->serve_until : due;
 }
 
@@ -468,6 +519,8 @@ void rs_tree_timeout(rs_node *node, rs_time now, rs_receiving *x) {
         if (t->final_reports)
             rs_reporter_done(&t->reporter, now, x->state > RS_RX_RECEIVING);
     }
+    if (now >= t->over_due)
+        tell_over(node, now, x);
     if (rs_reporter_due(&t->reporter, now))
         rs_list_keep(&node->acking, &x->t.in_acking, true);
     bool said = t->final_reports == 0 && rs_list_empty(&x->t.in_acking);

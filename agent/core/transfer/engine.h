@@ -34,6 +34,7 @@ typedef enum {
                           RS_NO_PEER: they came by the data channel */
     RS_NEWS_ENDS,      /* a stream's end is known: rs_transfer.fragments. At the sender, too */
     RS_NEWS_LEAVES,    /* this receiver wants it no more: it asks nobody for anything, and is there for others */
+    RS_NEWS_OVER,      /* the session's data channel is over: nobody sends by it any more */
     RS_NEWS_VERIFIED   /* all is here and checked, and it `serves` */
 } rs_news_kind;
 

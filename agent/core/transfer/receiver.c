@@ -514,14 +514,16 @@ static rs_rx_result on_ptch_data(rs_node *node, rs_time now, rs_receiving *x, co
 /* The data channel of that session is done: the tail (prior, initial) is lost, and (ours) whatever else the bitmap
  * misses. The control channel may be faster than the data channel: while data packets still come, what is missing is
  * late rather than lost. */
-static void on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
-    if (m->session == x->t.session)
+rs_rx_verdict rs_on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+    if (m->session == x->t.session) {
         x->ended = true;
+        rs_engine_notify(node, now, &x->t, RS_NEWS_OVER);
+    }
     if (x->state == RS_RX_SERVING)
         rs_control_set_pending(node, now, &x->link, RS_CONTROL_DATA_RCVD); /* the sender missed it */
-    if (x->state != RS_RX_RECEIVING)
-        return; /* asks when it is accepted */
-    x->t.engine->message(node, now, &x->link, m);
+    if (x->state == RS_RX_RECEIVING)                                       /* else it asks when it is accepted */
+        x->t.engine->message(node, now, &x->link, m);
+    return RS_RX_NONE;
 }
 
 rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
@@ -546,10 +548,7 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
                            ? RS_RX_NONE
                            : x->t.engine->report_to(node, now, x, m));
     case RS_MSG_DATA_FNSD:
-        if (m->session > x->t.session)
-            return verdict(RS_RX_BAD);
-        on_data_fnsd(node, now, x, m);
-        return verdict(RS_RX_NONE);
+        return verdict(m->session > x->t.session ? RS_RX_BAD : rs_on_data_fnsd(node, now, x, m));
     case RS_MSG_ABORT:
         if (x->state == RS_RX_SERVING) { /* it is whole here */
             rs_receiver_end(node, now, x, true, 0, "");

@@ -23,6 +23,8 @@ rs_receiving *rs_receiving_of_packet(rs_node *node, uint64_t nonce);
 rs_rx_result rs_receiver_store(rs_receiving *x, uint64_t sn);
 rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m,
                                  const rs_packet_in *packet);
+/* The session's data channel is over, says its sender, or who was told by it. */
+rs_rx_verdict rs_on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m);
 rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_message *m);
 /* Makes the message for a bit; `more`: there is a further one for it. */
 bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more);

@@ -8,8 +8,9 @@
 #define LINGER (1000 * RS_MS) /* how long final messages (ABORT) and statistics stay */
 #define TICK_LEAST (10 * RS_MS)
 #define TICK_MOST (500 * RS_MS)
-#define EVENTS_EACH 2u             /* that one call may make of each receiver: nothing came to it, and it failed */
-#define KEPT_AGAIN RS_CONTROL_LATE /* who fetches the rest is asked so often whether it has it */
+#define EVENTS_EACH 2u              /* that one call may make of each receiver: nothing came to it, and it failed */
+#define OVER_BY_OTHERS (20 * RS_MS) /* of the 100 ms that one which fails may cost (docs/feedback.md) */
+#define KEPT_AGAIN RS_CONTROL_LATE  /* who fetches the rest is asked so often whether it has it */
 
 static rs_time tick(const rs_node *node) {
     rs_time tick = node->config.receiver_silence_bound / 10;
@@ -341,11 +342,18 @@ static void watch(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 static void say_finished(rs_node *node, rs_time now, rs_sending *x) {
+    bool again = x->fnsd_said;
     x->fnsd_due = RS_NEVER;
     x->fnsd_said = true;
-    for (uint32_t i = 0; i < x->recipient_count; i++)
-        if (rs_is_active(&x->recipients[i]) && x->recipients[i].member)
-            rs_control_set_pending(node, now, &x->recipients[i].link, RS_CONTROL_DATA_FNSD);
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        rs_recipient *r = &x->recipients[i];
+        if (!rs_is_active(r) || !r->member)
+            continue;
+        if (again || !rs_hears_of_others(r))
+            rs_control_set_pending(node, now, &r->link, RS_CONTROL_DATA_FNSD);
+        else
+            x->fnsd_due = now + OVER_BY_OTHERS;
+    }
 }
 
 static void no_answer(rs_node *node, rs_time now, rs_sending *x) {

@@ -210,6 +210,11 @@ static inline bool rs_has_accepted(const rs_recipient *r) {
     return r->state == RS_RECIPIENT_ACCEPTED;
 }
 
+/* Whose reports others collect hears of those that the data are over: each passes it on to those below it. */
+static inline bool rs_hears_of_others(const rs_recipient *r) {
+    return r->reported && rs_has_accepted(r) && r->light == RS_LIGHT_LIT;
+}
+
 /* A session and the fragments it was for. */
 typedef struct {
     uint32_t session;    /* Of that transfer. */
@@ -252,10 +257,11 @@ struct rs_sending {
     rs_time said_each;        /* Receivers that others report of say so often themselves how far they are. */
     uint32_t taking;          /* So many receivers that did not fail are in it, */
     uint64_t sent_to_all;     /* and those that did not fail were sent so many in earlier ones, together. */
-    bool fnsd_said;           /* DATA_FNSD of it is said to whoever comes back, too. */
+    bool fnsd_said;           /* DATA_FNSD of it is said to whoever comes back, too: it was said to those that
+                                 others do not tell it. */
     rs_time answer_due;       /* The answer to RS_EV_PATH_WANTED is waited for until then. */
     rs_time path_done_due;    /* The path is given back then: the last packets have arrived. */
-    rs_time fnsd_due;         /* DATA_FNSD is said then. */
+    rs_time fnsd_due;         /* DATA_FNSD is said then; a second time to all. */
     rs_time tick_due;         /* Receivers are looked at then: who is silent, who makes no progress. */
 
     /* the data channel */

@@ -288,6 +288,126 @@ static void end__is_told_with_the_repairs(void **state) {
     }
 }
 
+static rs_time end_lost_from;
+
+/* Whoever is not in the sender's rack misses the last few packets, and sees none behind them. */
+static bool end_is_lost(net *n, rs_peer to, const rs_data_header *h, void *context) {
+    (void)context;
+    return to >= 4 && !(h->flags & RS_DATA_REPAIR) && net_now(n) >= end_lost_from;
+}
+
+static rs_time until_sent(net *n, rs_xfer xfer) {
+    while (!net_stats(n, 0, xfer).data_done_at)
+        net_at(n, net_now(n) + PACKET);
+    return net_stats(n, 0, xfer).data_done_at;
+}
+
+/* Up to the end of the data. */
+static net *lose_the_end(uint64_t seed, seen *s, rs_time *done) {
+    net *n = NULL;
+    end_lost_from = RS_NEVER;
+    for (int run = 0; run < 2; run++) { /* the first one tells when that is */
+        if (n)
+            net_free(n);
+        n = net_new(SERVERS, &by_tree, seed);
+        *s = (seen){0};
+        net_knob(n)->watch = watch;
+        net_knob(n)->watch_context = s;
+        net_knob(n)->drop = end_is_lost;
+        *done = until_sent(n, net_send_all(n, 1, 1000 * 8896));
+        end_lost_from = *done - NET_START - 4 * PACKET;
+    }
+    assert_true(s->speaks[4] && s->is_parent[4]);
+    return n;
+}
+
+static rs_time last_whole(const net *n) {
+    rs_time last = 0;
+    for (rs_peer i = 1; i < SERVERS; i++) {
+        const net_told *told = net_event(n, i, RS_EV_COMPLETE, ANYONE);
+        last = told && told->at > last ? told->at : last;
+    }
+    return last;
+}
+
+/* The sender says DATA_FNSD to its speakers, and they to the others, down the tree. */
+static void end__is_told_down_the_tree(void **state) {
+    (void)state;
+    seen s;
+    rs_time done;
+    net *n = lose_the_end(40, &s, &done);
+    net_at(n, 5 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    for (rs_peer i = 4; i < SERVERS; i++)
+        assert_int_equal(net_messages(n, 0, i, RS_MSG_DATA_FNSD), s.speaks[i]);
+    assert_in_range(last_whole(n), done, done + 15 * MS);
+    net_free(n);
+}
+
+/* A head that passes nothing on: those below it hear it from the sender after all. */
+static void end__is_told_to_those_whose_head_is_mute(void **state) {
+    (void)state;
+    seen s;
+    rs_time done;
+    net *n = lose_the_end(41, &s, &done);
+    net_mute(n, 4, true);
+    net_at(n, 5 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    uint32_t told = 0;
+    for (rs_peer i = 4; i < SERVERS; i++) {
+        const net_said *said = s.speaks[i] ? NULL : net_message(n, 0, i, RS_MSG_DATA_FNSD, 0);
+        if (!said)
+            continue;
+        told++;
+        assert_in_range(said->at, done + 20 * MS, done + 40 * MS);
+    }
+    assert_true(told > 0);
+    net_free(n);
+}
+
+static void end__is_told_though_a_head_dies(void **state) {
+    (void)state;
+    seen s;
+    rs_time done;
+    net *n = lose_the_end(42, &s, &done);
+    net_kill(n, 4);
+    net_at(n, 30 * SEC);
+    assert_int_equal(whole(n), SERVERS - 2);
+    assert_int_equal(net_events(n, 0, RS_EV_PEER_FAILED, ANYONE), 1);
+    assert_in_range(last_whole(n), done, done + 100 * MS);
+    net_free(n);
+}
+
+/* One that says so while data come is not believed: nobody asks for what is still to be sent. */
+static void end__is_told_too_early(void **state) {
+    (void)state;
+    seen s;
+    net *n = begin(43, &s);
+    net_at(n, 100 * MS);
+    rs_message open = net_message(n, 0, 5, RS_MSG_OPEN, 0)->message;
+    const rs_report lie = {.nonce = open.nonce, .flags = RS_REPORT_DONE, .receivers = 1};
+    for (rs_time at = 100 * MS; at < 400 * MS; at += MS) {
+        net_at(n, at);
+        uint8_t bytes[RS_HEADER_MAX];
+        size_t length = rs_report_encode(&lie, bytes);
+        for (rs_peer i = 1; i < SERVERS; i++) {
+            const rs_packet_in packet = {.channel = RS_CH_PEER_DATAGRAM,
+                                         .peer = s.reads[i],
+                                         .group = RS_NO_GROUP,
+                                         .header = bytes,
+                                         .header_length = (uint16_t)length};
+            if (!s.speaks[i])
+                rs_receive(net_node(n, i), net_knob(n)->now, &packet);
+        }
+    }
+    for (rs_peer i = 1; i < SERVERS; i++)
+        assert_int_equal(net_stats(n, i, net_receiving(n, i)).requests_sent, 0);
+    net_at(n, 5 * SEC);
+    assert_int_equal(whole(n), SERVERS - 1);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->at - NET_START < 600 * MS);
+    net_free(n);
+}
+
 /* What heads repair for other racks does not share the sender's rack's way out with the data. */
 static void head_of_the_senders_rack__collects_for_no_other(void **state) {
     (void)state;
@@ -733,6 +853,10 @@ int main(void) {
         cmocka_unit_test(fast_path__fewer_report_by_the_tree),
         cmocka_unit_test(losses__are_mended_by_those_near),
         cmocka_unit_test(end__is_told_with_the_repairs),
+        cmocka_unit_test(end__is_told_down_the_tree),
+        cmocka_unit_test(end__is_told_to_those_whose_head_is_mute),
+        cmocka_unit_test(end__is_told_though_a_head_dies),
+        cmocka_unit_test(end__is_told_too_early),
         cmocka_unit_test(head_of_the_senders_rack__collects_for_no_other),
         cmocka_unit_test(speaker_that_was_gone_around__is_repaired_by_its_parent),
         cmocka_unit_test(common_losses__come_down_the_tree_at_once),
