@@ -25,6 +25,8 @@ bool rs_receiving_goes_on(const rs_agent *agent, const rs_object_id *id);
 rs_peer rs_receiving_from(const rs_agent *agent, const rs_object *object);
 rs_digest rs_receiving_digest(const rs_agent *agent, const rs_object *object);
 rs_xfer rs_receiving_by(const rs_agent *agent, const rs_object *object);
+/* It is whole and right, or is given up. */
+void rs_receiving_verdict(rs_agent *agent, rs_receive_state *r, bool ok, const char *cause);
 /* A bounded piece of what is not urgent (room in the store, digests); returns when the next piece is due. */
 rs_time rs_receiving_work(rs_agent *agent);
 rs_time rs_receiving_deadline(const rs_agent *agent);

@@ -35,7 +35,4 @@ struct rs_receive_state {
     bool serving; /* whole, checked and the application's: held while others may need repairs from here (RDCM) */
 };
 
-/* It is whole and right, or is given up. */
-void rs_receiving_verdict(rs_agent *agent, rs_receive_state *r, bool ok, const char *cause);
-
 #endif
