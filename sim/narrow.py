@@ -17,15 +17,22 @@ class _Place(ctypes.Structure):
         ("queue", ctypes.c_double),
         ("mark", ctypes.c_double),
         ("rtt_ms", ctypes.c_int32),
+        ("narrows_ms", ctypes.c_int32),
     )
 
 
 class _Flow(ctypes.Structure):
-    _fields_ = (("kind", ctypes.c_int32), ("begins_ms", ctypes.c_int32))
+    _fields_ = (("kind", ctypes.c_int32), ("begins_ms", ctypes.c_int32), ("ends_ms", ctypes.c_int32))
 
 
 class _Result(ctypes.Structure):
-    _fields_ = (("carried", ctypes.c_double * 2), ("events", ctypes.c_int32 * 2), ("sent_for", ctypes.c_double * 2))
+    _fields_ = (
+        ("carried", ctypes.c_double * 2),
+        ("events", ctypes.c_int32 * 2),
+        ("sent_for", ctypes.c_double * 2),
+        ("late", ctypes.c_double * 2),
+        ("late_sent", ctypes.c_double * 2),
+    )
 
 
 @dataclass(frozen=True)
@@ -58,8 +65,8 @@ def share(place: Place, kinds: tuple[str, str], first_leads: bool, seconds: int)
     library = ctypes.CDLL(str(LIBRARY))
     library.sim_narrow_run.restype = ctypes.c_bool
     begins = (0, WARM_MS) if first_leads else (WARM_MS, 0)
-    flows = (_Flow * 2)(*(_Flow(KINDS.index(kind), at) for kind, at in zip(kinds, begins, strict=True)))
-    where = _Place(place.link_bps, place.queue, place.mark, place.rtt_ms)
+    flows = (_Flow * 2)(*(_Flow(KINDS.index(kind), at, 0) for kind, at in zip(kinds, begins, strict=True)))
+    where = _Place(place.link_bps, place.queue, place.mark, place.rtt_ms, 0)
     result = _Result()
     if not library.sim_narrow_run(ctypes.byref(where), flows, ctypes.c_int32(seconds), ctypes.byref(result)):
         raise SimError(f"no memory, or a place that is none: {place}, {seconds} s")

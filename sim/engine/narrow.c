@@ -143,7 +143,7 @@ static void ours_heard(ours *o, int step, int rtt, const word *w, int which, int
 
 /* Bytes in that step. */
 static double sends(flow *f, int step) {
-    bool there = step >= f->how->begins_ms * STEPS;
+    bool there = step >= f->how->begins_ms * STEPS && (f->how->ends_ms == 0 || step < f->how->ends_ms * STEPS);
     if (!f->is_tcp)
         return there ? (double)f->o.path.rate_bps / 8e3 / STEPS : 0;
     double room = f->t.window - f->t.inflight, pace = f->t.pace / STEPS;
@@ -217,8 +217,9 @@ bool sim_narrow_run(const sim_narrow_place *where, const sim_narrow_flow flows[2
         start(&f[i], &flows[i], rtt, histories + (size_t)i * (size_t)end);
     for (int now = 0; good && now < end; now++) {
         const word *w = &p.back[now];
-        double link = where->link_bps / 8e3 / STEPS, rate[2];
-        bool counted = now > SIM_NARROW_WARM * STEPS;
+        bool narrower = where->narrows_ms > 0 && now >= where->narrows_ms * STEPS;
+        double link = where->link_bps / 8e3 / STEPS / (narrower ? 10 : 1), rate[2];
+        bool counted = now > SIM_NARROW_WARM * STEPS, late = now >= end - SIM_NARROW_LATE * STEPS;
         for (int i = 0; i < 2; i++) {
             if (f[i].is_tcp)
                 tcp_heard(&f[i].t, now, rtt, w, i);
@@ -231,6 +232,8 @@ bool sim_narrow_run(const sim_narrow_place *where, const sim_narrow_flow flows[2
             out->events[i] = counted ? out->events[i] : -f[i].t.events;
             out->carried[i] += counted ? w->acked[i] : 0;
             out->sent_for[i] += counted ? rate[i] : 0;
+            out->late[i] += late ? w->acked[i] : 0;
+            out->late_sent[i] += late ? rate[i] : 0;
         }
         take(&p, where, link, now, rate);
         let_out(&p, now, rtt, link);

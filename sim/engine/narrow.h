@@ -8,26 +8,29 @@
 #include <stdint.h>
 
 #define SIM_NARROW_WARM 3000 /* ms, for which the first of both is alone, if so wanted; not counted */
+#define SIM_NARROW_LATE 5000 /* ms, at the end */
 
 /* SIM_FRIENDLY: `wan` with congestion=friendly. */
 typedef enum { SIM_FRIENDLY, SIM_CUBIC, SIM_BBR } sim_narrow_kind;
 
 typedef struct {
     double link_bps;
-    double queue;   /* bytes that it takes */
-    double mark;    /* packets that find more bytes there are marked (ECN); 0: none is */
-    int32_t rtt_ms; /* without a queue */
+    double queue;       /* bytes that it takes */
+    double mark;        /* packets that find more bytes there are marked (ECN); 0: none is */
+    int32_t rtt_ms;     /* without a queue */
+    int32_t narrows_ms; /* then its link becomes a tenth; 0: never */
 } sim_narrow_place;
 
 typedef struct {
-    int32_t kind; /* a sim_narrow_kind */
-    int32_t begins_ms;
+    int32_t kind;               /* a sim_narrow_kind */
+    int32_t begins_ms, ends_ms; /* 0: it does not end */
 } sim_narrow_flow;
 
 typedef struct {
-    double carried[2];  /* bytes of each, after SIM_NARROW_WARM */
-    int32_t events[2];  /* at which a CUBIC made its window smaller since then */
-    double sent_for[2]; /* bytes that each has sent since then */
+    double carried[2];            /* bytes of each, after SIM_NARROW_WARM */
+    int32_t events[2];            /* at which a CUBIC made its window smaller since then */
+    double sent_for[2];           /* bytes that each has sent since then */
+    double late[2], late_sent[2]; /* bytes of each that came, and that it sent, in SIM_NARROW_LATE */
 } sim_narrow_result;
 
 #pragma GCC visibility push(default)

@@ -30,7 +30,7 @@
 #define LOSS_USUAL_MOST 0.3 /* more is no loss that a transfer can live with (a bound) */
 #define LOSS_PACKETS 256    /* are judged at once, at least: of fewer a single loss is a great share */
 #define SPELL (10 * SECOND) /* paths change: a least round trip older than two of these is forgotten */
-/* Of congestion=friendly: test_friendly. */
+/* Of congestion=friendly: tests/sim/test_narrow.c. */
 #define PULSE 0.2          /* part by which the rate is more or less than its mean: as much again with more than that */
 #define PULSE_LEAST 0.1    /* queue, which a shallow one would lose */
 #define CHIP_LEAST 4194304 /* ns: power of two, several statuses of the shortest round trip */
@@ -50,7 +50,7 @@
 #define IGNORED 3 /* times, and */
 #define IGNORED_TRIPS 500 /* for so long pulses go on, whatever is marked: then it looks again */
 #define CUBIC_GROWS 2.5   /* times K, in which it has twice what it had: nobody marks there any more */
-#define ROOM_PART 3       /* of the queue that overflowed or was marked, as its own: test_friendly */
+#define ROOM_PART 3       /* of the queue that overflowed or was marked, as its own: tests/sim/test_narrow.c */
 #define ROOM_AGAIN 1.5    /* times that is thought to be there in the next spell: queues change */
 #define CUBIC_C 0.4       /* RFC 9438, 5.1 */
 #define CUBIC_BETA 0.7    /* RFC 9438, 4.6 */
