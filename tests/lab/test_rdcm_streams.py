@@ -193,33 +193,19 @@ def test_its_path_is_taken_back_and_all_get_all(lab: Lab, seed: int) -> None:
     assert not lab.rest.get("/v1/paths?state=active")["paths"]
 
 
-@pytest.mark.parametrize("seconds", [4, 10])
-def test_the_senders_agent_is_stopped_and_all_get_all(lab: Lab, seed: int, seconds: float) -> None:
-    """Readers and writer wait."""
-    data = data_of(20_000_000, seed)
+@pytest.mark.parametrize(("server", "size", "seconds"), [
+    ("h1", 20_000_000, 4.0), ("h1", 20_000_000, 10.0), ("h5", 60_000_000, 0.7 * SILENCE_S),
+])  # fmt: skip
+def test_an_agent_is_stopped_and_all_get_all(lab: Lab, seed: int, server: str, size: int, seconds: float) -> None:
+    """The sender's: readers and writer wait. A receiver's, within its bound, while more is written than what the
+    stream's windows hold: the others wait for it, and it lacks nothing.
+    """
+    data = data_of(size, seed)
     name, readers = begin(lab, RECEIVERS)
     with Agent(lab.agent_socket("h1")) as agent, agent.stream_send(name, RECEIVERS) as out:
         out.write(data[:5_000_000])
-        lab.signal("h1", signal.SIGSTOP)
-        timer = threading.Timer(seconds, lab.signal, ("h1", signal.SIGCONT))
-        timer.start()
-        try:
-            out.write(data[5_000_000:])
-            result = out.finish(BOUND_S)
-        finally:
-            timer.join()
-    assert result.ok and result.size == len(data), failed(result)
-    assert all(reader.end().has(data) for reader in readers.values())
-
-
-def test_a_receivers_agent_is_stopped_within_its_bound_and_all_get_all(lab: Lab, seed: int) -> None:
-    """More is written than what the stream's windows hold: the others wait for it, and it lacks nothing."""
-    data = data_of(60_000_000, seed)
-    name, readers = begin(lab, RECEIVERS)
-    with Agent(lab.agent_socket("h1")) as agent, agent.stream_send(name, RECEIVERS) as out:
-        out.write(data[:5_000_000])
-        lab.signal("h5", signal.SIGSTOP)
-        timer = threading.Timer(0.7 * SILENCE_S, lab.signal, ("h5", signal.SIGCONT))
+        lab.signal(server, signal.SIGSTOP)
+        timer = threading.Timer(seconds, lab.signal, (server, signal.SIGCONT))
         timer.start()
         try:
             out.write(data[5_000_000:])

@@ -171,20 +171,25 @@ static void random_run(uint64_t seed) {
     net_free(w.n);
 }
 
+/* RDCM_SEED=N: that seed alone; RDCM_RUNS=N: so many instead of `usual`. */
+static void each_seed(void (*run)(uint64_t seed), uint64_t usual) {
+    const char *one = getenv("RDCM_SEED"), *many = getenv("RDCM_RUNS");
+    uint64_t runs = many ? strtoull(many, NULL, 10) : usual;
+    if (one) {
+        run(strtoull(one, NULL, 10));
+        return;
+    }
+    print_message("seeds 1 to %llu\n", (unsigned long long)runs);
+    for (uint64_t seed = 1; seed <= runs; seed++)
+        run(seed);
+}
+
 /* Random trees, overlays, losses on their links, lost and late packets between peers: all complete; repairs go to
  * successors and children only; the sender multicasts nothing again that some child has acknowledged; nobody is told
  * failed. */
 static void random_trees__all_complete_by_the_rules(void **state) {
     (void)state;
-    const char *one = getenv("RDCM_SEED"), *many = getenv("RDCM_RUNS");
-    uint64_t runs = many ? strtoull(many, NULL, 10) : 60;
-    if (one) {
-        random_run(strtoull(one, NULL, 10));
-        return;
-    }
-    print_message("seeds 1 to %llu\n", (unsigned long long)runs);
-    for (uint64_t seed = 1; seed <= runs; seed++)
-        random_run(seed);
+    each_seed(random_run, 60);
 }
 
 /* ------------------------------------------------------------------------------------------------------- failures */
@@ -696,15 +701,7 @@ static void chaotic_run(uint64_t seed) {
  * (with sanitizers), nothing leaks, and the send ends once, with all or with causes. */
 static void anything_at_any_time__it_ends_once(void **state) {
     (void)state;
-    const char *one = getenv("RDCM_SEED"), *many = getenv("RDCM_RUNS");
-    uint64_t runs = many ? strtoull(many, NULL, 10) : 40;
-    if (one) {
-        chaotic_run(strtoull(one, NULL, 10));
-        return;
-    }
-    print_message("seeds 1 to %llu\n", (unsigned long long)runs);
-    for (uint64_t seed = 1; seed <= runs; seed++)
-        chaotic_run(seed);
+    each_seed(chaotic_run, 40);
 }
 
 /* -------------------------------------------------------------------------------------------------------- streams */
