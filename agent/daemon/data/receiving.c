@@ -170,7 +170,7 @@ static bool gives_way(const rs_agent *agent, const rs_receive_state *r) {
         return false;
     rs_xfer_stats_get(agent->node, r->base.xfer, &stats);
     bool gone = r->announced_up && !rs_control_is_up(agent->control, r->sender);
-    return r->stalled_ticks >= STALLED_TICKS || (gone && stats.bytes_present == 0);
+    return r->stalled_ticks >= STALLED_TICKS || (gone && !r->resumed && stats.bytes_present == 0);
 }
 
 /* Room is promised to what is announced. Who announces and sends nothing keeps it from others only as long as nobody
