@@ -10,12 +10,6 @@
 #include "core/groups/positions.h"
 #include "core/groups/streams.h"
 
-#define EARLY_BYTES (128u << 10) /* of packets that wait for a view, all senders together */
-#define EARLY_LEAST 8u
-#define EARLY_MOST 64u
-#define EARLY_SHARE 4u                        /* a sender has at most this part of it */
-#define EARLY_BOUND (1000 * INT64_C(1000000)) /* after that the view does not come: as long as packets are asked for */
-
 /* The packet goes into the log, where repairs find it. */
 static uint64_t keep(rs_messages *node, const rs_gm_stream *stream, uint64_t sn, const uint8_t *datagram,
                      uint32_t length) {
@@ -163,56 +157,6 @@ static bool is_believed(const rs_messages *node, rs_time now, const rs_gm_group 
     return group->open || now - stream->departed_at < node->config.give_up;
 }
 
-/* Packets of senders that no view lists yet wait a moment for it: a program's first message may be quicker. */
-
-static uint32_t early_room(const rs_messages *node) {
-    uint32_t room = EARLY_BYTES / node->config.packet_bytes;
-    return room < EARLY_LEAST ? EARLY_LEAST : room < EARLY_MOST ? room : EARLY_MOST;
-}
-
-/* The others keep their order; its bytes are free. */
-static rs_gm_early take_early(rs_messages *node, uint32_t at) {
-    rs_gm_early taken = node->early[at];
-    node->early_count--;
-    memmove(node->early + at, node->early + at + 1, (node->early_count - at) * sizeof *node->early);
-    node->early[node->early_count] = taken; /* behind those that wait: its place is used next */
-    return taken;
-}
-
-/* A data packet whose sender no view lists waits for a view. */
-static void early_keep(rs_messages *node, rs_time now, rs_peer sender, const uint8_t *bytes, size_t length) {
-    uint32_t room = early_room(node), of_sender = 0;
-    if (!node->early_bytes) {
-        node->early_bytes = rs_memory_take(&node->allocator, (size_t)room * node->config.packet_bytes);
-        if (!node->early_bytes) {
-            node->stats.strangers++;
-            return;
-        }
-        for (uint32_t i = 0; i < room; i++)
-            node->early[i].bytes = node->early_bytes + (size_t)i * node->config.packet_bytes;
-    }
-    while (node->early_count > 0 && now - node->early[0].at >= EARLY_BOUND) {
-        take_early(node, 0);
-        node->stats.strangers++;
-    }
-    for (uint32_t i = 0; i < node->early_count; i++)
-        of_sender += node->early[i].sender == sender;
-    if (of_sender >= room / EARLY_SHARE) {
-        node->stats.strangers++;
-        return;
-    }
-    if (node->early_count == room) {
-        take_early(node, 0);
-        node->stats.strangers++;
-    }
-    rs_gm_early *e = &node->early[node->early_count++];
-    e->at = now;
-    e->sender = sender;
-    e->length = (uint32_t)length;
-    memcpy(e->bytes, bytes, length);
-    node->stats.early++;
-}
-
 static bool receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t *bytes, size_t length,
                     rs_messages_via via, bool carried) {
     rs_gm_id id;
@@ -223,7 +167,7 @@ static bool receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t 
     rs_gm_stream *stream = rs_gm_stream_find(node, id.sender, id.group);
     rs_gm_group *group = stream ? stream->group : rs_gm_group_find(node, id.group);
     if (!group || !group->member) {
-        node->stats.foreign += !carried || !rs_gm_early_carried(node, now, id.sender, bytes, length, via);
+        node->stats.foreign += !rs_gm_early_keep(node, now, id.sender, bytes, length, via, carried, false);
         return true;
     }
     if (id.sender == node->config.self || !rs_gm_intact(node, bytes, length))
@@ -233,8 +177,8 @@ static bool receive(rs_messages *node, rs_time now, rs_peer from, const uint8_t 
     if (!rs_gm_is_from(node, from, id.sender))
         return true;
     if (!is_believed(node, now, group, stream, &id)) {
-        if (!is_late(node) && !(carried && rs_gm_early_carried(node, now, id.sender, bytes, length, via)))
-            early_keep(node, now, id.sender, bytes, length);
+        if (!is_late(node))
+            node->stats.strangers += !rs_gm_early_keep(node, now, id.sender, bytes, length, via, carried, true);
         return true;
     }
     if (!rs_gm_is_genuine(node, &id, bytes + RS_GM_HEADER))
@@ -276,23 +220,13 @@ bool rs_gm_receive_carried(rs_messages *node, rs_time now, rs_peer sender, const
     return rs_gm_get_kind(bytes, length) == RS_GM_KIND_DATA && receive(node, now, sender, bytes, length, via, true);
 }
 
-static void take_carried(rs_messages *node, rs_time now, const rs_gm_carried *packet) {
-    rs_gm_receive_carried(node, now, packet->sender, packet->bytes, packet->length, packet->via);
+static void take_early(rs_messages *node, rs_time now, const rs_gm_early *packet) {
+    if (packet->carried)
+        rs_gm_receive_carried(node, now, packet->sender, packet->bytes, packet->length, packet->via);
+    else
+        rs_gm_receive_data(node, now, packet->sender, packet->bytes, packet->length);
 }
 
 void rs_gm_early_look(rs_messages *node, rs_time now, const rs_gm_group *group) {
-    for (uint32_t i = 0; i < node->early_count;) {
-        const rs_gm_early *e = &node->early[i];
-        rs_gm_id id;
-        rs_gm_get_id(e->bytes + RS_GM_HEADER - RS_GM_ID, &id);
-        if (now - e->at >= EARLY_BOUND) {
-            take_early(node, i);
-            node->stats.strangers++;
-        } else if (id.group == group->id && group->member && rs_gm_believes(node, group, id.sender, id.incarnation)) {
-            rs_gm_early taken = take_early(node, i);
-            rs_gm_receive_data(node, now, taken.sender, taken.bytes, taken.length);
-        } else
-            i++;
-    }
-    rs_gm_early_give(node, now, group, take_carried);
+    rs_gm_early_give(node, now, group, take_early);
 }

@@ -165,7 +165,6 @@ void rs_gm_peers_free(rs_messages *node) {
             rs_memory_give(&node->allocator, gone);
         }
     rs_memory_give(&node->allocator, node->peers);
-    rs_memory_give(&node->allocator, node->early_bytes);
 }
 
 /* ------------------------------------------------------------------------------------------------------ members */

@@ -58,9 +58,9 @@ static bool configure(rs_messages_config *c) {
 }
 
 static void init_lists(rs_messages *node) {
-    rs_list *lists[] = {&node->missing_order, &node->assemblies,    &node->beating,           &node->smalls,
-                        &node->smalls_free,   &node->handed_smalls, &node->handed_assemblies, &node->wide,
-                        &node->departed,      &node->carried_by_age};
+    rs_list *lists[] = {&node->missing_order, &node->assemblies,      &node->beating,           &node->smalls,
+                        &node->smalls_free,   &node->handed_smalls,   &node->handed_assemblies, &node->wide,
+                        &node->departed,      &node->early_by_age[0], &node->early_by_age[1]};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         rs_list_init(lists[i]);
 }

@@ -30,8 +30,7 @@
 #define RS_GM_SMALLS 4096u       /* NAKs and heartbeats that wait to be sent */
 #define RS_GM_RETRANSMITS 8192u  /* a power of two */
 #define RS_GM_ANSWERED 1024u     /* answers that are remembered; a power of two */
-#define RS_GM_EARLY 64u          /* packets that wait for a view, at most */
-#define RS_GM_CARRIED_BUCKETS 256u
+#define RS_GM_EARLY_BUCKETS 256u
 #define RS_GM_NUMBERS 4096u /* groups whose numbering is remembered when they are forgotten */
 #define RS_GM_DEPARTED_BOUND (32 * INT64_C(1000000000)) /* ... and so long they are asked how far they were */
 #define RS_GM_DEPARTED 1024u /* streams of senders that left their group, kept so that a return goes on with them */
@@ -67,25 +66,19 @@ typedef struct rs_gm_peer {
     uint64_t written;     /* computed when so much had been written to both logs. */
 } rs_gm_peer;
 
-/* A data packet of a sender that no view lists yet. */
-typedef struct {
-    rs_time at;
-    rs_peer sender;
-    uint32_t length;
-    uint8_t *bytes;
-} rs_gm_early;
-
-/* A data packet that an engine's datagram carried, before a view of its group (early.h). */
+/* A data packet that came before a view of its group, or before one that lists its sender (early.h). */
 typedef struct {
     rs_list by_age, in_bucket;
     rs_time at; /* It came then, */
     rs_peer sender;
     uint32_t incarnation;
     rs_message_group group;
-    rs_messages_via via; /* ... by this. */
+    rs_messages_via via; /* ... by this, */
+    bool carried;        /* ... in a datagram of an engine's own. */
+    bool expected;       /* A view was told a moment before. */
     uint32_t length;
     uint8_t bytes[];
-} rs_gm_carried;
+} rs_gm_early;
 
 /* One sender in one group. Slots are a ring over the newest `capacity` sns; what is older is settled. What each packet
  * needs comes first: with many groups none of it is in the caches. */
@@ -291,13 +284,13 @@ struct rs_messages {
     rs_time sweep_at; /* Windows are looked at then; RS_NEVER: all are the least. */
 
     rs_gm_peer **peers;
-    uint32_t peer_mask, early_count;
-    rs_gm_early early[RS_GM_EARLY]; /* The oldest first. */
-    uint8_t *early_bytes;
-    rs_list carried_by_age;
-    rs_list *carried_buckets; /* RS_GM_CARRIED_BUCKETS of them, by group; made with the first packet. */
-    uint32_t carried_bytes;   /* What they take together. */
-    rs_time carried_until;    /* Until then packets of groups that are not known are kept. */
+    uint32_t peer_mask;
+    rs_list early_by_age[2]; /* Of what is not expected, and of what is: the oldest first. */
+    rs_list *early_buckets;  /* RS_GM_EARLY_BUCKETS of them, by group; made with the first packet. */
+    uint32_t early_bytes;    /* What they take together. */
+    uint32_t early_strange;  /* So many of them are not expected. */
+    rs_time early_until;     /* Until then packets are expected. */
+    bool early_closed;       /* What waits is being given. */
 
     rs_gm_forgotten *numbers; /* A ring of RS_GM_NUMBERS. */
     uint32_t number_count, number_next;

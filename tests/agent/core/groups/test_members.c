@@ -181,6 +181,45 @@ static void publisher__that_is_quicker_than_its_view_is_heard(void **state) {
     end(&t);
 }
 
+/* What no view came for is given up when that is due, whether or not more comes. */
+static void publisher__that_no_view_lists_in_time_is_a_stranger(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &PLAIN);
+    pair_view_of(t.receiver, 2, &PLAIN, &BOTH[1], 2);
+    send(&t, 5 * MS, 1);
+    assert_true(rs_messages_deadline(t.receiver) <= 1005 * MS);
+    rs_messages_timeout(t.receiver, 1005 * MS);
+    assert_int_equal(pair_stats(t.receiver).strangers, 1);
+    pair_view_of(t.receiver, 3, &PLAIN, BOTH, 3);
+    pair_expect_nothing(t.receiver);
+    end(&t);
+}
+
+/* One that floods before its view leaves room for others that are early. */
+static void publisher__that_is_early_with_very_much_leaves_room_for_others(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &PLAIN);
+    rs_messages *other = pair_node(OTHER, (rs_messages_config){.incarnation = 3});
+    pair_view_of(other, 1, &PLAIN, BOTH, 3);
+    pair_view_of(t.receiver, 2, &PLAIN, &BOTH[1], 1);
+    for (uint32_t i = 0; i < 200; i++)
+        send(&t, 5 * MS, 1);
+    const uint64_t of_one = pair_stats(t.receiver).early;
+    assert_in_range(of_one, 2, 32);
+    assert_int_equal(pair_stats(t.receiver).strangers, 200 - of_one);
+    assert_int_equal(pair_publish(other, 6 * MS, 9, 1000), RS_OK);
+    assert_int_equal(pair_take(other, 6 * MS, t.d, MOST), 1);
+    pair_give_from(t.receiver, 6 * MS, OTHER, &t.d[0]);
+    assert_int_equal(pair_stats(t.receiver).early, of_one + 1);
+    pair_view_of(t.receiver, 3, &PLAIN, BOTH, 3);
+    for (uint64_t i = 0; i < of_one; i++)
+        pair_expect(t.receiver, 1, 1000);
+    pair_expect(t.receiver, 9, 1000);
+    pair_expect_nothing(t.receiver);
+    rs_messages_free(other);
+    end(&t);
+}
+
 /* An agent started restarted, whatever its clock says: the view tells of it, and the old one's packets are old. */
 static void agent__restarted_is_told_by_views_not_by_clocks(void **state) {
     const uint32_t lives[] = {OLD, NEWER, OLD + 7, 1, UINT32_MAX};
@@ -744,6 +783,8 @@ int main(void) {
         cmocka_unit_test(publisher__that_left_and_is_listed_again_goes_on),
         cmocka_unit_test(publisher__of_very_many_groups_uses_no_number_twice),
         cmocka_unit_test(publisher__that_is_quicker_than_its_view_is_heard),
+        cmocka_unit_test(publisher__that_no_view_lists_in_time_is_a_stranger),
+        cmocka_unit_test(publisher__that_is_early_with_very_much_leaves_room_for_others),
         cmocka_unit_test(agent__restarted_is_told_by_views_not_by_clocks),
         cmocka_unit_test(boot_ids__give_incarnations),
         cmocka_unit_test(strangers__make_no_state),
