@@ -246,6 +246,7 @@ def expire(core: Core, now: int) -> None:
                 m.groups[name].held_until = 0
                 mark(core, m.groups[name], now)
     expire_rules(core, now)
+    regional.expire(core, now)
     if m.flush and m.flush.until <= now:
         away = listed(m.flush.away) or "none"
         core.warn("group views do not wait for switches", orders=len(m.flush.ops), away=away)

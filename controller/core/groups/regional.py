@@ -11,7 +11,7 @@ from dataclasses import replace
 from ipaddress import IPv4Address
 
 from rostrum.controller.core.groups.regions import RegionView
-from rostrum.controller.core.groups.rules import LINGER_NS
+from rostrum.controller.core.groups.rules import LINGER_NS, RELIEF_MOVES, RELIEF_NS
 from rostrum.controller.core.groups.sharing import NoRoom
 from rostrum.controller.core.groups.state import Flush, Group, ToldRegion, ids
 from rostrum.controller.core.groups.trees import bits
@@ -76,6 +76,7 @@ def _place(core: Core, number: int, now: int) -> None:
     """One of a single server is sent to by unicast, and so is one for which there is no address."""
     m = core.members
     view = m.regions.views.get(number)
+    m.unplaced_regions.pop(number, None)
     if view is None or view.nodes.bit_count() == 1:
         m.sharing.end(-number, now + LINGER_NS)
     else:
@@ -84,11 +85,43 @@ def _place(core: Core, number: int, now: int) -> None:
         except NoRoom as error:
             # Nor does the one that it had reach all of its servers now.
             m.sharing.end(-number, now + LINGER_NS)
+            _place_later(core, number, now)
             core.warn("a region is sent to by unicast: no address for it", region=number, cause=str(error))
     told = m.told_regions.get(number)
     if view and told and told.version == view.version and told.address != _address(core, number):
         m.regions.next_version(number)
     core.persistence.mark("region", str(number))
+
+
+def _place_later(core: Core, number: int, now: int) -> None:
+    m = core.members
+    m.unplaced_regions[number] = None
+    if m.place_at is None:
+        m.place_at = now + RELIEF_NS
+        m.wake_at(m.place_at)
+
+
+def expire(core: Core, now: int) -> None:
+    """Regions without an address are tried again, some at a time: there may be room now."""
+    m = core.members
+    if m.place_at is None or m.place_at > now:
+        return
+    m.place_at = None
+    for number in list(m.unplaced_regions)[:RELIEF_MOVES]:
+        del m.unplaced_regions[number]
+        view = m.regions.views.get(number)
+        if view is None:
+            continue
+        try:
+            m.sharing.place(-number, (view.nodes, _senders(core, view)), now, LINGER_NS, m.bad_roots)
+        except NoRoom:
+            m.unplaced_regions[number] = None
+            continue
+        m.moved_regions.add(number)
+        m.flush_at = min(m.flush_at or now, now)
+    if m.unplaced_regions:
+        m.place_at = now + RELIEF_NS
+        m.wake_at(m.place_at)
 
 
 def _address(core: Core, number: int) -> IPv4Address | None:

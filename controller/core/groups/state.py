@@ -223,6 +223,8 @@ class Membership:
         self.regions = Regions(most=REGIONS_PER_GROUP, hints=tuple(map(frozenset, topology.regions)))
         self.told_regions: dict[int, ToldRegion] = {}
         self.moved_regions: set[int] = set()  # to have another address
+        self.unplaced_regions: dict[int, None] = {}  # without an address; who was tried is last
+        self.place_at: int | None = None  # they are tried again then
         self.groups: dict[str, Group] = {}
         self.engines: dict[str, Engine] = {}  # protocols that agents told of, as the last one has them
         self.of_server: dict[int, dict[str, None]] = {}  # names of the groups a server is in

@@ -305,6 +305,41 @@ def test_a_region_for_which_no_tree_can_be_had_is_sent_to_by_unicast() -> None:
     for server in (*servers[:2], *servers[4:6]):
         assert line.listeners[server].regions[number].address is None
         assert len(line.listeners[server].regions[number].nodes) == 4
+    m.sharing.budget *= 50  # there is room again: nobody needs to join for it
+    line.wait_alive(5000)
+    agree(line)
+    addresses = {line.listeners[server].regions[number].address for server in (*servers[:2], *servers[4:6])}
+    assert len(addresses) == 1 and None not in addresses
+    assert {*servers[:2], *servers[4:6]} <= reached(line, number)
+
+
+def test_regions_without_an_address_have_their_turn_when_others_end() -> None:
+    """Tenants share none: of eight regions some have no address, until those that have one end."""
+    base = spine(2, 8, 2)
+    servers = sorted(base.servers)
+    tenants = {f"t{at}": Tenant(f"t{at}", tuple(servers[at : at + 2]), (f"g{at}",)) for at in range(0, 16, 2)}
+    line = GroupLine(replace(base, tenants=tenants, multicast=IPv4Network("239.192.0.0/28")), Settings())
+    line.up(*servers, knows=QSM)
+    for at in range(0, 16, 2):
+        line.join(f"g{at}", *servers[at : at + 2], options=WITH)
+    line.wait_alive(1000)
+    m = line.manager.core.members
+
+    def without() -> set[int]:
+        return {number for number in m.regions.views if -number not in m.sharing.at}
+
+    before = without()
+    assert 0 < len(before) < 8
+    for at in range(0, 16, 2):
+        [number] = m.regions.of[f"g{at}"]
+        if number not in before:
+            line.leave(f"g{at}", *servers[at : at + 2])
+    line.wait_alive(20_000)
+    assert before <= set(m.regions.views) and not without()
+    agree(line)
+    for number in before:
+        [*_, server] = bits(m.regions.views[number].nodes)
+        assert line.listeners[m.places.names[server]].regions[number].address == m.sharing.at[-number].address
 
 
 class Recording(GroupLine):
