@@ -9,6 +9,7 @@ groups cost, not how fast a network is.
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
 import shutil
@@ -40,6 +41,7 @@ ASKED = {256: 0.97, 10_000: 0.9}  # of ours, of one group's rate
 THEIRS = 0.4  # what the paper found of JGroups with 256 groups (-60 %)
 CHANNELS_MOST = 512  # of JGroups on one machine, each with threads and sockets of its own: beyond it, fewer members
 FEW = 4  # members of JGroups then
+PEERS_S = 3.0  # of traffic at least: each run of JGroups is a new virtual machine, which takes a second to warm up
 Record = dict[str, Any]
 
 
@@ -260,36 +262,55 @@ def peer(lab: Lab) -> Program:
 
 
 def run_tool(tool: str, lab: Lab, cases: Sequence[Case], rounds: int, prepare: Callable[[], Program]) -> Record:
-    """Rates by groups; what was skipped, and why."""
+    """Rates by groups; what was skipped, and why. Of ours: before there is any traffic, what silent groups cost; and
+    one run of each that does not count, in which memory is touched for the first time."""
+    theirs, first = tool.startswith("jgroups"), min(case.groups for case in cases)
     runs: list[Record] = []
+    silent: list[Record] = []
     skipped: dict[str, str] = {}
     try:
         program = prepare()
     except Skipped as error:
-        return {"runs": runs, "rate_by_groups": {}, "skipped": {"all": str(error)}}
+        return {"runs": runs, "silent": silent, "rate_by_groups": {}, "skipped": {"all": str(error)}}
+
+    def run(case: Case, around: Callable[[], object] = lambda: None) -> list[Record]:
+        if str(case.groups) in skipped:
+            return []
+        try:
+            return [measure(lab, case, program, not theirs, around)]
+        except Skipped as error:
+            skipped[str(case.groups)] = str(error)
+            click.echo(f"SKIP {tool}, {case.groups} groups: {error}")
+            return []
+
+    for case in () if theirs else cases:
+        silent += run(replace(case, seconds=0.0), Idle(lab, case.members))
+    for case in () if theirs else cases:
+        run(case)
     for turn in range(rounds):
-        for case in cases if turn % 2 == 0 else reversed(cases):  # what drifts speaks for neither
-            if str(case.groups) in skipped:
-                continue
-            try:
-                theirs = tool.startswith("jgroups")
-                around = (lambda: None) if theirs else Idle(lab, case.members)
-                runs.append({"round": turn, **measure(lab, case, program, not theirs, around)})
-                click.echo(f"{tool}, {case.groups} groups: {runs[-1]['rate']:.0f} messages/s")
-            except Skipped as error:
-                skipped[str(case.groups)] = str(error)
-                click.echo(f"SKIP {tool}, {case.groups} groups: {error}")
+        for case in in_turn(cases, turn, first):
+            for one in run(case):
+                runs.append({"round": turn, **one})
+                click.echo(f"{tool}, {case.groups} groups: {one['rate']:.0f} messages/s")
     rates = {
         str(case.groups): statistics.median(found)
         for case in cases
         if (found := [one["rate"] for one in runs if one["groups"] == case.groups])
     }
-    return {"runs": runs, "rate_by_groups": rates, "skipped": skipped}
+    return {"runs": runs, "silent": silent, "rate_by_groups": rates, "skipped": skipped}
 
 
-def idle_costs(runs: Sequence[Record]) -> Record:
-    """By groups, in the first round: until all were ready, what silent ones cost, and what each takes more than one."""
-    first = {str(one["groups"]): one for one in runs if one["round"] == 0}
+def in_turn(cases: Sequence[Case], turn: int, first: int) -> list[Case]:
+    """One group is first as often as last, in turns that a slow change of the machine meets alike; the others take
+    turns in being next to it."""
+    ones, others = [c for c in cases if c.groups == first], [c for c in cases if c.groups != first]
+    others = others[turn // 2 % len(others) :] + others[: turn // 2 % len(others)] if others else []
+    return [*ones, *others] if turn % 4 in (0, 3) else [*others[::-1], *ones]
+
+
+def idle_costs(silent: Sequence[Record]) -> Record:
+    """By groups, before any traffic: until all were ready, what silent ones cost, and what each takes more than one."""
+    first = {str(one["groups"]): one for one in silent}
     found: Record = {}
     for groups, one in first.items():
         idle = one["looks"][0]
@@ -314,6 +335,14 @@ def of_one_by_turns(runs: Sequence[Record]) -> dict[str, list[float]]:
     return found
 
 
+def interval(ratios: Sequence[float]) -> list[float]:
+    """Where the median of as many rounds again would be, of 20 times 19 (order statistics; all there are, if few)."""
+    ordered, n, left, below = sorted(ratios), len(ratios), 0, 0.0
+    while 2 * (left + 1) < n and (below := below + math.comb(n, left) / 2**n) <= 0.025:
+        left += 1
+    return [ordered[max(left - 1, 0)], ordered[-max(left, 1)]]
+
+
 def verdicts(tools: dict[str, Record]) -> list[Record]:
     """Rates with many groups over that with one in the same round, the median of rounds: each with what is asked of
     ours, or claimed of JGroups."""
@@ -322,6 +351,7 @@ def verdicts(tools: dict[str, Record]) -> list[Record]:
         for groups, ratios in of_one_by_turns(measured["runs"]).items():
             of_one = statistics.median(ratios)
             row: Record = {"tool": tool, "groups": int(groups), "of_one_group": of_one, "by_rounds": ratios}
+            row["interval"] = interval(ratios)
             if tool == "rostrum":
                 asked = next((least for most, least in ASKED.items() if int(groups) <= most), min(ASKED.values()))
                 row |= {"asked": asked, "verdict": "holds" if of_one >= asked else "does not hold"}
@@ -333,6 +363,7 @@ def verdicts(tools: dict[str, Record]) -> list[Record]:
 
 def peer_cases(cases: Sequence[Case]) -> dict[str, list[Case]]:
     """By name: those that JGroups runs with all members; and with few, the others and one group to compare with."""
+    cases = [replace(case, seconds=max(case.seconds, PEERS_S)) for case in cases]
     whole = [case for case in cases if case.groups * case.members <= CHANNELS_MOST]
     few = [replace(case, members=FEW) for case in cases if case.groups * case.members > CHANNELS_MOST]
     few = [case for case in few if case.groups * FEW <= 4 * CHANNELS_MOST]
@@ -352,11 +383,11 @@ def network(servers: int) -> str:
 @click.option("--groups", default="1,2,4,8,16,32,64,128,256,10000", show_default=True)
 @click.option("--servers", default=16, show_default=True, help="Each is in all groups.")
 @click.option("--bytes", "size", default=1000, show_default=True, help="Of a message.")
-@click.option("--seconds", default=10.0, show_default=True, help="Of traffic, for each number of groups.")
-@click.option("--rounds", default=3, show_default=True, help="By turns; medians of so many.")
+@click.option("--seconds", default=3.0, show_default=True, help="Of traffic, for each number of groups.")
+@click.option("--rounds", default=10, show_default=True, help="By turns; medians of so many, of JGroups three at most.")
 @click.option("--loss", default=1.0, show_default=True, help="Per cent that each agent loses, in a run of its own.")
 @click.option("--peers/--no-peers", default=True, show_default=True, help="JGroups, too.")
-@click.option("--quick", is_flag=True, help="1, 16 and 256 groups, 3 s, three rounds; JGroups one.")
+@click.option("--quick", is_flag=True, help="1, 16 and 256 groups, 1 s; JGroups one round.")
 @click.option("--json", "output", type=click.Path(dir_okay=False, path_type=Path), help="Figures here.")
 def command(quick: bool, output: Path | None, groups: str, peers: bool, loss: float, **given: Any) -> None:
     """Rates with many overlapping groups, of QSM and of JGroups (QSM, Fig. 1).
@@ -369,20 +400,21 @@ def command(quick: bool, output: Path | None, groups: str, peers: bool, loss: fl
     """
     if quick:
         groups = "1,16,256"
-        given.update(seconds=3.0, rounds=3)
+        given["seconds"] = 1.0
     counts = [int(one) for one in groups.split(",")]
     cases = [Case(count, given["servers"], given["size"], given["seconds"]) for count in counts]
     try:
-        tools, lossy = _measure_all(cases, given["rounds"], 1 if quick else given["rounds"], loss, peers)
+        tools, lossy = _measure_all(cases, given["rounds"], 1 if quick else min(3, given["rounds"]), loss, peers)
     except LabError as error:
         raise click.ClickException(str(error)) from error
     rates = {tool: found["rate_by_groups"] for tool, found in tools.items()}
     summary = {"rate_by_groups": rates, "verdicts": verdicts(tools), **lossy}
-    summary["idle"] = idle_costs(tools["rostrum"]["runs"])
+    summary["idle"] = idle_costs(tools["rostrum"]["silent"])
     summary["skipped"] = {tool: found["skipped"] for tool, found in tools.items() if found["skipped"]}
     for row in summary["verdicts"]:
         click.echo(f"{row['tool']}: {row['groups']} groups have {row['of_one_group']:.2f} of one group's rate"
-                   f" ({', '.join(f'{one:.2f}' for one in row['by_rounds'])} by rounds)"
+                   f" (rounds {', '.join(f'{one:.2f}' for one in row['by_rounds'])}; 19 of 20 medians in"
+                   f" {row['interval'][0]:.2f} to {row['interval'][1]:.2f})"
                    f"{': ' + row['verdict'] if 'verdict' in row else ''}")  # fmt: skip
     for count, one in summary["idle"].items():
         each = one.get("agent_bytes_a_group")

@@ -33,3 +33,28 @@ def test_each_number_of_groups_has_what_is_asked_of_it() -> None:
 
 def test_a_round_without_one_group_is_not_compared() -> None:
     assert qsm.verdicts({"rostrum": {"runs": runs({256: 100.0}, {1: 100.0})}}) == []
+
+
+def test_one_group_is_first_as_often_as_last_whatever_drifts() -> None:
+    cases = [qsm.Case(groups, 16, 1000, 1.0) for groups in (1, 16, 256)]
+    turns = [[case.groups for case in qsm.in_turn(cases, turn, 1)] for turn in range(8)]
+    assert all(sorted(turn) == [1, 16, 256] and turn[1] != 1 for turn in turns)
+    assert [turn[0] == 1 for turn in turns] == [True, False, False, True] * 2
+    for other in (16, 256):
+        assert sum(abs(turn.index(other) - turn.index(1)) == 1 for turn in turns) == 4
+    assert qsm.in_turn(cases[:1], 3, 1) == cases[:1]
+
+
+def test_the_interval_says_how_far_rounds_tell() -> None:
+    assert qsm.interval([1.0]) == [1.0, 1.0]
+    assert qsm.interval([0.9, 1.1, 1.0]) == [0.9, 1.1]
+    assert qsm.interval([float(i) for i in range(10, 0, -1)]) == [2.0, 9.0]  # 97.9 % of medians
+    assert qsm.interval([float(i) for i in range(40)]) == [13.0, 26.0]
+
+
+def test_what_silent_groups_cost_is_measured_before_traffic() -> None:
+    def silent(groups: int, bytes_: float) -> dict[str, object]:
+        return {"groups": groups, "ready_s": 1.0, "looks": [{"cpu_share": 0.01, "resident_bytes": bytes_}]}
+
+    costs = qsm.idle_costs([silent(1, 1e6), silent(101, 2e6)])
+    assert costs["101"]["agent_bytes_a_group"] == 1e4 and "agent_bytes_a_group" not in costs["1"]
