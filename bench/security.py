@@ -35,7 +35,7 @@ SEAL = 28  # what a seal adds to a datagram
 LIMITED_SIZE = 256 * MB  # some seven seconds: setting up is told apart
 LIMITED_BPS = 300_000_000  # that the processors of a small machine are not the limit: 9,000 bytes at 1 Gbit/s are
 SEALS_S = "0.15"
-DISTURBED = 0.1
+DISTURBED = 0.1  # of all processors: beside others who take more no run counts
 
 
 @click.command()

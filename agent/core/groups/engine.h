@@ -14,9 +14,8 @@
 
 #define RS_GROUP_OPTIONS_MOST 8u
 #define RS_GROUP_OPTIONS_TEXT 256u /* bytes of all options of a group as text, with the 0 behind them */
-#define RS_GROUP_MEANING_MOST 100u
-#define RS_GROUP_HEAD_MOST 672u /* bytes in the first piece of a datagram of two */
-#define RS_GROUP_KIND_OWN 32u   /* kinds of datagrams from here on are free for engines */
+#define RS_GROUP_HEAD_MOST 672u    /* bytes in the first piece of a datagram of two */
+#define RS_GROUP_KIND_OWN 32u      /* kinds of datagrams from here on are free for engines */
 
 typedef struct rs_gm_group rs_gm_group;
 typedef struct rs_gm_missing rs_gm_missing;
@@ -27,7 +26,7 @@ typedef struct {
     const char *name;
     uint32_t least_milli, most_milli, usual_milli;
     bool fraction;       /* It need not be a whole number. */
-    const char *meaning; /* for people, with its unit, in up to RS_GROUP_MEANING_MOST bytes; NULL: nothing is said */
+    const char *meaning; /* for people, with its unit, in 100 bytes at most (rostrum.thrift); NULL: nothing is said */
 } rs_group_option;
 
 /* What a group does about packets that are missing. */
@@ -50,7 +49,7 @@ typedef struct rs_group_stat {
 
 struct rs_group_engine {
     const char *name;    /* in views, in configuration, and for people */
-    const char *meaning; /* for people, in up to RS_GROUP_MEANING_MOST bytes; NULL: nothing is said */
+    const char *meaning; /* for people, in 100 bytes at most (rostrum.thrift); NULL: nothing is said */
     const rs_group_option *options;
     uint32_t option_count;
     const uint8_t *kinds; /* of datagrams that are the engine's: no other engine of the node has them */

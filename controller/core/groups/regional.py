@@ -79,18 +79,25 @@ def _place(core: Core, number: int, now: int) -> None:
     m.unplaced_regions.pop(number, None)
     if view is None or view.nodes.bit_count() == 1:
         m.sharing.end(-number, now + LINGER_NS)
-    else:
-        try:
-            m.sharing.place(-number, (view.nodes, _senders(core, view)), now, LINGER_NS, m.bad_roots)
-        except NoRoom as error:
-            # Nor does the one that it had reach all of its servers now.
-            m.sharing.end(-number, now + LINGER_NS)
-            _place_later(core, number, now)
-            core.warn("a region is sent to by unicast: no address for it", region=number, cause=str(error))
+    elif why := _no_address(core, number, view, now):
+        # Nor does the one that it had reach all of its servers now.
+        m.sharing.end(-number, now + LINGER_NS)
+        _place_later(core, number, now)
+        core.warn("a region is sent to by unicast: no address for it", region=number, cause=why)
     told = m.told_regions.get(number)
     if view and told and told.version == view.version and told.address != _address(core, number):
         m.regions.next_version(number)
     core.persistence.mark("region", str(number))
+
+
+def _no_address(core: Core, number: int, view: RegionView, now: int) -> str:
+    """Gives it an address; or why there is none for it."""
+    m = core.members
+    try:
+        m.sharing.place(-number, (view.nodes, _senders(core, view)), now, LINGER_NS, m.bad_roots)
+    except NoRoom as error:
+        return str(error)
+    return ""
 
 
 def _place_later(core: Core, number: int, now: int) -> None:
@@ -112,9 +119,7 @@ def expire(core: Core, now: int) -> None:
         view = m.regions.views.get(number)
         if view is None:
             continue
-        try:
-            m.sharing.place(-number, (view.nodes, _senders(core, view)), now, LINGER_NS, m.bad_roots)
-        except NoRoom:
+        if _no_address(core, number, view, now):
             m.unplaced_regions[number] = None
             continue
         m.moved_regions.add(number)

@@ -321,7 +321,7 @@ static net *lose_the_end(uint64_t seed, seen *s, rs_time *done) {
     return n;
 }
 
-static rs_time last_whole(const net *n) {
+static rs_time last_complete(const net *n) {
     rs_time last = 0;
     for (rs_peer i = 1; i < SERVERS; i++) {
         const net_told *told = net_event(n, i, RS_EV_COMPLETE, ANYONE);
@@ -340,7 +340,7 @@ static void end__is_told_down_the_tree(void **state) {
     assert_int_equal(whole(n), SERVERS - 1);
     for (rs_peer i = 4; i < SERVERS; i++)
         assert_int_equal(net_messages(n, 0, i, RS_MSG_DATA_FNSD), s.speaks[i]);
-    assert_in_range(last_whole(n), done, done + 15 * MS);
+    assert_in_range(last_complete(n), done, done + 15 * MS);
     net_free(n);
 }
 
@@ -374,7 +374,7 @@ static void end__is_told_though_a_head_dies(void **state) {
     net_at(n, 30 * SEC);
     assert_int_equal(whole(n), SERVERS - 2);
     assert_int_equal(net_events(n, 0, RS_EV_PEER_FAILED, ANYONE), 1);
-    assert_in_range(last_whole(n), done, done + 100 * MS);
+    assert_in_range(last_complete(n), done, done + 100 * MS);
     net_free(n);
 }
 
