@@ -126,7 +126,9 @@ extern const uint32_t rs_engine_count;
 /* What engines stand on. */
 #include "core/transfer/events.h"
 #include "core/transfer/members.h"
+#include "core/transfer/paths.h"
 #include "core/transfer/peer_sessions.h"
+#include "core/transfer/pieces.h"
 #include "core/transfer/receiver.h"
 #include "core/transfer/select.h"
 #include "core/transfer/sender.h"

@@ -1,21 +1,8 @@
-/* A receiving transfer, from INCOMING to RECEIVE_DONE: packets and messages, waits that end, pieces whose digest is
- * wrong. */
+/* A receiving transfer, from INCOMING to RECEIVE_DONE: packets and messages, waits that end. */
 #ifndef RS_CORE_TRANSFER_RECEIVER_H
 #define RS_CORE_TRANSFER_RECEIVER_H
 
 #include "core/transfer/state.h"
-
-/* ---- pieces whose digest is wrong */
-bool rs_pieces_wait(const rs_receiving *x); /* for the sender */
-bool rs_leaf_request(const rs_receiving *x, rs_message *m);
-rs_rx_result rs_on_leaves(rs_node *node, rs_receiving *x, const rs_message *m);
-void rs_again_free(rs_node *node, rs_receiving *x);
-void rs_again_ask(rs_node *node, rs_time now, rs_receiving *x);
-bool rs_again_pending(const rs_receiving *x);
-bool rs_again_request(rs_receiving *x, rs_message *m);
-rs_rx_result rs_again_patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn);
-rs_rx_verdict rs_on_leaf_req(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
-bool rs_leaves_said(const rs_sending *x, const rs_recipient *r, rs_message *m);
 
 /* ---- data packets and one handler per message */
 rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *packet);
@@ -39,6 +26,8 @@ void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint3
 #define RS_LEFT "this receiver left"
 void rs_receiver_left(rs_node *node, rs_time now, rs_receiving *x);     /* it has left, and nobody needs it any more */
 void rs_receiver_complete(rs_node *node, rs_time now, rs_receiving *x); /* it is */
+/* All is here: the caller checks the digest, and tells what it finds. */
+void rs_receiver_await_check(rs_node *node, rs_time now, rs_receiving *x);
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
 rs_time rs_receiver_request_timeout(const rs_receiving *x); /* until what was asked for is asked for again */
 void rs_receiver_arm(rs_node *node, rs_receiving *x);

@@ -1,5 +1,4 @@
-/* A sending transfer: opening, paths, phases and sessions; recipients done and failed, waits that end, connections up
- * and down. */
+/* A sending transfer: opening; recipients done and failed, waits that end, connections up and down. */
 #ifndef RS_CORE_TRANSFER_SENDER_H
 #define RS_CORE_TRANSFER_SENDER_H
 
@@ -12,23 +11,6 @@ bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient
 bool rs_sender_too_many(rs_node *node, rs_time now, rs_recipient *r); /* patches: it was given up */
 /* Fragments [from, to) go to it by unicast, as often as that is sane. */
 void rs_sender_patch(rs_node *node, rs_time now, rs_recipient *r, uint64_t from, uint64_t to);
-
-/* ---- paths, phases, sessions */
-void rs_sender_phase(rs_node *node, rs_sending *x, rs_phase phase);
-void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x);
-void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x); /* OPEN of a session that begins */
-void rs_sender_path_done(rs_node *node, rs_time now, rs_sending *x);
-/* What is left goes to each receiver by patches; `cause`: why, for a person. */
-void rs_sender_unicast(rs_node *node, rs_time now, rs_sending *x, const char *cause);
-/* There is no path for those it was wanted for: they fail with that cause, others want theirs. */
-void rs_sender_no_path(rs_node *node, rs_time now, rs_sending *x, const char *cause);
-
-/* ---- who comes to a session, and who leaves */
-void rs_sender_join(rs_node *node, rs_time now, rs_sending *x); /* it begins */
-void rs_sender_demote(rs_node *node, rs_time now, rs_sending *x,
-                      rs_recipient *r); /* finished by unicast, from now on */
-/* The present session's path failed, or (not `held`) the one that is wanted: whom it was for is finished by unicast. */
-void rs_sender_part_failed(rs_node *node, rs_time now, rs_sending *x, bool held, const char *cause);
 
 /* ---- open, settle, fail, watch */
 void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, const char *cause);
