@@ -138,10 +138,8 @@ void rs_node_free(rs_node *node) {
         return;
     for (uint32_t i = 0; i < node->slot_count; i++) {
         rs_transfer *t = node->slots[i];
-        if (t && t->sending)
-            rs_sender_free(node, (rs_sending *)t);
-        else if (t)
-            rs_receiver_free(node, (rs_receiving *)t);
+        if (t)
+            t->free(node, t);
     }
     for (uint32_t i = 0; i <= node->bucket_mask; i++)
         while (!rs_list_empty(&node->peer_buckets[i]))

@@ -40,7 +40,9 @@ void rs_peer_timeout(rs_node *node, rs_time now, rs_peer_state *p) {
     update(node, now, p);
 }
 
-void rs_peer_session_attach(rs_peer_session *link, rs_peer_state *peer, rs_transfer *transfer, rs_time now) {
+void rs_peer_session_attach(rs_peer_session *link, const rs_talk *talk, rs_peer_state *peer, rs_transfer *transfer,
+                            rs_time now) {
+    link->talk = talk;
     link->peer = peer;
     link->transfer = transfer;
     link->heard_at = now;
@@ -146,10 +148,8 @@ static bool say_next(rs_node *node, rs_time now, rs_peer_session *link, rs_packe
         m.type = RS_MSG_ABORT;
         rs_wire_cause_set(&m.abort.cause, rs_peer_session_cause(link));
         worth = true;
-    } else if (t->sending) {
-        worth = what && rs_sender_says(node, (rs_sending *)t, RS_HOLDER(rs_recipient, link, link), what, &m);
     } else {
-        worth = what && rs_receiver_says(node, now, (rs_receiving *)t, what, &m, &more);
+        worth = what && link->talk->says(node, now, link, what, &m, &more);
     }
     if (more && worth)
         link->pending |= what;
@@ -251,12 +251,10 @@ static void each_link(rs_node *node, rs_time now, rs_peer_state *p, bool up) {
         next = at->next;
         rs_peer_session *link = RS_HOLDER(rs_peer_session, in_peer, at);
         link->ping_out = false;
-        if (link->transfer->sending && up)
-            rs_sender_peer_up(node, now, RS_HOLDER(rs_recipient, link, link));
-        else if (link->transfer->sending)
-            rs_sender_peer_down(node, now, RS_HOLDER(rs_recipient, link, link));
-        else if (up)
-            rs_receiver_peer_up(node, now, (rs_receiving *)link->transfer);
+        if (up)
+            link->talk->up(node, now, link);
+        else
+            link->talk->down(node, now, link);
     }
 }
 
@@ -397,7 +395,7 @@ static bool poll_repairs(rs_node *node, rs_time now, rs_packet_out *out) {
             return true;
         }
         rs_list_remove(&t->in_mending);
-        rs_receiver_arm(node, (rs_receiving *)t);
+        t->arm(node, t);
     }
     return false;
 }

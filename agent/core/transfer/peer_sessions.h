@@ -5,7 +5,8 @@
 #include "core/transfer/state.h"
 
 /* ---- connections to peers */
-void rs_peer_session_attach(rs_peer_session *link, rs_peer_state *peer, rs_transfer *transfer, rs_time now);
+void rs_peer_session_attach(rs_peer_session *link, const rs_talk *talk, rs_peer_state *peer, rs_transfer *transfer,
+                            rs_time now);
 void rs_peer_session_end(rs_node *node, rs_peer_session *link);
 const char *rs_peer_session_cause(const rs_peer_session *link); /* its text, never NULL */
 void rs_control_set_pending(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what);

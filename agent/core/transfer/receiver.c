@@ -9,7 +9,8 @@
 #define REPLACE_AFTER (1000 * RS_MS) /* a sender that was not heard for so long gives way to another of the object */
 #define PLACE_KEPT (1u << 20)        /* bytes of which are here: it does not give its place to another */
 
-void rs_receiver_free(rs_node *node, rs_receiving *x) {
+void rs_receiver_free(rs_node *node, rs_transfer *t) {
+    rs_receiving *x = (rs_receiving *)t;
     if (node->last_rx == x)
         node->last_rx = NULL;
     rs_leave(node, &x->t);
@@ -232,7 +233,7 @@ rs_status rs_incoming_kept(rs_node *node, rs_time now, rs_xfer xfer) {
         return RS_ERR_STATE;
     const rs_message about = {.nonce = x->t.nonce, .session = x->t.session};
     rs_unknown_transfer_answer(node, now, x->link.peer->id, &about, RS_MSG_OPEN_ACK, NULL);
-    rs_receiver_free(node, x);
+    rs_receiver_free(node, &x->t);
     return RS_OK;
 }
 
@@ -365,7 +366,7 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
 
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     if (rs_is_finished(&x->t)) {
-        rs_receiver_free(node, x);
+        rs_receiver_free(node, &x->t);
         return;
     }
     if (waits_end(node, now, x))
@@ -388,26 +389,6 @@ void rs_receiver_arm(rs_node *node, rs_receiving *x) {
     rs_time silent = !waits ? RS_NEVER : silent_since(x) + silence_bound(node, x);
     const rs_time dues[] = {silent, x->offered_due, x->verify_due, x->ping_due, x->again_due, x->leaving_due};
     rs_transfer_arm(node, &x->t, dues, sizeof dues / sizeof dues[0]);
-}
-
-/* What was said may be lost: say again what the sender must know, ask again for what is missing. */
-void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x) {
-    if (x->state == RS_RX_FINISHED) {
-        if (x->final_control)
-            rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | x->final_control);
-        return;
-    }
-    if (x->state == RS_RX_SERVING)
-        rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | RS_CONTROL_DATA_RCVD);
-    if (x->state == RS_RX_VERIFYING && rs_pieces_wait(x)) {
-        rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | (x->leaf_count ? RS_CONTROL_LEAF_REQ : 0));
-        if (x->again.words)
-            rs_again_ask(node, now, x);
-    }
-    if (x->state != RS_RX_RECEIVING)
-        return;
-    rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK);
-    rs_engine_notify(node, now, &x->t, RS_NEWS_CONNECTED);
 }
 
 static const rs_receiving *on_group(const rs_node *node, rs_group group) {
@@ -568,7 +549,8 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
     }
 }
 
-bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more) {
+static bool says(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m, bool *more) {
+    rs_receiving *x = (rs_receiving *)link->transfer;
     switch (what) {
     case RS_CONTROL_OPEN_ACK:
         m->type = RS_MSG_OPEN_ACK;
@@ -596,6 +578,34 @@ bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what
         return x->t.engine->say(node, now, x, what, m, more);
     }
 }
+
+/* What was said may be lost: say again what the sender must know, ask again for what is missing. */
+static void peer_up(rs_node *node, rs_time now, rs_peer_session *link) {
+    rs_receiving *x = (rs_receiving *)link->transfer;
+    if (x->state == RS_RX_FINISHED) {
+        if (x->final_control)
+            rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | x->final_control);
+        return;
+    }
+    if (x->state == RS_RX_SERVING)
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | RS_CONTROL_DATA_RCVD);
+    if (x->state == RS_RX_VERIFYING && rs_pieces_wait(x)) {
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | (x->leaf_count ? RS_CONTROL_LEAF_REQ : 0));
+        if (x->again.words)
+            rs_again_ask(node, now, x);
+    }
+    if (x->state != RS_RX_RECEIVING)
+        return;
+    rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK);
+    rs_engine_notify(node, now, &x->t, RS_NEWS_CONNECTED);
+}
+
+/* It waits for another one. */
+static void peer_down(rs_node *node, rs_time now, rs_peer_session *link) {
+    (void)node, (void)now, (void)link;
+}
+
+static const rs_talk talk = {.says = says, .up = peer_up, .down = peer_down};
 
 /* The digest, which was to follow. What waited for it has the whole of its time now. */
 static bool take_digest(rs_node *node, rs_time now, rs_receiving *x, const rs_digest *digest) {
@@ -628,6 +638,10 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
     return x->t.engine->message(node, now, &x->link, m);
 }
 
+static void arm(rs_node *node, rs_transfer *t) {
+    rs_receiver_arm(node, (rs_receiving *)t);
+}
+
 static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
     const rs_engine *engine = rs_engine_of(node, m->open.engine);
     rs_peer_state *p = rs_make_peer(node, peer);
@@ -648,6 +662,8 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->t.engine = engine;
     x->t.stream.on = m->open.size == RS_STREAM;
     x->t.reserved_events = engine->receiver_events;
+    x->t.free = rs_receiver_free;
+    x->t.arm = arm;
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_RECEIVING, .owner = x};
     x->group_address = m->open.group_address;
     x->data_port = m->open.data_port;
@@ -666,7 +682,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
         rs_drop_peer_if_idle(node, p);
         return NULL;
     }
-    rs_peer_session_attach(&x->link, p, &x->t, now);
+    rs_peer_session_attach(&x->link, &talk, p, &x->t, now);
     x->leaving_due = RS_NEVER;
     x->ping_due = now + node->config.sender_silence_bound / 2;
     return x;
@@ -750,7 +766,7 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_mess
     if (x && !rs_is_finished(&x->t))
         end_for_another(node, now, x, replaces);
     if (x)
-        rs_receiver_free(node, x);
+        rs_receiver_free(node, &x->t);
     rs_receiver_make_place(node, now, rs_find_peer(node, peer));
     x = make(node, now, peer, m);
     if (!x) {

@@ -13,13 +13,9 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
 /* The session's data channel is over, says its sender, or who was told by it. */
 rs_rx_verdict rs_on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m);
 rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_message *m);
-/* Makes the message for a bit; `more`: there is a further one for it. */
-bool rs_receiver_says(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more);
 
 /* ---- from INCOMING to RECEIVE_DONE */
 void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t final_control, const char *cause);
-/* PTCH_REQ for [from, to), named in the ring of the object. Returns its end: all of a ring has no name of its own. */
-uint64_t rs_request_object(const rs_transfer *t, uint64_t from, uint64_t to, rs_message *m);
 /* OPEN of a further session: where its data channel is. */
 void rs_receiver_next_session(rs_node *node, rs_receiving *x, const rs_message *m);
 void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t final_control, const char *cause);
@@ -31,8 +27,7 @@ void rs_receiver_await_check(rs_node *node, rs_time now, rs_receiving *x);
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
 rs_time rs_receiver_request_timeout(const rs_receiving *x); /* until what was asked for is asked for again */
 void rs_receiver_arm(rs_node *node, rs_receiving *x);
-void rs_receiver_peer_up(rs_node *node, rs_time now, rs_receiving *x);
-void rs_receiver_free(rs_node *node, rs_receiving *x);
+void rs_receiver_free(rs_node *node, rs_transfer *t);
 void rs_receiver_make_place(rs_node *node, rs_time now,
                             const rs_peer_state *newcomer); /* NULL: for a transfer that this node sends */
 void rs_receiver_stats(const rs_node *node, const rs_receiving *x, rs_xfer_stats *out);

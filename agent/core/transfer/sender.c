@@ -17,6 +17,8 @@ static rs_time tick(const rs_node *node) {
     return tick < TICK_LEAST ? TICK_LEAST : tick > TICK_MOST ? TICK_MOST : tick;
 }
 
+static const rs_talk talk;
+
 static rs_status add_recipients(rs_node *node, rs_time now, rs_sending *x, const rs_send_params *params) {
     for (uint32_t i = 0; i < params->receiver_count; i++) {
         rs_recipient *r = &x->recipients[i];
@@ -27,13 +29,14 @@ static rs_status add_recipients(rs_node *node, rs_time now, rs_sending *x, const
             rs_drop_peer_if_idle(node, peer);
             return RS_ERR_INVALID;
         }
-        rs_peer_session_attach(&r->link, peer, &x->t, now);
+        rs_peer_session_attach(&r->link, &talk, peer, &x->t, now);
         rs_recipient_index(x, i);
     }
     return RS_OK;
 }
 
-void rs_sender_free(rs_node *node, rs_sending *x) {
+void rs_sender_free(rs_node *node, rs_transfer *t) {
+    rs_sending *x = (rs_sending *)t;
     rs_data_stop(node, x);
     rs_engine_stop(node, &x->t);
     rs_engine_drop(node, &x->t);
@@ -56,6 +59,10 @@ static uint64_t draw_nonce(rs_node *node, rs_time now) {
         if (nonce && !rs_find_nonce(node, nonce, false) && !rs_find_nonce(node, nonce, true))
             return nonce;
     }
+}
+
+static void arm(rs_node *node, rs_transfer *t) {
+    rs_sender_arm(node, (rs_sending *)t);
 }
 
 static rs_sending *make(rs_node *node, rs_time now, const rs_send_params *params) {
@@ -81,6 +88,8 @@ static rs_sending *make(rs_node *node, rs_time now, const rs_send_params *params
     x->index_mask = places - 1;
     x->t.fallback = x + 1;
     x->t.sending = true;
+    x->t.free = rs_sender_free;
+    x->t.arm = arm;
     x->t.object = params->object;
     x->t.size = params->size;
     x->t.fragment_size = node->config.fragment_size;
@@ -135,7 +144,7 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
     if (status == RS_OK && optioned && !rs_engine_keep_options(node, x, engine, params->options))
         status = RS_ERR_MEMORY;
     if (status != RS_OK) {
-        rs_sender_free(node, x);
+        rs_sender_free(node, &x->t);
         return status;
     }
     x->tick_due = now + tick(node);
@@ -365,7 +374,7 @@ static void no_answer(rs_node *node, rs_time now, rs_sending *x) {
 
 void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
     if (rs_is_finished(&x->t)) {
-        rs_sender_free(node, x);
+        rs_sender_free(node, &x->t);
         return;
     }
     if (x->t.engine->timeout)
@@ -385,26 +394,6 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
 void rs_sender_arm(rs_node *node, rs_sending *x) {
     const rs_time dues[] = {x->answer_due, x->path_done_due, x->fnsd_due, x->tick_due};
     rs_transfer_arm(node, &x->t, dues, sizeof dues / sizeof dues[0]);
-}
-
-/* The receiver may have missed what was on the way: it gets the OPEN again, answers, and asks again for what it
- * misses. */
-void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r) {
-    rs_sending *x = (rs_sending *)r->link.transfer;
-    if (!rs_is_active(r) || !rs_is_opened(r))
-        return;
-    bool over = r->light == RS_LIGHT_DEMOTED || !r->member || x->fnsd_said;
-    if (r->kept)
-        over = false;
-    rs_control_set_pending(node, now, &r->link,
-                           RS_CONTROL_OPEN | (r->kept || r->reported ? 0 : RS_CONTROL_PING) |
-                               (over ? RS_CONTROL_DATA_FNSD : 0));
-}
-
-void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r) {
-    leave_alone(node, now, r);
-    if (rs_is_active(r))
-        rs_control_set_pending(node, now, &r->link, rs_is_opened(r) ? RS_CONTROL_OPEN : RS_CONTROL_CONNECT);
 }
 
 rs_status rs_send_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char *cause) {
@@ -455,7 +444,10 @@ static void open_says(const rs_sending *x, rs_message *m) {
     m->open.path_kind = (uint8_t)x->grant.kind;
 }
 
-bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m) {
+static bool says(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m, bool *more) {
+    const rs_sending *x = (const rs_sending *)link->transfer;
+    const rs_recipient *r = RS_HOLDER(rs_recipient, link, link);
+    (void)now, (void)more;
     if (rs_is_finished(&x->t) || !rs_is_active(r))
         return false;
     if (what == RS_CONTROL_OPEN)
@@ -477,6 +469,30 @@ bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient
     }
     return true;
 }
+
+/* The receiver may have missed what was on the way: it gets the OPEN again, answers, and asks again for what it
+ * misses. */
+static void peer_up(rs_node *node, rs_time now, rs_peer_session *link) {
+    rs_recipient *r = RS_HOLDER(rs_recipient, link, link);
+    rs_sending *x = (rs_sending *)r->link.transfer;
+    if (!rs_is_active(r) || !rs_is_opened(r))
+        return;
+    bool over = r->light == RS_LIGHT_DEMOTED || !r->member || x->fnsd_said;
+    if (r->kept)
+        over = false;
+    rs_control_set_pending(node, now, &r->link,
+                           RS_CONTROL_OPEN | (r->kept || r->reported ? 0 : RS_CONTROL_PING) |
+                               (over ? RS_CONTROL_DATA_FNSD : 0));
+}
+
+static void peer_down(rs_node *node, rs_time now, rs_peer_session *link) {
+    rs_recipient *r = RS_HOLDER(rs_recipient, link, link);
+    leave_alone(node, now, r);
+    if (rs_is_active(r))
+        rs_control_set_pending(node, now, &r->link, rs_is_opened(r) ? RS_CONTROL_OPEN : RS_CONTROL_CONNECT);
+}
+
+static const rs_talk talk = {.says = says, .up = peer_up, .down = peer_down};
 
 /* Nothing goes to it by this transfer any more. When it was the last, the path is given back. */
 static void keeps(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {

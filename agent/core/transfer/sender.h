@@ -6,8 +6,6 @@
 
 /* ---- what is said, and what comes in */
 rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m);
-/* Makes the message for a bit. */
-bool rs_sender_says(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m);
 bool rs_sender_too_many(rs_node *node, rs_time now, rs_recipient *r); /* patches: it was given up */
 /* Fragments [from, to) go to it by unicast, as often as that is sane. */
 void rs_sender_patch(rs_node *node, rs_time now, rs_recipient *r, uint64_t from, uint64_t to);
@@ -19,7 +17,5 @@ void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patche
 void rs_sender_settle(rs_node *node, rs_time now, rs_sending *x); /* after recipients were done or failed */
 void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x);
 void rs_sender_arm(rs_node *node, rs_sending *x);
-void rs_sender_peer_up(rs_node *node, rs_time now, rs_recipient *r);
-void rs_sender_peer_down(rs_node *node, rs_time now, rs_recipient *r);
-void rs_sender_free(rs_node *node, rs_sending *x);
+void rs_sender_free(rs_node *node, rs_transfer *t);
 #endif

@@ -100,8 +100,19 @@ static inline bool rs_peer_is_up(const rs_peer_state *p) {
     return p->connection >= RS_PEER_CHOKED;
 }
 
-/* One end of the talk between this node and a peer about one transfer. */
+typedef struct rs_peer_session rs_peer_session;
+
+/* What a talk is about knows what to say, and hears of its connection. */
 typedef struct {
+    /* Makes the message for a bit of RS_CONTROL_*. `more`: there is a further one for it. False: it matters no longer. */
+    bool (*says)(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m, bool *more);
+    void (*up)(rs_node *node, rs_time now, rs_peer_session *link);
+    void (*down)(rs_node *node, rs_time now, rs_peer_session *link);
+} rs_talk;
+
+/* One end of the talk between this node and a peer about one transfer. */
+struct rs_peer_session {
+    const rs_talk *talk;             /* What it is about. */
     rs_peer_state *peer;             /* The other end. */
     rs_transfer *transfer;           /* What they talk about. */
     uint32_t pending;                /* The bits of RS_CONTROL_* that are to be said. */
@@ -112,7 +123,7 @@ typedef struct {
     char *cause;                     /* What RS_CONTROL_ABORT, a refusal or DATA_RCVD says; NULL: rs_text_keep. */
     rs_list in_peer;                 /* Its place among the peer's links... */
     rs_list in_talking, in_patching; /* ...and in the peer's lists of those to be served. */
-} rs_peer_session;
+};
 
 /* Of a continuing stream, in fragments. transfer/stream.c */
 typedef struct {
@@ -146,6 +157,8 @@ struct rs_transfer {
     rs_digest digest;
     uint32_t session;         /* The present one. */
     uint32_t reserved_events; /* Places in the event ring that are its. */
+    void (*free)(rs_node *node, rs_transfer *t);
+    void (*arm)(rs_node *node, rs_transfer *t); /* Its timer, after what it waits for has changed. */
 };
 
 /* How far a receiver has come, as its sender knows. */

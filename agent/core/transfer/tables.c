@@ -98,10 +98,10 @@ static void make_room(rs_node *node) {
     while (node->kept_sent + node->kept_received > RS_KEPT) {
         if (node->kept_sent >= node->kept_received) {
             rs_transfer *t = RS_HOLDER(rs_transfer, listed, node->sent.next);
-            rs_sender_free(node, (rs_sending *)t);
+            t->free(node, t);
         } else {
             rs_transfer *t = RS_HOLDER(rs_transfer, listed, node->received.next);
-            rs_receiver_free(node, (rs_receiving *)t);
+            t->free(node, t);
         }
     }
 }
