@@ -104,7 +104,7 @@ typedef struct rs_peer_session rs_peer_session;
 
 /* What a talk is about knows what to say, and hears of its connection. */
 typedef struct {
-    /* Makes the message for a bit of RS_CONTROL_*. `more`: there is a further one for it. False: it matters no longer. */
+    /* Makes the message for a bit of RS_CONTROL_*. `more`: there is a further one. False: it no longer matters. */
     bool (*says)(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m, bool *more);
     void (*up)(rs_node *node, rs_time now, rs_peer_session *link);
     void (*down)(rs_node *node, rs_time now, rs_peer_session *link);
