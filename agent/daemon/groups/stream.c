@@ -19,15 +19,14 @@
 #include "daemon/groups/kept.h"
 #include "daemon/groups/ordered.h"
 #include "daemon/groups/stream_state.h"
+#include "daemon/groups/unread.h"
 #include "daemon/groups/views.h"
 
 #define EVENTS_TURN 2048u
 #define VIEW_ANEW 1u        /* of a frame */
 #define WAIT_TOLD RS_SECOND /* a program is waited for: told after so long */
 #define IN_FIRST (256u << 10)
-#define OUT_FIRST (64u << 10)
 #define OUT_SPARE (1u << 10) /* kept for text about what was lost */
-#define OUT_PIECE (256u << 10)
 #define SOCKET_BYTES (512 << 10)
 #define SLOW_TOLD (5 * RS_SECOND) /* who has lost messages is told of so long */
 #define VIA_KEPT 3u               /* of a frame: api/group_frames.h */
@@ -66,43 +65,8 @@ const rs_manager_group_options *rs_stream_options(const rs_group_stream *s) {
 
 /* ------------------------------------------------------------------------------------------------- to programs */
 
-/* Room for `length` bytes behind what waits; NULL: the program reads too slowly. */
-static uint8_t *room(rs_group_socket *s, size_t length) {
-    const size_t bound = rs_stream_unread_most(s);
-    if (rs_stream_unread(s) + length > bound)
-        return NULL;
-    /* Moved when that pays, or when there is no other way. */
-    if (s->out_start > 0 && s->out_length + length > s->out_room &&
-        (s->out_start >= s->out_room / 2 || s->out_length + length > bound)) {
-        memmove(s->out, s->out + s->out_start, rs_stream_unread(s));
-        s->out_length -= s->out_start;
-        s->out_start = 0;
-    }
-    if (s->out_length == 0)
-        s->progress_at = rs_agent_now(s->groups->agent); /* it had read all */
-    if (s->out_length + length > s->out_room) {
-        size_t more = s->out_room ? s->out_room : OUT_FIRST;
-        while (more < s->out_length + length)
-            more *= 2;
-        more = more < bound ? more : bound;
-        uint8_t *larger = realloc(s->out, more);
-        if (!larger)
-            return NULL;
-        s->out = larger;
-        s->out_room = more;
-    }
-    uint8_t *at = s->out + s->out_length;
-    s->out_length += length;
-    if (!s->dirty) {
-        s->dirty = true;
-        s->next_dirty = s->groups->dirty;
-        s->groups->dirty = s;
-    }
-    return at;
-}
-
 static bool tell_lost(rs_group_stream *s, uint32_t sender, uint64_t sn, uint64_t count, uint8_t reason) {
-    uint8_t *at = room(s->socket, RS_GROUP_FRAME_LOST);
+    uint8_t *at = rs_unread_room(s->socket, RS_GROUP_FRAME_LOST);
     if (at) {
         rs_group_frame_lost(at, sender, sn, count, reason);
         rs_group_frame_put_channel(at, s->channel);
@@ -135,7 +99,7 @@ static bool knows(rs_group_socket *s, const rs_group_peer *peer) {
     if (s->told[word] & bit)
         return true;
     size_t length = strnlen(peer->name, 255);
-    uint8_t *at = room(s, rs_group_frame_sender_length(length));
+    uint8_t *at = rs_unread_room(s, rs_group_frame_sender_length(length));
     if (!at)
         return false;
     rs_group_frame_sender(at, peer->address, peer->name, length);
@@ -147,7 +111,7 @@ void rs_stream_message(rs_group_stream *s, const rs_messages_event *event) {
     const rs_group_peer *peer = rs_group_peer_at(s->groups, event->sender);
     bool fits = rs_stream_unread(s->socket) + event->length + OUT_SPARE <= rs_stream_unread_most(s->socket) &&
                 told_of_losses(s) && (!peer || knows(s->socket, peer));
-    uint8_t *at = fits ? room(s->socket, RS_GROUP_FRAME_MESSAGE + (size_t)event->length) : NULL;
+    uint8_t *at = fits ? rs_unread_room(s->socket, RS_GROUP_FRAME_MESSAGE + (size_t)event->length) : NULL;
     if (!at) {
         s->lost++;
         s->socket->loses = true;
@@ -181,7 +145,7 @@ static bool give_view(rs_group_stream *s, const rs_order_event *event, uint8_t f
     const uint32_t counts[] = {event->member_count, event->joined_count, event->left_count};
     uint32_t all = counts[0] + counts[1] + counts[2];
     uint8_t *at = all <= RS_GROUP_FRAME_VIEW_MOST && told_of_losses(s) && knows_all(s, event->members, all)
-                      ? room(s->socket, RS_GROUP_FRAME_VIEW + 4 * (size_t)all)
+                      ? rs_unread_room(s->socket, RS_GROUP_FRAME_VIEW + 4 * (size_t)all)
                       : NULL;
     if (at) {
         rs_group_frame_view(at, flags, event->view, event->number, counts, event->members);
@@ -191,7 +155,7 @@ static bool give_view(rs_group_stream *s, const rs_order_event *event, uint8_t f
 }
 
 static bool give_primary(rs_group_stream *s, bool primary) {
-    uint8_t *at = room(s->socket, RS_GROUP_FRAME_HEAD);
+    uint8_t *at = rs_unread_room(s->socket, RS_GROUP_FRAME_HEAD);
     if (at) {
         rs_group_frame_put_head(at, 0, RS_GROUP_FRAME_KIND_PRIMARY, primary);
         rs_group_frame_put_channel(at, s->channel);
@@ -203,7 +167,7 @@ static bool give_primary(rs_group_stream *s, bool primary) {
 static void tell_complete(rs_group_stream *s) {
     if (s->complete_to == s->completed)
         return;
-    uint8_t *at = room(s->socket, RS_GROUP_FRAME_COMPLETE);
+    uint8_t *at = rs_unread_room(s->socket, RS_GROUP_FRAME_COMPLETE);
     s->socket->completes |= !at;
     if (!at)
         return;
@@ -298,26 +262,10 @@ static void watch(rs_group_socket *s) {
 
 /* False: the program is gone. */
 static bool flush(rs_group_socket *s) {
-    bool blocked = false;
-    while (rs_stream_unread(s) > 0 && !blocked) {
-        size_t piece = rs_stream_unread(s) < OUT_PIECE ? rs_stream_unread(s) : OUT_PIECE;
-        ssize_t sent = send(s->fd, s->out + s->out_start, piece, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent > 0) {
-            s->out_start += (size_t)sent;
-            s->progress_at = rs_agent_now(s->groups->agent);
-        } else if (sent < 0 && errno != EINTR) {
-            if (errno != EAGAIN && errno != EWOULDBLOCK && errno != ENOBUFS)
-                return false;
-            blocked = true;
-        }
-    }
-    if (rs_stream_unread(s) == 0)
-        s->out_start = s->out_length = 0;
-    if (rs_stream_unread(s) == 0 && s->out_room > RS_UNREAD_STUCK) { /* a flood is over */
-        free(s->out);
-        s->out = NULL;
-        s->out_room = 0;
-    }
+    const rs_unread_state state = rs_unread_flush(s);
+    const bool blocked = state == RS_UNREAD_BLOCKED;
+    if (state == RS_UNREAD_GONE)
+        return false;
     if (!blocked && s->alone && s->alone->lost > 0)
         (void)told_of_losses(s->alone);
     for (uint32_t i = 0; i < s->channel_room && !blocked && s->loses; i++)
@@ -389,7 +337,7 @@ static void set_paused(rs_group_socket *s, bool paused) {
 /* Nothing follows on that channel. */
 static void end_channel(rs_group_socket *at, uint16_t channel, rostrum_code code, const char *text) {
     size_t length = strnlen(text, ROSTRUM_TEXT_MAX);
-    uint8_t *to = room(at, rs_group_frame_end_length(length));
+    uint8_t *to = rs_unread_room(at, rs_group_frame_end_length(length));
     if (!to)
         return;
     rs_group_frame_end(to, (uint16_t)code, text, length);
@@ -757,7 +705,7 @@ static void tell_view_that_holds(const rs_local_group *group, rs_group_stream *s
 static bool tell_joined(rs_group_stream *s) {
     const rs_local_group *group = s->group;
     size_t protocol = strlen(group->protocol), order = strlen(group->order);
-    uint8_t *at = room(s->socket, rs_group_frame_joined_length(protocol, order));
+    uint8_t *at = rs_unread_room(s->socket, rs_group_frame_joined_length(protocol, order));
     if (!at)
         return false;
     rs_group_frame_joined(at, s->groups->message_bytes, group->protocol, protocol, group->order, order);
@@ -911,13 +859,13 @@ static bool give_record(rs_group_stream *s, const rs_history_record *record) {
     if (rs_stream_unread(to) + name + RS_GROUP_FRAME_MESSAGE + record->length + OUT_SPARE > rs_stream_unread_most(to) ||
         (same && !knows(to, peer)))
         return false;
-    uint8_t *at = same ? NULL : room(to, name);
+    uint8_t *at = same ? NULL : rs_unread_room(to, name);
     if (at) { /* another server had that address then */
         rs_group_frame_sender(at, record->sender, record->name, record->name_length);
         if (peer && peer->index / 64 < to->told_size)
             to->told[peer->index / 64] &= ~(UINT64_C(1) << peer->index % 64);
     }
-    at = same || at ? room(to, RS_GROUP_FRAME_MESSAGE + (size_t)record->length) : NULL;
+    at = same || at ? rs_unread_room(to, RS_GROUP_FRAME_MESSAGE + (size_t)record->length) : NULL;
     if (!at)
         return false;
     rs_group_frame_message(at, record->length, VIA_KEPT, record->sender, 0, record->number);
