@@ -17,7 +17,13 @@
  *            SENDER                                          flags: 1 this server joined with it, or the program came
  *                                                            while it held
  *   PRIMARY                                                  flags: 1 in the primary part (again), 0 not, as far as is
- *                                                            known */
+ *                                                            known
+ *   RING                                                     the first frame, with two descriptors: frames come by that
+ *                                                            memory from here on (api/shared_ring.h); the other is
+ *                                                            an eventfd that wakes the agent
+ *   WAKE                                                     there is something in the memory
+ *
+ * Where there is a ring, what comes by the socket came after all that is in the ring. */
 #ifndef RS_API_GROUP_FRAMES_H
 #define RS_API_GROUP_FRAMES_H
 
@@ -43,7 +49,9 @@ enum {
     RS_GROUP_FRAME_KIND_JOIN = 8,
     RS_GROUP_FRAME_KIND_LEAVE = 9,
     RS_GROUP_FRAME_KIND_JOINED = 10,
-    RS_GROUP_FRAME_KIND_COMPLETE = 11
+    RS_GROUP_FRAME_KIND_COMPLETE = 11,
+    RS_GROUP_FRAME_KIND_RING = 12,
+    RS_GROUP_FRAME_KIND_WAKE = 13
 };
 
 static inline void rs_group_put(uint8_t *to, uint64_t value, int bytes) {
@@ -66,7 +74,7 @@ static inline void rs_group_frame_put_head(uint8_t *to, uint32_t length, uint8_t
 /* The kind; 0 if it is none. */
 static inline int rs_group_frame_head(const uint8_t *from, uint32_t *length) {
     *length = (uint32_t)rs_group_get(from, 4);
-    return from[4] <= RS_GROUP_FRAME_KIND_COMPLETE ? from[4] : 0;
+    return from[4] <= RS_GROUP_FRAME_KIND_WAKE ? from[4] : 0;
 }
 
 static inline uint16_t rs_group_frame_channel(const uint8_t *frame) {

@@ -63,6 +63,7 @@ typedef enum {
 #define RS_API_JOIN_COMPLETE 2u  /* flag of JOIN: to be told what is complete */
 #define RS_API_JOIN_FROM 4u      /* flag of JOIN: what the group keeps, too, from `number` on */
 #define RS_API_JOIN_SINCE 8u     /* flag of JOIN: the same, from `number` on as a time: wall clock, ns */
+#define RS_API_JOIN_RING 16u     /* flag of JOIN: to have messages by shared memory, if the agent has it to give */
 #define RS_API_PIN_ON 1u         /* flag of PIN */
 #define RS_API_SEND_EVENTS 1u    /* flag of SEND: tell what happens */
 #define RS_API_SEND_PROTOCOL 3   /* place of two bits in SEND's flags: a rostrum_protocol */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,6 +29,7 @@ rostrum_group *rostrum_group_at(int fd, const char *protocol, const char *order,
     if (!group)
         return NULL;
     group->fd = fd;
+    group->given[0] = group->given[1] = -1;
     group->message_bytes = message_bytes;
     snprintf(group->protocol, sizeof group->protocol, "%s", protocol);
     snprintf(group->order, sizeof group->order, "%s", order);
@@ -40,7 +42,9 @@ static rostrum_code join(rostrum *agent, const char *name, const rostrum_group_o
     rs_api_request *request = rostrum_request(agent, RS_API_JOIN, 0);
     *out = NULL;
     request->number = start;
-    request->flags = flags | (options && options->completion ? RS_API_JOIN_COMPLETE : 0);
+    const bool asks = flags & RS_API_JOIN_SUBSCRIBE;
+    request->flags =
+        flags | (options && options->completion ? RS_API_JOIN_COMPLETE : 0) | (asks ? RS_API_JOIN_RING : 0);
     request->group = name;
     if (options && options->protocol) {
         request->protocol = options->protocol;
@@ -51,10 +55,12 @@ static rostrum_code join(rostrum *agent, const char *name, const rostrum_group_o
     if (code)
         return code;
     *out = rostrum_group_at(outcome.fd, outcome.protocol, outcome.order, outcome.message_bytes);
-    if (*out)
-        return ROSTRUM_OK;
-    close(outcome.fd);
-    return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for a group");
+    if (!*out) {
+        close(outcome.fd);
+        return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for a group");
+    }
+    (*out)->asks = asks;
+    return ROSTRUM_OK;
 }
 
 rostrum_code rostrum_subscribe(rostrum *agent, const char *group, const rostrum_group_options *options,
@@ -86,6 +92,10 @@ void rostrum_leave(rostrum_group *group) {
 
 void rostrum_group_free(rostrum_group *group) {
     close(group->fd);
+    for (uint32_t i = 0; i < 2; i++)
+        if (group->given[i] >= 0)
+            close(group->given[i]);
+    rs_shared_ring_close(&group->ring);
     for (uint32_t i = 0; i < ROSTRUM_SENDER_BUCKETS; i++)
         while (group->senders[i]) {
             rostrum_sender *gone = group->senders[i];
@@ -95,6 +105,7 @@ void rostrum_group_free(rostrum_group *group) {
     free(group->names);
     free(group->out.bytes);
     free(group->in.bytes);
+    free(group->large.bytes);
     free(group);
 }
 
@@ -329,7 +340,12 @@ bool rostrum_group_take_frame(rostrum_group *group, const uint8_t *at, uint32_t 
                                  .why = ""};
         return true;
     }
-    if (kind == RS_GROUP_FRAME_KIND_SENDER && length >= 4 && length <= 4 + ROSTRUM_NAME_MAX) {
+    if (kind == RS_GROUP_FRAME_KIND_WAKE && length == 0)
+        return false; /* what it says is in the ring */
+    if (kind == RS_GROUP_FRAME_KIND_RING && length == 0 && group->given[1] >= 0 && !group->ring.page) {
+        if (!rs_shared_ring_open(&group->ring, group->given[0]))
+            (void)end_with(group, error, ROSTRUM_ERR_NO_ROOM, "no memory for messages of the agent");
+    } else if (kind == RS_GROUP_FRAME_KIND_SENDER && length >= 4 && length <= 4 + ROSTRUM_NAME_MAX) {
         if (!learn_sender(group, (uint32_t)rs_group_get(fields, 4), fields + 4, length - 4))
             (void)end_with(group, error, ROSTRUM_ERR_NO_ROOM, "no memory for a sender's name");
     } else if (kind == RS_GROUP_FRAME_KIND_END && length >= 2 && length <= 2 + ROSTRUM_TEXT_MAX) {
@@ -343,6 +359,22 @@ bool rostrum_group_take_frame(rostrum_group *group, const uint8_t *at, uint32_t 
         (void)end_with(group, error, ROSTRUM_ERR_PROTOCOL, "the agent sent a malformed frame");
     }
     return false;
+}
+
+/* As recv, with the descriptors of a ring. */
+static ssize_t receive(rostrum_group *group, uint8_t *bytes, size_t most) {
+    if (!group->asks)
+        return recv(group->fd, bytes, most, MSG_DONTWAIT);
+    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof group->given)];
+    struct iovec place = {bytes, most};
+    struct msghdr message = {
+        .msg_iov = &place, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    ssize_t got = recvmsg(group->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const struct cmsghdr *c = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    group->asks = got <= 0;
+    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof group->given))
+        memcpy(group->given, CMSG_DATA(c), sizeof group->given);
+    return got;
 }
 
 int rostrum_group_fill(rostrum_group *group) {
@@ -360,36 +392,125 @@ int rostrum_group_fill(rostrum_group *group) {
         in->start = in->length = 0;
     if (!rostrum_buffer_reserve(in, have == 0 || in->room - in->length < want / 4 ? want : in->room - in->length))
         return ENOMEM;
-    ssize_t got = recv(group->fd, in->bytes + in->length, in->room - in->length, MSG_DONTWAIT);
+    ssize_t got = receive(group, in->bytes + in->length, in->room - in->length);
     if (got > 0)
         in->length += (size_t)got;
     return got > 0 ? 0 : got == 0 ? ECONNRESET : errno;
 }
 
-rostrum_code rostrum_next(rostrum_group *group, rostrum_message *message, int timeout_ms, rostrum_error *error) {
+/* What was read of the ring before is the agent's again. */
+static void give_back(rostrum_group *group, bool all) {
+    if (rs_shared_ring_give_back(&group->ring, all) && eventfd_write(group->given[1], 1) != 0)
+        (void)end_with(group, NULL, ROSTRUM_ERR_UNAVAILABLE, strerror(errno));
+}
+
+/* A frame that is larger than the ring comes piece by piece. NULL: it is not whole yet. */
+static const uint8_t *large_frame(rostrum_group *group, const uint8_t *bytes, size_t waiting, size_t whole) {
+    rostrum_buffer *large = &group->large;
+    size_t more = whole - large->length < waiting ? whole - large->length : waiting;
+    if (!rostrum_buffer_reserve(large, whole - large->length)) {
+        (void)end_with(group, NULL, ROSTRUM_ERR_NO_ROOM, "no memory for a large message");
+        return NULL;
+    }
+    memcpy(large->bytes + large->length, bytes, more);
+    large->length += more;
+    rs_shared_ring_take(&group->ring, more);
+    return large->length == whole ? large->bytes : NULL;
+}
+
+/* The next whole frame of the ring; NULL: there is none (yet). */
+static const uint8_t *ring_frame(rostrum_group *group, uint32_t *length) {
+    rostrum_buffer *large = &group->large;
+    const uint8_t *at;
+    const bool parted = large->length > 0;
+    if (parted)
+        (void)rs_group_frame_head(large->bytes, length);
+    size_t whole = parted ? RS_GROUP_FRAME_HEAD + (size_t)*length : RS_GROUP_FRAME_HEAD;
+    size_t waiting = rs_shared_ring_waiting(&group->ring, parted ? 1 : whole, &at);
+    if (parted)
+        return waiting > 0 ? large_frame(group, at, waiting, whole) : NULL;
+    if (waiting < RS_GROUP_FRAME_HEAD)
+        return NULL;
+    (void)rs_group_frame_head(at, length);
+    whole += *length;
+    if (*length > group->message_bytes + RS_GROUP_FRAME_MESSAGE) {
+        (void)end_with(group, NULL, ROSTRUM_ERR_PROTOCOL, strerror(EPROTO));
+        return NULL;
+    }
+    if (whole > group->ring.size)
+        return large_frame(group, at, waiting, whole);
+    if (waiting < whole && rs_shared_ring_waiting(&group->ring, whole, &at) < whole)
+        return NULL;
+    rs_shared_ring_take(&group->ring, whole);
+    return at;
+}
+
+static bool next_of_ring(rostrum_group *group, rostrum_message *message, rostrum_error *error) {
+    const uint8_t *at;
+    uint32_t length;
+    if (!group->ring.page)
+        return false;
+    while (!group->ended.code) {
+        give_back(group, false);
+        if (!(at = ring_frame(group, &length)))
+            break;
+        int kind = rs_group_frame_head(at, &length);
+        bool given = rostrum_group_take_frame(group, at, length, kind, message, error);
+        if (at == group->large.bytes)
+            group->large.length = 0; /* its bytes stay until the next call */
+        if (given)
+            return true;
+    }
+    if (group->ring.broken && !group->ended.code)
+        (void)end_with(group, error, ROSTRUM_ERR_PROTOCOL, strerror(EPROTO));
+    return false;
+}
+
+static bool next_of_socket(rostrum_group *group, rostrum_message *message, rostrum_error *error) {
     rostrum_buffer *in = &group->in;
+    while (!group->ended.code && in->length - in->start >= RS_GROUP_FRAME_HEAD) {
+        const uint8_t *at = in->bytes + in->start;
+        uint32_t length;
+        int kind = rs_group_frame_head(at, &length);
+        if (in->length - in->start < RS_GROUP_FRAME_HEAD + (size_t)length)
+            break;
+        in->start += RS_GROUP_FRAME_HEAD + (size_t)length;
+        if (rostrum_group_take_frame(group, at, length, kind, message, error) ||
+            (kind == RS_GROUP_FRAME_KIND_RING && next_of_ring(group, message, error)))
+            return true;
+    }
+    return false;
+}
+
+/* Until something may have come. 0, or an errno: ETIMEDOUT, ECONNRESET at the end. */
+static int await(rostrum_group *group, int timeout_ms, int64_t end) {
+    if (group->ring.page) {
+        give_back(group, true);
+        if (!rs_shared_ring_sleep(&group->ring))
+            return 0;
+    }
+    int number = group->ring.page && timeout_ms != 0 ? EAGAIN : rostrum_group_fill(group);
+    if (number != EAGAIN && number != EWOULDBLOCK)
+        return number;
+    int64_t left = timeout_ms > 0 ? end - rostrum_now_ms() : timeout_ms;
+    if (timeout_ms >= 0 && left <= 0)
+        return ETIMEDOUT;
+    number = wait_ready(group->fd, POLLIN, left);
+    return number == 0 && group->ring.page ? rostrum_group_fill(group) : number;
+}
+rostrum_code rostrum_next(rostrum_group *group, rostrum_message *message, int timeout_ms, rostrum_error *error) {
     int64_t end = timeout_ms > 0 ? rostrum_now_ms() + timeout_ms : 0;
     while (!group->ended.code) {
-        uint32_t length;
-        while (!group->ended.code && in->length - in->start >= RS_GROUP_FRAME_HEAD) {
-            const uint8_t *at = in->bytes + in->start;
-            int kind = rs_group_frame_head(at, &length);
-            if (in->length - in->start < RS_GROUP_FRAME_HEAD + (size_t)length)
-                break;
-            in->start += RS_GROUP_FRAME_HEAD + (size_t)length;
-            if (rostrum_group_take_frame(group, at, length, kind, message, error))
-                return ROSTRUM_OK;
-        }
+        if (next_of_ring(group, message, error) || next_of_socket(group, message, error))
+            return ROSTRUM_OK;
         if (group->ended.code)
             break;
-        int number = rostrum_group_fill(group);
-        if (number == EAGAIN || number == EWOULDBLOCK) {
-            int64_t left = timeout_ms > 0 ? end - rostrum_now_ms() : timeout_ms;
-            number = timeout_ms >= 0 && left <= 0 ? ETIMEDOUT : wait_ready(group->fd, POLLIN, left);
-            if (number == ETIMEDOUT)
-                return rostrum_fail(error, ROSTRUM_ERR_TIMEOUT, "no message came in time");
-        }
-        if (number && number != EINTR)
+        int number = await(group, timeout_ms, end);
+        if (number == ETIMEDOUT)
+            return rostrum_fail(error, ROSTRUM_ERR_TIMEOUT, "no message came in time");
+        if (number == ECONNRESET && next_of_ring(group, message, error))
+            return ROSTRUM_OK; /* what the agent put there last */
+        if (number && number != EINTR && !group->ended.code)
             (void)end_with(group, error, number == EPROTO ? ROSTRUM_ERR_PROTOCOL : ROSTRUM_ERR_UNAVAILABLE,
                            number == ECONNRESET ? "the agent went away" : strerror(number));
     }

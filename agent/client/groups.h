@@ -4,6 +4,7 @@
 
 #include "api/group_delivery.h"
 #include "api/group_frames.h"
+#include "api/shared_ring.h"
 
 #include <rostrum/groups.h>
 
@@ -29,6 +30,10 @@ struct rostrum_group {
     uint32_t message_bytes;
     char protocol[32], order[RS_GROUP_DELIVERY_TEXT];
     rostrum_buffer out, in;
+    bool asks;            /* for a ring, which has not come yet */
+    int given[2];         /* descriptors that came with it; -1: none */
+    rs_shared_ring ring;  /* what comes by the socket is behind what is in it */
+    rostrum_buffer large; /* what there is of a frame that does not fit the ring; given out when it is whole */
     const rostrum_sender *last;
     const char **names; /* of `view` */
     rostrum_view view;

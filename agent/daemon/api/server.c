@@ -886,6 +886,7 @@ static void serve_join(rs_api_server *server, const rs_api_client *client, const
     const rs_api_join join = {.call = *call,
                               .subscribe = request->flags & RS_API_JOIN_SUBSCRIBE,
                               .complete = request->flags & RS_API_JOIN_COMPLETE,
+                              .ring = request->flags & RS_API_JOIN_RING,
                               .process = client->process,
                               .group = request->group,
                               .protocol = request->protocol,

@@ -61,6 +61,7 @@ typedef struct {
     uint64_t start;                       /* a message's number; a time: wall clock, ns */
     const rs_policy_who *who;
     bool complete;                    /* it wants to know what is complete */
+    bool ring;                        /* it takes messages by shared memory, too */
     struct rs_group_socket *channels; /* NULL: it was asked by a call; else on that socket, as that channel of it */
     uint16_t channel;
 } rs_api_join;

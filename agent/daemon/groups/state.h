@@ -148,7 +148,7 @@ struct rs_groups {
     uint64_t history_bytes;  /* that kept messages take */
     uint32_t group_count, stream_count;
     rs_list sockets, paused; /* those with channels; those that wait for room to publish */
-    uint32_t socket_count;
+    uint32_t socket_count, ring_count;
     rs_group_socket *dirty; /* sockets with something to send */
     rs_group_peer *peers_by_id[RS_GROUP_BUCKETS], *peers_by_address[RS_GROUP_BUCKETS];
     uint32_t peer_count;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -256,7 +257,8 @@ bool rs_stream_is_catching_up(const rs_group_stream *s, rs_time now) {
 }
 
 static void watch(rs_group_socket *s) {
-    uint32_t events = (s->paused ? 0u : (uint32_t)EPOLLIN) | (s->blocked ? (uint32_t)EPOLLOUT : 0u);
+    const bool full = s->blocked && !s->ring.page;
+    uint32_t events = (s->paused ? 0u : (uint32_t)EPOLLIN) | (full ? (uint32_t)EPOLLOUT : 0u);
     rs_loop_watch(s->groups->agent->loop, &s->watch, s->fd, events);
 }
 
@@ -498,6 +500,16 @@ static void ready(void *context, uint32_t events) {
         end_socket(s);
 }
 
+/* The program has read of its ring. */
+static void roomy(void *context, uint32_t events) {
+    rs_group_socket *s = context;
+    eventfd_t count;
+    (void)events;
+    (void)eventfd_read(s->event, &count);
+    if (!flush(s))
+        end_socket(s);
+}
+
 void rs_streams_resume(rs_groups *g) {
     for (rs_list *at = g->paused.next, *after; at != &g->paused; at = after) {
         after = at->next;
@@ -515,7 +527,7 @@ static rs_group_socket *new_socket(rs_groups *g, const rs_policy_who *who, const
         return NULL;
     at->groups = g;
     at->who = *who;
-    at->fd = -1;
+    at->fd = at->event = -1;
     at->given = given;
     at->watch = (rs_watch){.ready = ready, .context = at};
     rs_list_init(&at->in_paused);
@@ -538,8 +550,8 @@ static void free_socket(rs_group_socket *at) {
         close(at->fd);
     if (at->given >= 0)
         close(at->given);
+    rs_unread_free(at);
     free(at->in);
-    free(at->out);
     free(at->told);
     free(at->channels);
     free(at);
@@ -571,6 +583,8 @@ static bool open_socket(rs_group_socket *at, int *theirs) {
     at->given = -1;
     at->progress_at = rs_agent_now(at->groups->agent);
     watch(at);
+    if (ends[1] >= 0)
+        rs_unread_ring(at, roomy);
     *theirs = ends[1];
     return true;
 }
@@ -639,8 +653,10 @@ rs_group_stream *rs_stream_new(rs_groups *g, rs_local_group *group, const rs_api
         free(s);
         return NULL;
     }
-    if (!join->channels)
+    if (!join->channels) {
         s->socket->alone = s;
+        s->socket->asks = join->ring && join->subscribe;
+    }
     s->group = group;
     s->waits = true;
     s->receives = join->subscribe;
@@ -753,6 +769,8 @@ void rs_stream_refuse(rs_group_stream *s, rostrum_code code, const char *text) {
     if (s->waits && !s->socket->many) {
         rs_api_reply_error(s->groups->agent->api, &s->call, code, "%s", text);
     } else {
+        if (!s->socket->many && flush(s->socket))
+            rs_unread_cut(s->socket);
         end_channel(s->socket, s->channel, code, text);
         if (!s->socket->many)
             (void)flush(s->socket); /* what the socket takes: the program may have much unread */

@@ -2,6 +2,7 @@
 #ifndef RS_DAEMON_GROUPS_STREAM_STATE_H
 #define RS_DAEMON_GROUPS_STREAM_STATE_H
 
+#include "api/shared_ring.h"
 #include "core/base/list.h"
 #include "daemon/api/access.h"
 #include "daemon/groups/state.h"
@@ -17,6 +18,7 @@ struct rs_group_socket {
     rs_groups *groups;
     bool many; /* It carries channels; else one stream, with which it goes. */
     bool paused, dirty, blocked;
+    bool asks;      /* for a ring */
     bool loses;     /* Some of its channels lost messages that they were not told of. */
     bool completes; /* Something complete was not told for want of room. */
     int fd, given;  /* given: the program's own, to be `fd` once it is open; else -1 */
@@ -24,6 +26,9 @@ struct rs_group_socket {
     uint8_t *in, *out;
     size_t in_start, in_length, in_room;
     size_t out_start, out_length, out_room;
+    rs_shared_ring ring; /* in front of `out`; no page: the socket is */
+    int event;           /* the eventfd by which the program says that it has read of the ring */
+    rs_watch roomy;      /* of that */
     rs_time progress_at;
     char process[ROSTRUM_NAME_MAX + 1];
     rs_policy_who who;
@@ -67,7 +72,7 @@ struct rs_group_stream {
     uint32_t pending_room, pending_head, pending_tail;
 };
 
-/* Bytes that it has not read. */
+/* Bytes that wait here until it has read what was before. */
 static inline size_t rs_stream_unread(const rs_group_socket *s) {
     return s->out_length - s->out_start;
 }

@@ -1,4 +1,5 @@
-/* What a program has not read yet of what its socket is to carry. */
+/* What a program has not read yet of what its socket is to carry: in the ring that it shares with the agent
+ * (api/shared_ring.h), if there is one, and behind that in a buffer of the agent's. */
 #ifndef RS_DAEMON_GROUPS_UNREAD_H
 #define RS_DAEMON_GROUPS_UNREAD_H
 
@@ -9,9 +10,16 @@ uint8_t *rs_unread_room(rs_group_socket *s, size_t length);
 
 typedef enum {
     RS_UNREAD_GONE,    /* The program is. */
-    RS_UNREAD_BLOCKED, /* It has to read first. */
+    RS_UNREAD_BLOCKED, /* It has to read first: its socket, or the eventfd of its ring, will be ready then. */
     RS_UNREAD_SENT     /* It has all. */
 } rs_unread_state;
 rs_unread_state rs_unread_flush(rs_group_socket *s);
+
+/* The program gets a ring by its new socket, if it asked for one, and there is memory for it. `roomy` is called when it
+ * has read, and was waited for. */
+void rs_unread_ring(rs_group_socket *s, void (*roomy)(void *context, uint32_t events));
+/* What the ring has no room for now will not come any more: what does comes by the socket. */
+void rs_unread_cut(rs_group_socket *s);
+void rs_unread_free(rs_group_socket *s);
 
 #endif
