@@ -38,5 +38,9 @@ uint64_t rs_gm_log_append(rs_gm_log *log, uint32_t datagram_bytes) {
     uint64_t at = log->head;
     rs_gm_log_record(log, at)->span = bytes;
     log->head += bytes;
+    /* The next one's place is fetched while others work: a ring is larger than caches. */
+    const uint8_t *next = log->bytes + (log->head & (log->size - 1));
+    for (uint32_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(next + i, 1);
     return at;
 }
