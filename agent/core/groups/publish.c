@@ -33,22 +33,29 @@ void rs_gm_publish_view(rs_gm_group *group) {
     add_view(&group->past, group->version, group->published ? group->published->high + 1 : 1);
 }
 
-static rs_gm_views views_at(const rs_gm_past *past, uint64_t sn) {
-    rs_gm_views views = {.count = 0};
+/* Where it is wanted at once: a copy would be read in other pieces than it was written in, and processors wait then
+ * until all that was written before has left for the caches. */
+static void put_views_at(const rs_gm_past *past, uint64_t sn, rs_gm_views *out) {
+    out->count = 0;
     for (uint32_t i = past->count; i-- > 0;) {
         uint64_t back = sn - past->view[i].first, version = past->view[i].version;
         if (past->view[i].first > sn)
             continue;
-        if (views.count > 0 &&
-            ((uint32_t)version == views.view[0].version || views.view[0].version - (uint32_t)version > UINT16_MAX))
+        if (out->count > 0 &&
+            ((uint32_t)version == out->view[0].version || out->view[0].version - (uint32_t)version > UINT16_MAX))
             break;
-        views.view[views.count].version = (uint32_t)version;
-        views.view[views.count++].back = back < RS_GM_BACK_MOST ? (uint8_t)back : RS_GM_BACK_MOST;
+        out->view[out->count].version = (uint32_t)version;
+        out->view[out->count++].back = back < RS_GM_BACK_MOST ? (uint8_t)back : RS_GM_BACK_MOST;
     }
-    if (views.count == 0) { /* of a time before all that is remembered */
-        views.view[0].version = (uint32_t)past->view[0].version - 1;
-        views.view[views.count++].back = RS_GM_BACK_MOST;
+    if (out->count == 0) { /* of a time before all that is remembered */
+        out->view[0].version = (uint32_t)past->view[0].version - 1;
+        out->view[out->count++].back = RS_GM_BACK_MOST;
     }
+}
+
+static rs_gm_views views_at(const rs_gm_past *past, uint64_t sn) {
+    rs_gm_views views;
+    put_views_at(past, sn, &views);
     return views;
 }
 
@@ -70,7 +77,11 @@ static uint8_t *new_packet(rs_messages *node, rs_time now, rs_gm_group *group, r
     node->last_published = at;
     uint8_t *datagram = rs_gm_log_datagram(&node->out, at);
     rs_gm_id id = {own->sender, own->incarnation, group->id, sn};
-    rs_gm_body body = {(uint16_t)(stamp + length), (uint8_t)form, stamp > 0, rs_gm_publish_views(group, sn)};
+    rs_gm_body body;
+    body.length = (uint16_t)(stamp + length);
+    body.form = (uint8_t)form;
+    body.stamped = stamp > 0;
+    put_views_at(&group->past, sn, &body.views);
     rs_gm_put_header(datagram, RS_GM_KIND_DATA, &id);
     rs_gm_put_body(datagram + RS_GM_HEADER, &body);
     return datagram + RS_GM_DATA_LEAST + stamp; /* which is made when it is sent */
