@@ -444,7 +444,7 @@ static void expire_joins(rs_groups *g, rs_time now) {
 
 void rs_groups_timeout(rs_groups *g) {
     rs_time now = rs_agent_now(g->agent);
-    if (rs_drain_may_run(&g->drain)) {
+    if (rs_drain_may_run(&g->drain, now)) {
         if (now >= rs_messages_deadline(g->node))
             rs_messages_timeout(g->node, now);
         rs_ordered_timeout(g);

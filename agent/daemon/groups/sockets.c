@@ -65,6 +65,7 @@ bool rs_channel_listen(rs_groups *g, rs_group channel, char *error) {
     rs_group_channel *c = &g->channels[channel];
     if (c->listeners == 0 && !rs_io_join(g->io, channel, c->address, c->port, error))
         return false;
+    g->listening += c->listeners == 0;
     c->listeners++;
     return true;
 }
@@ -74,6 +75,7 @@ static void ignore(rs_groups *g, rs_group channel) {
     if (--c->listeners > 0)
         return;
     rs_io_leave(g->io, channel);
+    g->listening--;
     if (c->users == 0)
         c->address = 0;
 }
@@ -172,7 +174,7 @@ static uint8_t *take(void *context, rs_io_group channel, const uint8_t *bytes, s
     rs_groups *g = context;
     size_t length = header_length + payload_length;
     uint32_t source = rs_io_source(g->io);
-    (void)channel;
+    g->heard_at = channel;
     if (rs_io_late(g->io)) {
         (void)rs_messages_receive_as(g->node, rs_agent_now(g->agent), source, RS_CAME_LATE, bytes, length);
         return NULL;
@@ -201,13 +203,19 @@ static void note_drops(rs_groups *g) {
     g->drops = drops;
 }
 
+/* When the last one that was read came; 0: nobody knows, or more sockets than one have datagrams. */
+static rs_time last_came(const rs_groups *g) {
+    int64_t waited = g->listening == 1 ? rs_io_waited(g->io, g->heard_at) : 0;
+    return waited > 0 ? rs_agent_now(g->agent) - waited : 0;
+}
+
 /* False: more waits than a turn takes. */
 static bool read_multicast(rs_groups *g) {
     const rs_io_sink sink = {.deliver = take, .soon = come_soon, .soon_most = RS_MESSAGES_AHEAD, .context = g};
     unsigned limit = g->behind ? RX_QUEUE_TURN : RECEIVE_TURN;
     int count = rs_io_receive(g->io, limit, &sink);
     bool all = count < (int)limit;
-    rs_drain_looked(&g->drain, RS_DRAIN_MULTICAST, count > 0 ? (uint32_t)count : 0, all);
+    rs_drain_looked(&g->drain, RS_DRAIN_MULTICAST, count > 0 ? (uint32_t)count : 0, all, all ? 0 : last_came(g));
     note_drops(g);
     return all;
 }
@@ -236,12 +244,13 @@ bool rs_groups_read_first(rs_groups *g) {
     if (enough)
         g->put_off_at = 0;
     else
-        rs_drain_looked(&g->drain, RS_DRAIN_PEERS, 0, false);
+        rs_drain_looked(&g->drain, RS_DRAIN_PEERS, 0, false, 0);
     return enough;
 }
 
 void rs_groups_datagrams_read(rs_groups *g, uint32_t count, bool all) {
-    rs_drain_looked(&g->drain, RS_DRAIN_PEERS, count, all);
+    rs_time waited = rs_overlay_waited(g->agent->overlay);
+    rs_drain_looked(&g->drain, RS_DRAIN_PEERS, count, all, waited > 0 ? rs_agent_now(g->agent) - waited : 0);
 }
 
 static void receive_ordered(rs_groups *g, unsigned magic, uint32_t source, const uint8_t *bytes, size_t length) {

@@ -173,6 +173,8 @@ struct rs_groups {
     rs_time put_off_at;       /* since when datagrams from peers wait for multicast to be read; 0: they do not */
     uint32_t put_off_packets; /* and so many were read since */
     rs_drain drain;           /* timers wait for what is in the sockets */
+    uint32_t listening;       /* multicast addresses, each with a socket */
+    rs_group heard_at;        /* the one of these where something was read last */
     bool more;                /* the engine has more to say than one turn takes */
     rs_log_limit complaints, versions; /* `versions`: datagrams of other ones, or of kinds that are not known */
     uint64_t kinds;                    /* so many datagrams of kinds that are not known had come at the last look */
