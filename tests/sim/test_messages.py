@@ -36,7 +36,7 @@ def test_with_naks_everything_comes() -> None:
 def test_with_a_fifth_of_all_lost_everything_comes_within_250_ms(rate: float, link_bps: int) -> None:
     """Requests and answers are lost as well (Ricochet, figure 8); answers take their time where links are half full."""
     row = run(Setting(nodes=16, loss_percent=20.0, naks=True, seconds=8.0, rate=rate, link_bps=link_bps))
-    assert row["lost_on_the_way"] > 8_000
+    assert row["lost_on_the_way"] > 7_500
     assert row["recovered_share"] == 1.0
     assert row["lec_recovery_share"] > 0.84, "as many as the paper has by repairs"
     assert row["later_share"] < 0.0005  # 0.0021 where the first request waits 100 ms

@@ -34,6 +34,8 @@ static void count_recovery(rs_messages *node, rs_messages_via via) {
 void rs_gm_arrive(rs_messages *node, rs_time now, rs_gm_stream *stream, const rs_gm_id *id, const uint8_t *datagram,
                   uint32_t length, rs_messages_via via) {
     rs_gm_stream_reach(node, now, stream, id->sn, true);
+    if (node->stats.missing > 0 && stream->group->policy.naks)
+        rs_gm_nak_pace(node, now, stream->group);
     stream->seen = id->sn > stream->seen ? id->sn : stream->seen;
     if (!stream->settled_base) {
         rs_gm_views views = rs_gm_body_views(datagram + RS_GM_HEADER);

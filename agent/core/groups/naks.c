@@ -71,14 +71,17 @@ static rs_time ring_time(const rs_messages *node, uint32_t part) {
     return time > RS_GM_NAK_LEAST ? time : RS_GM_NAK_LEAST;
 }
 
-/* After so long the engine brings a packet no more. At least RS_GM_NAK_LEAST. */
-static rs_time hope_time(rs_gm_group *group, rs_time now) {
+static void check_group_pace(rs_gm_group *group, rs_time now) {
     uint64_t came = group->passed - group->pace.passed;
-    if (now - group->pace.at >= PACE_WINDOW) {
-        group->pace.each = came ? (now - group->pace.at) / (rs_time)came : 0;
-        group->pace.at = now;
-        group->pace.passed = group->passed;
-    }
+    if (now - group->pace.at < PACE_WINDOW)
+        return;
+    group->pace.each = came ? (now - group->pace.at) / (rs_time)came : 0;
+    group->pace.at = now;
+    group->pace.passed = group->passed;
+}
+
+/* After so long the engine brings a packet no more. At least RS_GM_NAK_LEAST. */
+static rs_time hope_time(const rs_gm_group *group) {
     uint32_t packets = group->engine->hope_packets ? group->engine->hope_packets(group) : 0;
     if (packets == 0 || group->pace.each == 0 || group->pace.each > S)
         return RS_NEVER;
@@ -89,7 +92,8 @@ static rs_time hope_time(rs_gm_group *group, rs_time now) {
 /* Repairs that are to come have come by then, nearly all. */
 static rs_time first_wait(const rs_messages *node, rs_time now, rs_gm_group *group) {
     rs_time most = node->config.nak_delay, least = most / 4, wait = most;
-    rs_time ring = ring_time(node, RING_FIRST), hope = hope_time(group, now);
+    check_group_pace(group, now);
+    rs_time ring = ring_time(node, RING_FIRST), hope = hope_time(group);
     if (node->hope < HOPE_ALL / 4)
         wait = least;
     else if (node->repair.smoothed)
@@ -277,6 +281,24 @@ void rs_gm_nak_schedule(rs_messages *node, rs_time now, rs_gm_missing *missing) 
     missing->nak = RS_GM_NAK_LATER;
     missing->put_off = false;
     rs_timer_set(&node->nak_timers, &missing->ask, now + first_wait(node, now, missing->stream->group));
+}
+
+/* When the first of them were missed it was not known yet how fast packets come now: a flood began. */
+void rs_gm_nak_pace(rs_messages *node, rs_time now, rs_gm_group *group) {
+    if (now - group->pace.at < PACE_WINDOW)
+        return;
+    rs_time before = hope_time(group);
+    check_pace(node, now);
+    check_group_pace(group, now);
+    rs_time hope = hope_time(group);
+    if (hope > before / 2)
+        return;
+    for (rs_list *at = node->missing_order.next; at != &node->missing_order; at = at->next) {
+        rs_gm_missing *missing = RS_HOLDER(rs_gm_missing, order, at);
+        rs_time due = missing->discovered + hope;
+        if (missing->stream->group == group && missing->ask.at && missing->rounds == 0 && due < missing->ask.due)
+            rs_timer_set(&node->nak_timers, &missing->ask, due > now ? due : now);
+    }
 }
 
 void rs_gm_nak_advance(rs_messages *node, rs_time now, const rs_gm_stream *stream, uint64_t sn) {

@@ -7,6 +7,9 @@
 bool rs_gm_naks_init(rs_messages *node);
 /* The packet was found missing just now. */
 void rs_gm_nak_schedule(rs_messages *node, rs_time now, rs_gm_missing *missing);
+/* Packets of the group come: those that are missing, and were not asked for yet, are asked for sooner if these come
+ * faster than was known. */
+void rs_gm_nak_pace(rs_messages *node, rs_time now, rs_gm_group *group);
 /* What is missing of the stream from `sn` on was found so by a heartbeat: repairs had their time. */
 void rs_gm_nak_advance(rs_messages *node, rs_time now, const rs_gm_stream *stream, uint64_t sn);
 void rs_gm_nak_answered(rs_messages *node, rs_time now, const rs_gm_missing *missing, rs_messages_via via);

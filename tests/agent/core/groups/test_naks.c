@@ -210,6 +210,32 @@ static void nak__waits_no_longer_than_bins_take_to_fill(void **state) {
     end(&t);
 }
 
+/* A flood begins after a pause: what is missing of its first packets is asked for as soon as it is known how fast they
+ * come, not when it would have been at the pace before. */
+static void nak__of_a_flood_that_begins_is_sooner(void **state) {
+    (void)state;
+    const rs_messages_view view = {.protocol = "ricochet", .options = "r=16,c=2,stagger=2"};
+    two t = begin((rs_messages_config){0}, &view, 1);
+    rs_time now = MS;
+    for (uint32_t i = 0; i < 8; i++, now += 300 * MS)
+        lose(&t, now, 0);
+    const rs_time began = now;
+    lose(&t, now, 20);
+    assert_int_equal(pair_stats(t.receiver).missing, 20);
+    for (; now < began + 12 * MS; now += MS / 100) {
+        lose(&t, now, 0);
+        rs_messages_timeout(t.receiver, now);
+        while (pair_take(t.receiver, now, t.d, 1))
+            pair_give(t.sender, now, t.d);
+        while (pair_take(t.sender, now, t.d, 1))
+            pair_give(t.receiver, now, t.d);
+        drop_events(t.receiver);
+    }
+    assert_int_equal(pair_stats(t.receiver).missing, 0);
+    assert_int_equal(pair_stats(t.receiver).recovered_retransmit, 20);
+    end(&t);
+}
+
 /* However soon a configuration wants to ask again: waiting for room in the budget costs a look now and then. */
 static void nak__waits_for_its_turn_without_spinning(void **state) {
     (void)state;
@@ -462,6 +488,7 @@ int main(void) {
         cmocka_unit_test(nak__tells_what_is_missing_longest),
         cmocka_unit_test(nak__is_bounded_by_what_is_answered),
         cmocka_unit_test(nak__waits_no_longer_than_bins_take_to_fill),
+        cmocka_unit_test(nak__of_a_flood_that_begins_is_sooner),
         cmocka_unit_test(nak__waits_for_its_turn_without_spinning),
         cmocka_unit_test(nak__in_a_flood_is_before_the_ring_is_written_again),
         cmocka_unit_test(nak__leaves_what_comes_with_another),
