@@ -235,12 +235,12 @@ static bool carry(void *of_node, rs_time now, rs_gm_group *group, const uint8_t 
     rs_qsm_inner inner = {group->id, id.sn, datagram + RS_GM_HEADER, length - RS_GM_HEADER};
     if (!is_mapped(own, now, group))
         return false;
+    uint32_t packets = 0, requests = 0;
     for (uint32_t i = 0; i < count; i++) {
         const rs_qsm_view *view = rs_qsm_view_current(own, regions[i]);
-        if (view && !rs_qsm_out_has_room(view, inner.length))
+        if (view && !rs_qsm_out_has_room(view, inner.length, &packets))
             return false;
     }
-    uint32_t requests = 0;
     for (uint32_t i = 0; i < count; i++) {
         rs_qsm_view *view = rs_qsm_view_current(own, regions[i]);
         if (!view || !rs_qsm_out_add(view, now, &inner))

@@ -126,17 +126,20 @@ static uint32_t span_of(uint32_t length) {
     return (uint32_t)rs_gm_log_span(RS_GM_HEADER + length);
 }
 
-bool rs_qsm_out_has_room(const rs_qsm_view *view, uint32_t length) {
+bool rs_qsm_out_has_room(const rs_qsm_view *view, uint32_t length, uint32_t *packets) {
     const rs_qsm_out *out = view->out;
     const rs_qsm *own = view->own;
-    if (rs_qsm_out_others(view) == 0 || !out)
+    if (rs_qsm_out_others(view) == 0)
         return true;
-    if (is_too_far_ahead(out, span_of(length)))
+    if (out && is_too_far_ahead(out, span_of(length)))
         return false;
-    if (fits_last(out, length))
+    if (out && fits_last(out, length))
         return true;
-    return out->next - out->sent < RS_QSM_UNSENT && out->next - out->kept < RS_QSM_SEND_WINDOW &&
-           own->out_bytes + own->node->config.packet_bytes <= own->node->config.send_bytes;
+    if (out && (out->next - out->sent >= RS_QSM_UNSENT || out->next - out->kept >= RS_QSM_SEND_WINDOW))
+        return false;
+    ++*packets;
+    return own->out_bytes == 0 ||
+           own->out_bytes + (uint64_t)*packets * own->node->config.packet_bytes <= own->node->config.send_bytes;
 }
 
 static bool reserve(rs_qsm_out *out) {
@@ -160,7 +163,7 @@ bool rs_qsm_out_add(rs_qsm_view *view, rs_time now, const rs_qsm_inner *inner) {
     if (rs_qsm_out_others(view) == 0)
         return true;
     rs_qsm_out *out = rs_qsm_out_of(view, now);
-    if (!out || !rs_qsm_out_has_room(view, inner->length))
+    if (!out)
         return false;
     if (fits_last(out, inner->length))
         own->stats.packed++;

@@ -8,7 +8,9 @@
 uint32_t rs_qsm_out_others(const rs_qsm_view *view);
 rs_qsm_out *rs_qsm_out_of(rs_qsm_view *view, rs_time now); /* made if need be; NULL: out of memory */
 void rs_qsm_out_free(rs_qsm_view *view);
-bool rs_qsm_out_has_room(const rs_qsm_view *view, uint32_t length);
+/* Whether a message of this length may be added. `packets`: new ones that it needs in views asked before, counted on:
+ * all of a node's packets have one bound. */
+bool rs_qsm_out_has_room(const rs_qsm_view *view, uint32_t length, uint32_t *packets);
 bool rs_qsm_out_add(rs_qsm_view *view, rs_time now, const rs_qsm_inner *inner);
 /* Collective: all have it, and all that cache it. */
 void rs_qsm_out_acked(rs_qsm_view *view, rs_time now, uint64_t stable, uint64_t cached);

@@ -190,6 +190,39 @@ static void region__that_nodes_move_from_loses_nothing_until_groups_are_told(voi
     cluster_free(c);
 }
 
+/* A group of four regions, whose packets share one bound of memory: where it ends in the midst of a message, that one
+ * waits for room for all of its packets. It went to the first regions alone before, and the others' nodes missed it. */
+static void message__of_several_regions_goes_to_all_where_memory_ends(void **state) {
+    enum { PARTS = 4, ROUNDS = 10, BURST = 30 };
+    const uint64_t seed = cluster_seed();
+    uint32_t numbers[PARTS];
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .delay = 50 * US, .config = {.send_bytes = 64 << 10}};
+    cluster *c = begin(&options);
+    for (uint32_t part = 0; part < PARTS; part++) {
+        rs_peer nodes[NODES / PARTS];
+        for (uint32_t i = 0; i < NODES / PARTS; i++)
+            nodes[i] = part + i * PARTS;
+        cluster_view(c, REGION_CHANNEL + 1 + part, nodes, NODES / PARTS, &(rs_messages_view){.protocol = "plain"});
+        rs_messages_region view = region_view(nodes, NODES / PARTS, 1);
+        numbers[part] = view.region += 1 + part;
+        view.channel += 1 + part;
+        for (uint32_t i = 0; i < NODES; i++)
+            assert_int_equal(rs_messages_set_region(cluster_node(c, i), cluster_now(c), &view), RS_OK);
+    }
+    view_of_groups(c, numbers, PARTS);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        for (uint32_t i = 0; i < BURST; i++)
+            cluster_publish(c, 0, 0, 1000);
+        cluster_run(c, cluster_now(c) + 500 * MS);
+    }
+    cluster_account a = cluster_check(c);
+    assert_int_equal(a.due, ROUNDS * BURST * (NODES - 1));
+    assert_int_equal(a.missed + a.lost_events + a.twice + a.wrong + a.out_of_order, 0);
+    assert_int_equal(rs_messages_count(cluster_node(c, 0), "qsm_packets", "refused"), 0);
+    cluster_free(c);
+}
+
 /* Views of regions are told before those of groups: a new group's first messages come, by a region that is known,
  * before some members have heard of the group. */
 static void group__that_a_member_hears_of_late_has_its_first_messages(void **state) {
@@ -885,6 +918,7 @@ int main(void) {
         cmocka_unit_test(region__that_groups_share_delivers_all_in_order),
         cmocka_unit_test(region__whose_multicast_reaches_nobody_loses_nothing),
         cmocka_unit_test(region__that_nodes_move_from_loses_nothing_until_groups_are_told),
+        cmocka_unit_test(message__of_several_regions_goes_to_all_where_memory_ends),
         cmocka_unit_test(group__that_a_member_hears_of_late_has_its_first_messages),
         cmocka_unit_test(view__that_a_sender_hears_of_late_is_there_for_it),
         cmocka_unit_test(leader__that_hears_of_a_view_late_asks_for_what_its_partition_misses),
