@@ -16,6 +16,7 @@
 #include "daemon/units.h"
 
 #define JOIN_BOUND (10 * RS_SECOND)   /* for the answer of a manager that is there */
+#define JOIN_BUSY (600 * RS_SECOND)   /* in all, of one that answers others meanwhile */
 #define JOIN_WAIT (60 * RS_SECOND)    /* in all, when it is away: as a send waits without a bound of its own */
 #define UNUSED_LINGER (2 * RS_SECOND) /* a group nobody here uses any more: its last messages may be asked for */
 #define MESSAGE_BYTES (1u << 20)
@@ -403,13 +404,15 @@ static void refuse_late(rs_groups *g, rs_group_stream *s, rs_time now) {
 }
 
 /* When a join fails that has no answer. Only while the manager is there does it owe one; one that went away before it
- * answered is waited for. */
+ * answered is waited for. While it answers others it comes to this one: they are in the order in which they were told,
+ * and of ten thousand the last waits for long. */
 static rs_time join_deadline(const rs_groups *g, const rs_group_stream *s) {
     rs_time last = rs_stream_deadline(s), began = last - JOIN_WAIT;
-    if (!g->agent->link || !rs_manager_answers(g->agent->link))
-        return last;
-    rs_time asked = g->link_up_at > began ? g->link_up_at : began;
-    return asked + JOIN_BOUND < last ? asked + JOIN_BOUND : last;
+    rs_time asked = g->link_up_at > began ? g->link_up_at : began, busy = g->answered_at + JOIN_BOUND;
+    if (g->agent->link && rs_manager_answers(g->agent->link) && asked + JOIN_BOUND < last)
+        last = asked + JOIN_BOUND;
+    busy = busy < began + JOIN_BUSY ? busy : began + JOIN_BUSY;
+    return busy > last ? busy : last;
 }
 
 static void expire_joins(rs_groups *g, rs_time now) {

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from ipaddress import IPv4Address
 
 from rostrum.controller.core.groups.addresses import Exhausted
@@ -93,7 +94,7 @@ class Sharing:
         self._installed: dict[IPv4Address, Ports] = {}
         self._of_tenants: dict[str, list[tuple[int, str]]] = {}
 
-    @property
+    @cached_property
     def wrong_budget(self) -> str:
         """Why no group can be, as text; empty = they can."""
         short = [name for name, cost in sorted(self.cost.items()) if EVERYBODY_MAX * cost > self.budget]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import IPv4Address
 
 NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -14,6 +15,7 @@ KEEP = re.compile(r"[1-9]\d{0,6}[KMGsmhd]", re.ASCII)  # a size, or a time: agen
 KEEP_ON = ("memory", "disk")
 PROTOCOL = re.compile(r"[a-z0-9._-]{1,31}")
 OPTIONS_BYTES = 255
+ENGINES_KEPT = 1024  # answers about the options that were asked for last
 _NUMBER = re.compile(r"0*(\d{1,7})(?:\.(\d{1,3}))?", re.ASCII)
 
 
@@ -78,6 +80,18 @@ class Engine:
         """All that `asked` names is so in `has`. Raises WrongOptions."""
         values = self.read(self.complete(has))
         return all(values[name] == value for name, value in self.read(asked).items())
+
+
+@lru_cache(maxsize=ENGINES_KEPT)
+def completed(engine: Engine, text: str) -> str:
+    """As Engine.complete: of ten thousand groups most have the same options. Raises WrongOptions."""
+    return engine.complete(text)
+
+
+@lru_cache(maxsize=ENGINES_KEPT)
+def agreed(engine: Engine, asked: str, has: str) -> bool:
+    """As Engine.agree. Raises WrongOptions."""
+    return engine.agree(asked, has)
 
 
 def shown_milli(milli: int) -> str:
@@ -165,6 +179,7 @@ class GroupOptions:
     options: str = ""
 
 
+@lru_cache(maxsize=ENGINES_KEPT)
 def wrong_options(one: GroupOptions) -> str:
     """What no engine would take, as text; empty = nothing."""
     if not PROTOCOL.fullmatch(one.protocol):

@@ -12,12 +12,14 @@ import itertools
 import logging
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from rostrum.controller.audit import LIST_MAX, Audit, Value
 from rostrum.controller.certificates import Files, Identity
 from rostrum.controller.core import events as ev
+from rostrum.controller.core.circuits.circuits import FOREVER
 from rostrum.controller.core.groups.values import GroupPeer, GroupRegion, GroupView
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.requests.sites import Present
@@ -48,6 +50,9 @@ KEYS_MAX = 1024  # of one call
 CONNECTIONS_MAX = 4096  # or two for each server
 STRANGERS_LINES = (20, 10.0)  # goodbyes logged in so many seconds to those who never said who they are
 SWEEP_S = 0.5
+# So long an agent's calls are carried out at a time, and those of all that have more waiting: ten thousand joins of one
+# hold up neither what others say nor the answer to their keepalives.
+SLICE_NS, TURN_NS = 5_000_000, 20_000_000
 # Calls that are written down, and what of them, besides requests and hellos: not renewals and reports.
 AUDITED: dict[str, tuple[str, ...]] = {
     "release": ("response_id", "request_id"),
@@ -120,6 +125,7 @@ class ThriftService:
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.Task[None] | None = None
         self._numbers = itertools.count(1)
+        self._behind: deque[AgentConnection] = deque()  # have more to be carried out, and are not read meanwhile
 
     async def start(self, host: str, port: int) -> int:
         """Listens on `host`:`port` too; returns the port (useful with port 0)."""
@@ -346,6 +352,29 @@ class ThriftService:
             self.objects.objects.agent_down(connection.server)
             self.runtime.post(ev.AgentDown(connection.server, connection.boot_id, cause))
 
+    def later(self, connection: AgentConnection) -> None:
+        """It has more to be carried out, in its turn."""
+        self._behind.append(connection)
+        if len(self._behind) == 1:
+            asyncio.get_running_loop().call_soon(self._catch_up)
+
+    def _catch_up(self) -> None:
+        end = time.perf_counter_ns() + TURN_NS
+        while self._behind:
+            connection = self._behind.popleft()
+            try:
+                if connection.catch_up():
+                    self._behind.append(connection)
+            except Exception:  # others' calls wait behind it
+                log.exception(line("call could not be handled", agent=connection.server or "-"))
+                connection.drop("one of its calls could not be handled")
+            if time.perf_counter_ns() >= end:
+                break
+        for connection in self._behind:
+            connection.renew()  # what it said is here, if not yet looked at
+        if self._behind:
+            asyncio.get_running_loop().call_soon(self._catch_up)
+
     def crowded_out(self, newest: AgentConnection) -> None:
         """There is one connection too many: the oldest that has not said hello goes, at worst the newest."""
         strangers = (one for one in self.connections if not one.boot_known and not one.closing)
@@ -400,12 +429,14 @@ class AgentConnection(asyncio.Protocol):
         self.boot_known = False
         self.connected = self.heard = CLOCK.s()
         self._renew_at = 0.0
+        self._arrived = 0  # the last bytes, by time.perf_counter_ns
         self.peer = "?"
         self.address = ""
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._cause = "closed by the agent"
         self._closing = False
+        self._behind = False  # it is in its service's turn, and not read
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods, not by its class
@@ -419,41 +450,63 @@ class AgentConnection(asyncio.Protocol):
             self.service.crowded_out(self)
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self._behind:
+            self._carry_out(FOREVER)
         self._closing = True
         self.service.gone(self, str(error) if error else self._cause)
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
-        arrived = time.perf_counter_ns()
+        self._arrived = time.perf_counter_ns()
+        self._buffer += data
+        self.renew()
+        if self._behind:
+            return
+        if self._carry_out(self._arrived + SLICE_NS):
+            self._behind = True
+            if self._transport is not None:
+                self._transport.pause_reading()
+            self.service.later(self)
+
+    def renew(self) -> None:
+        """Every word renews the lease."""
         self.heard = CLOCK.s()
-        source: bytes | bytearray = data
-        if self._buffer:
-            self._buffer += data
-            source = self._buffer
-        if self.server and self.heard >= self._renew_at:  # every word renews the lease
+        if self.server and self.heard >= self._renew_at and not self._closing:
             self._renew_at = self.heard + self.service.runtime.manager.core.settings.lease_ns / 1e9 / RENEWALS
             self.service.runtime.post(ev.KeepAlive(self.server))
-        at = 0
+
+    def catch_up(self) -> bool:
+        """In its turn. True: there is more to be carried out."""
+        self._behind = self._carry_out(time.perf_counter_ns() + SLICE_NS)
+        if not self._behind and not self._closing and self._transport is not None:
+            self._transport.resume_reading()
+        return self._behind
+
+    def _carry_out(self, until: int) -> bool:
+        """Calls that are here whole. True: there are more, and it is late."""
+        source, at, late = self._buffer, 0, False
         while len(source) - at >= 4 and not self._closing:
             length = int.from_bytes(source[at : at + 4], "big")
             if not 0 < length <= FRAME_MAX:
                 wrong = f"a frame of {length} bytes; 1 to {FRAME_MAX} are possible (framed binary Thrift)"
                 self.close(thrift_tls.SPOKE_TLS if thrift_tls.meant_tls(length) else wrong)
-                return
+                break
             if len(source) - at - 4 < length:
                 break
+            if late:
+                del source[:at]
+                return True
             frame = bytes(source[at + 4 : at + 4 + length])
             at += 4 + length
             try:
-                self._handle(frame, arrived)
+                self._handle(frame, self._arrived)
             except BadMessage as error:
                 self.close(str(error))
-                return
-        if source is self._buffer:
-            del self._buffer[:at]
-        else:
-            self._buffer += data[at:]
+                break
+            late = time.perf_counter_ns() >= until
+        del source[:at]
+        return False
 
     def call(self, method: str, arguments: dict[str, Any]) -> None:
         """Agent.`method` at the other end."""

@@ -290,6 +290,15 @@ class TlsConnection(asyncio.Protocol):
         if not self._hearing:
             self._flush()
 
+    def pause_reading(self) -> None:
+        """What was read and deciphered already is still handed up."""
+        if self._transport is not None and not self._closing:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and not self._closing:
+            self._transport.resume_reading()
+
     def get_write_buffer_size(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport else 0
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from rostrum.controller.core.model import PathKind
 from rostrum.controller.core.values import (
+    MS,
     Decision,
     OverlayView,
     PathResponse,
@@ -342,6 +343,31 @@ async def test_slow_reader__is_disconnected_alone(tmp_path: Path) -> None:
         good = await manager.agent("h1")
         good.request("r1", "h1", "h3")
         await good.response("r1", ACCEPTED)
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["stays", "leaves"])
+async def test_many_calls__of_one_hold_up_nobody(tmp_path: Path, leaves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent whose programs enter thousands of groups at once: others are answered meanwhile, it is not taken for
+    silent while its calls wait, and all of them are carried out, also when it ends right behind them."""
+    calls = 4000
+    monkeypatch.setattr(service, "SLICE_NS", 0)
+    monkeypatch.setattr(service, "TURN_NS", 0)
+    settings = Settings(boot_id=12345, lease_ns=100 * MS, groups_per_server=calls)
+    async with running(tmp_path, settings) as manager:
+        counts = manager.app.runtime.manager.core.counts
+        busy = await manager.agent("h1", group_engines=[idl.Engine("plain", [])])
+        other = await manager.agent("h2")
+        for number in range(calls):
+            busy.say("join_group", group=idl.GroupUse(group=f"g{number}"))
+        await until(lambda: counts["group_joins"], "the first join")
+        if leaves:
+            await busy.writer.drain()
+            busy.writer.close()
+        other.say("keepalive")
+        await other.expect("alive")
+        assert counts["group_joins"] < calls
+        await until(lambda: counts["group_joins"] == calls, "all joins", timeout_s=60)
+        assert counts["group_members_lost"] == 0
 
 
 async def test_latency__is_recorded(tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ from rostrum.controller.access_options import SecurityOptions
 from rostrum.controller.app import main
 from rostrum.controller.certificates import Identity, identity
 from rostrum.controller.northbound.rest.access import AccessError
+from rostrum.controller.northbound.thrift import service
 from rostrum.controller.northbound.thrift import tls as thrift_tls
-from rostrum.controller.northbound.thrift.codec import FRAME_MAX, BadMessage, decode, encode
+from rostrum.controller.northbound.thrift.codec import FRAME_MAX, BadMessage, decode, encode, idl
 
 from tests.controller.certificates import Authority
 from tests.controller.fakes import Running, running, until
@@ -109,6 +110,18 @@ async def refusal(port: int, context: ssl.SSLContext) -> str:
         finally:
             writer.close()
     return str(caught.value)
+
+
+async def test_many_calls__wait_in_tls_too(tmp_path: Path, ours: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 2000
+    monkeypatch.setattr(service, "SLICE_NS", 0)
+    async with guarded(tmp_path, ours) as manager:
+        agent = await manager.agent("h1", tls=client(ours, ours.sign("h1")), group_engines=[idl.Engine("plain", [])])
+        for number in range(calls):
+            agent.say("join_group", group=idl.GroupUse(group=f"g{number}"))
+        agent.say("keepalive")
+        await agent.expect("alive")
+        assert manager.app.runtime.manager.core.counts["group_joins"] == calls
 
 
 async def test_agents__speak_as_the_servers_their_certificates_name(tmp_path: Path, ours: Authority) -> None:
