@@ -261,6 +261,7 @@ class Settings:
     idle_rule_sets: int = 64  # rules kept for an identical path to come
     light_confirm: int = 3  # packets in a row that are light to switches, on a circuit that is being made
     group_window_ns: int = 20 * MS  # changes of message groups are gathered this long
+    region_settle_ns: int = S // 2  # a server gets another region when its groups have not changed this long
     groups_max: int = 16_384
     group_members_max: int = 4_096  # and senders
     groups_per_server: int = 16_384

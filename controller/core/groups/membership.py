@@ -27,6 +27,8 @@ from rostrum.controller.core.groups.values import (
     GroupOptions,
     GroupUse,
     WrongOptions,
+    agreed,
+    completed,
     wrong_name,
     wrong_options,
 )
@@ -35,6 +37,7 @@ from rostrum.controller.core.text import listed
 from rostrum.controller.core.values import MS, S
 
 FLUSH_MAX = 256  # groups changed in one step; others wait for the next, so that paths get their turn
+STORM, STORM_NS = 256, S // 2  # so many changed groups are a storm; it is gathered that long at most
 RULES_WAIT_NS = 1 * S  # views do not wait longer for switches
 EMPTY_NS = 30 * S  # a group that nobody is in keeps its id and address that long
 # The way out of a rack stays that long after a publisher, which may come again. Switches confirm a rule before their
@@ -212,6 +215,7 @@ def agent_back(core: Core, name: str, now: int) -> None:
 def mark(core: Core, group: Group, now: int) -> None:
     """The group is to be looked at in the next flush."""
     core.members.dirty[group.name] = None
+    core.members.changed_at = now
     core.persistence.mark("group", group.name)
     _wake(core, now)
 
@@ -252,7 +256,11 @@ def expire(core: Core, now: int) -> None:
         core.warn("group views do not wait for switches", orders=len(m.flush.ops), away=away)
         _finish(core, now)
     if m.flush_at is not None and m.flush_at <= now and m.flush is None:
-        _start(core, now)
+        if (storm := _storm_until(core)) > now:
+            m.flush_at = storm
+            core.members.wake_at(storm)
+        else:
+            _start(core, now)
 
 
 def rules_answered(core: Core, op: int, failures: tuple[tuple[str, str], ...], now: int) -> None:
@@ -289,16 +297,16 @@ def _options(core: Core, event: ev.GroupJoined, group: Group | None) -> GroupOpt
     if asked and settled and (asked.protocol, asked.order) != (wanted.protocol, wanted.order):
         raise _other(use.group, wanted, asked)
     agent = core.agents.get(event.server)
-    engines = {one.name: one for one in agent.group_engines} if agent else {}
-    if wanted.protocol not in engines:
-        has = f"has {', '.join(engines)}" if engines else "knows no groups"
+    engines = agent.group_engines if agent else ()
+    engine = next((one for one in engines if one.name == wanted.protocol), None)
+    if engine is None:
+        has = f"has {', '.join(one.name for one in engines)}" if engines else "knows no groups"
         raise WrongOptions(f"{use.group} runs {wanted.protocol}; the agent of {event.server} {has}")
-    engine = engines[wanted.protocol]
     if settled and group is not None and group.everybody and group.regional and not engine.regions:
         raise WrongOptions(f"{use.group} travels in regions; install this release on {event.server}")
-    if asked and settled and not engine.agree(asked.options, wanted.options):
+    if asked and settled and not agreed(engine, asked.options, wanted.options):
         raise _other(use.group, wanted, asked)
-    complete = engine.complete(wanted.options)
+    complete = completed(engine, wanted.options)
     return wanted if settled else GroupOptions(wanted.protocol, wanted.order, complete)
 
 
@@ -417,8 +425,16 @@ def _forget(core: Core, group: Group) -> None:
 def _wake(core: Core, now: int) -> None:
     m = core.members
     if m.flush_at is None:
-        m.flush_at = now + core.settings.group_window_ns
+        m.flush_at, m.gathered_from = now + core.settings.group_window_ns, now
         core.members.wake_at(m.flush_at)
+
+
+def _storm_until(core: Core) -> int:
+    """While hundreds change and more come, they are gathered for longer: what a flush costs grows with all groups."""
+    m = core.members
+    if len(m.dirty) < STORM:
+        return 0
+    return min(m.changed_at + core.settings.group_window_ns, m.gathered_from + STORM_NS)
 
 
 def _start(core: Core, now: int) -> None:
@@ -445,7 +461,7 @@ def _start(core: Core, now: int) -> None:
         flush.groups[name] = (group.members, group.senders, here.address)
     rules_changed(core, flush, now)
     if m.dirty:
-        _wake(core, now - core.settings.group_window_ns)
+        _wake(core, now - max(core.settings.group_window_ns, STORM_NS))
     core.members.wake_at(flush.until)
     finish_if_done(core, now)
 

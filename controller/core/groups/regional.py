@@ -19,6 +19,7 @@ from rostrum.controller.core.groups.values import GroupOptions, GroupRegion
 from rostrum.controller.core.state import Core
 
 NO_ADDRESS = IPv4Address(0)
+SETTLE_MOST = 20  # times region_settle_ns: servers whose groups change all the time have other regions that often
 
 
 TENANT_MARK = "\0"  # in a kind: what follows is the tenant, and no word for agents
@@ -60,7 +61,7 @@ def start(core: Core, flush: Flush, now: int) -> None:
     if not names and not m.moved_regions and not m.regions.changed:
         return
     m.regions.first = max(m.regions.first, core.persistence.wall(now) // 1000)
-    batch = m.regions.batch()
+    batch = m.regions.batch(_staying(core, now))
     core.counts["group_region_views"] += len(batch.views)
     for name in sorted({*names, *batch.groups} & m.groups.keys()):
         group = m.groups[name]
@@ -70,6 +71,26 @@ def start(core: Core, flush: Flush, now: int) -> None:
     m.moved_regions = set()
     for number in sorted(flush.regions):
         _place(core, number, now)
+
+
+def _staying(core: Core, now: int) -> set[tuple[str, int]]:
+    """Servers that keep their regions until no server's groups have changed for a while. A program that enters a
+    thousand groups, or ends, changes its server's for seconds, and those of many servers never at the same moment:
+    regions would split and merge all the time under the messages of all other groups."""
+    m, settle = core.members, core.settings.region_settle_ns
+    for kind in {kind for kind, _ in m.regions.touched}:
+        m.settling[kind] = (m.settling.get(kind, (now, now))[0], now)
+    may = m.regions.may_stay()
+    until = {
+        kind: min(m.settling[kind][1] + settle, m.settling[kind][0] + SETTLE_MOST * settle)
+        for kind in {kind for kind, _ in may} & m.settling.keys()
+    }
+    until = {kind: end for kind, end in until.items() if end > now}
+    m.settling = {kind: times for kind, times in m.settling.items() if kind in until}
+    m.settle_at = min(until.values(), default=None)
+    if m.settle_at is not None:
+        m.wake_at(m.settle_at)
+    return {one for one in may if one[0] in until}
 
 
 def _place(core: Core, number: int, now: int) -> None:
@@ -109,8 +130,11 @@ def _place_later(core: Core, number: int, now: int) -> None:
 
 
 def expire(core: Core, now: int) -> None:
-    """Regions without an address are tried again, some at a time: there may be room now."""
+    """Servers whose groups do not change any more get their regions. Those without an address are tried again, some at
+    a time: there may be room now."""
     m = core.members
+    if m.settle_at is not None and m.settle_at <= now:
+        m.settle_at, m.flush_at = None, min(m.flush_at or now, now)
     if m.place_at is None or m.place_at > now:
         return
     m.place_at = None

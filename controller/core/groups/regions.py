@@ -8,7 +8,7 @@ region may then serve groups that some of its servers are not in, and these drop
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from rostrum.controller.core.groups.trees import bits
@@ -53,6 +53,7 @@ class Regions:
     _wanted: dict[tuple[str, int], set[str]] = field(default_factory=dict)  # kind, server -> groups
     _signed: dict[tuple[str, int], Signature] = field(default_factory=dict)
     _parts: dict[Signature, int] = field(default_factory=dict)
+    touched: set[tuple[str, int]] = field(default_factory=set)  # kind, server: its groups changed since the last batch
     _dirty: set[tuple[str, int]] = field(default_factory=set)
     _changed: set[str] = field(default_factory=set)
     _restarted: int = 0
@@ -66,10 +67,10 @@ class Regions:
             before = 0
         for server in bits(before & ~members):
             self._wanted[kind, server].discard(group)
-            self._dirty.add((kind, server))
+            self._touch(kind, server)
         for server in bits(members & ~before):
             self._wanted.setdefault((kind, server), set()).add(group)
-            self._dirty.add((kind, server))
+            self._touch(kind, server)
         if group not in self._groups:
             for place, hint in enumerate(self.hints):
                 if _has(hint, group):
@@ -82,8 +83,12 @@ class Regions:
         self._hinted.pop(group, None)
         for server in bits(members):
             self._wanted[kind, server].discard(group)
-            self._dirty.add((kind, server))
+            self._touch(kind, server)
         self._changed.add(group)
+
+    def _touch(self, kind: str, server: int) -> None:
+        self._dirty.add((kind, server))
+        self.touched.add((kind, server))
 
     def renew(self, server: int) -> None:
         """It was restarted: what it knew is gone, and its regions start over."""
@@ -106,15 +111,23 @@ class Regions:
     def changed(self) -> bool:
         return bool(self._dirty or self._changed or self._restarted)
 
-    def batch(self) -> Batch:
-        """All that changed since the last one becomes new views."""
+    def may_stay(self) -> set[tuple[str, int]]:
+        """Kind, server: those in other groups than their regions were made for that need no other region. New groups'
+        messages come by the region that is there, and who is not in them drops these."""
+        known = (one for one in self._dirty if one in self._signed and self._wanted.get(one))
+        return {(kind, server) for kind, server in known if not self._restarted >> server & 1}
+
+    def batch(self, staying: Collection[tuple[str, int]] = ()) -> Batch:
+        """All that changed since the last one becomes new views. `staying`: of `may_stay`, servers that keep the region
+        that they are in, and are looked at in a later batch."""
         if not self.changed:
             return Batch((), (), frozenset())
-        for one in self._dirty:
+        for one in self._dirty.difference(staying):
             self._sign(one)
         changed, gone = self._renew(self._cover())
         groups = self._map({view.region for view in changed} | set(gone))
-        self._dirty.clear()
+        self._dirty.intersection_update(staying)
+        self.touched.clear()
         self._changed.clear()
         self._restarted = 0
         return Batch(tuple(changed), tuple(gone), groups)

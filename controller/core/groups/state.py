@@ -225,12 +225,16 @@ class Membership:
         self.moved_regions: set[int] = set()  # to have another address
         self.unplaced_regions: dict[int, None] = {}  # without an address; who was tried is last
         self.place_at: int | None = None  # they are tried again then
+        # By kind of region: when servers' groups changed, first and last, while these keep the regions they are in.
+        self.settling: dict[str, tuple[int, int]] = {}
+        self.settle_at: int | None = None  # they get those that fit then
         self.groups: dict[str, Group] = {}
         self.engines: dict[str, Engine] = {}  # protocols that agents told of, as the last one has them
         self.of_server: dict[int, dict[str, None]] = {}  # names of the groups a server is in
         self.trouble: dict[str, Trouble] = {}  # of groups with guarantees that somebody held up
         self.dirty: dict[str, None] = {}
         self.flush_at: int | None = None
+        self.gathered_from = self.changed_at = 0  # the first and the last change that the next flush has
         self.flush: Flush | None = None
         self.ops: set[int] = set()  # orders not yet answered, of earlier flushes too
         self.outbox = Outbox(self.places)

@@ -171,6 +171,63 @@ def test_a_crash_that_touches_a_thousand_groups_is_one_flush_one_region_view_and
     agree(line)
 
 
+def test_a_program_that_enters_many_groups_everywhere_moves_no_region_of_others() -> None:
+    """On each server a program enters 300 groups, in an order of its own, and ends some time later. Regions split and
+    merged with each of these changes before, under the messages of all other groups."""
+    seed = random.randrange(1 << 32)
+    print(f"SEED={seed}")
+    draw = random.Random(seed)
+    line = line_of(8)
+    servers = sorted(line.listeners)
+    line.join("busy", *servers, options=WITH)
+    line.join("some", *servers[:4], options=WITH)
+    line.wait_alive(1000)
+    m, counts = line.manager.core.members, line.manager.core.counts
+    agree(line)
+    before, views = dict(m.regions.views), counts["group_region_views"]
+    assert len(before) == 2
+    for change in (lambda group, server: line.join(group, server, options=WITH), line.leave):
+        turns = [(f"g{number}", server) for server in servers for number in range(300)]
+        draw.shuffle(turns)
+        for at, (group, server) in enumerate(turns):
+            change(group, server)
+            if at % 8 == 0:
+                line.wait_alive(10)
+                assert m.regions.views == before, "the same views"
+        line.wait_alive(50)
+        agree(line)
+        line.wait_alive(1000)
+        assert m.regions.views == before
+        agree(line)
+    assert counts["group_region_views"] == views
+
+
+def test_a_server_that_enters_a_group_has_its_messages_at_once_and_its_region_when_it_stays_so() -> None:
+    line = line_of(8)
+    servers = sorted(line.listeners)
+    line.join("all", *servers, options=WITH)
+    line.wait_alive(1000)
+    m = line.manager.core.members
+    line.join("few", servers[0], servers[5], options=WITH)
+    line.wait_alive(100)
+    assert m.regions.of["few"] == m.regions.of["all"] and m.regions.waste("few") == 6
+    agree(line)
+    line.wait_alive(1000)
+    assert len(m.regions.of["all"]) == 2 and m.regions.waste("few") == 0
+    agree(line)
+    # However often it changes its groups, it is looked at in the end.
+    for number in range(60):
+        line.join(f"g{number}", servers[0], options=WITH)
+        line.wait_alive(200)
+    assert len(m.regions.of["all"]) == 3
+    # Whose groups are all left is in no region from then on.
+    for name in list(m.groups):
+        line.leave(name, servers[0])
+    line.wait_alive(100)
+    assert not any(view.nodes >> m.places.number[servers[0]] & 1 for view in m.regions.views.values())
+    agree(line)
+
+
 @pytest.mark.parametrize("sharing", [True, False])
 def test_whatever_overlaps_each_server_holds_the_views_it_needs(sharing: bool) -> None:
     seed = random.randrange(1 << 32)
