@@ -27,6 +27,7 @@ import click
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import Entered, LabError
+from rostrum.lab.processor import used_s
 from rostrum.lab.processes import bench_programs
 from rostrum.lab.results import save
 from rostrum.topologies.generate import Hybrid, hybrid
@@ -36,6 +37,7 @@ COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 BUILD_S = 300.0
 READY_S = 150.0  # for all members of all groups to be there: 256 channels of JGroups take a minute
 IDLE_S = 3.0
+CALM_S, CALM_MOST_S, CALM_SHARE = 0.5, 60.0, 0.2  # of a processor, of the manager and all agents together
 SETTLE_S = 4.0  # without anything more that comes: the rest does not come
 ASKED = {256: 0.97, 10_000: 0.9}  # of ours, of one group's rate
 THEIRS = 0.4  # what the paper found of JGroups with 256 groups (-60 %)
@@ -178,6 +180,17 @@ def ours(lab: Lab, name: str, protocol: str = "qsm") -> Program:
     return argv
 
 
+def calm(lab: Lab) -> None:
+    """What the run before left to do is done: a member that ends leaves ten thousand groups, of which others hear."""
+    pids = {name: one["pid"] for name, one in lab.status()["programs"].items()}
+    deadline, before = time.monotonic() + CALM_MOST_S, sum(used_s(lab, pids).values())
+    while time.monotonic() < deadline:
+        time.sleep(CALM_S)
+        before, last = sum(used_s(lab, pids).values()), before
+        if before - last < CALM_SHARE * CALM_S:
+            return
+
+
 class Idle:
     """What agents need whose groups are silent: called before the traffic, and after it."""
 
@@ -276,6 +289,8 @@ def run_tool(tool: str, lab: Lab, cases: Sequence[Case], rounds: int, prepare: C
     def run(case: Case, around: Callable[[], object] = lambda: None) -> list[Record]:
         if str(case.groups) in skipped:
             return []
+        if not theirs:
+            calm(lab)
         try:
             return [measure(lab, case, program, not theirs, around)]
         except Skipped as error:
