@@ -27,8 +27,8 @@ import click
 from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import Entered, LabError
-from rostrum.lab.processor import used_s
 from rostrum.lab.processes import bench_programs
+from rostrum.lab.processor import used_s
 from rostrum.lab.results import save
 from rostrum.topologies.generate import Hybrid, hybrid
 

@@ -130,8 +130,8 @@ def _place_later(core: Core, number: int, now: int) -> None:
 
 
 def expire(core: Core, now: int) -> None:
-    """Servers whose groups do not change any more get their regions. Those without an address are tried again, some at
-    a time: there may be room now."""
+    """Servers whose groups do not change any more get their regions. Regions without an address are tried again, some
+    at a time: there may be room now."""
     m = core.members
     if m.settle_at is not None and m.settle_at <= now:
         m.settle_at, m.flush_at = None, min(m.flush_at or now, now)
