@@ -30,7 +30,8 @@ typedef struct {
     double window, inflight, pace; /* bytes, and bytes in a millisecond */
     double rtt, least;             /* ms; the least of BBR's spell */
     bool started;                  /* slow start is over */
-    double acked, sent, event_end; /* bytes, from the beginning; losses before event_end are one event */
+    double acked, heard, sent;     /* bytes, from the beginning; heard: those that were lost, too */
+    double event_end;              /* losses of what was sent before are one event */
     int32_t events;
     double most, epoch, epoch_window, reno, prior; /* CUBIC */
     double *history;                               /* acked, by the step */
@@ -55,7 +56,7 @@ typedef struct {
 
 /* RFC 9438, 4: without its slow start (HyStart++), which ends earlier: it changes none of what is asserted here. */
 static void cubic_heard(tcp *t, double now, double acked, double lost) {
-    if (lost > 0 && t->acked > t->event_end) {
+    if (lost > 0 && t->heard > t->event_end) {
         t->prior = t->window;
         t->most = t->window < t->most ? t->window * 0.85 : t->window;
         t->window *= 0.7;
@@ -110,6 +111,7 @@ static void bbr_heard(tcp *t, int step, double acked) {
 
 static void tcp_heard(tcp *t, int step, int rtt, const word *w, int which) {
     t->acked += w->acked[which];
+    t->heard += w->acked[which] + w->lost[which];
     t->history[step] = t->acked;
     t->inflight -= w->acked[which] + w->lost[which];
     if (w->acked[which] > 0)
