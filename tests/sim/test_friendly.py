@@ -40,11 +40,38 @@ def test_friendly__gives_way_to_marks_where_others_do(
 
 
 @pytest.mark.parametrize("leads", [False, True])
-@pytest.mark.parametrize(("rate", "trip_ms", "queue"), [(200e6, 50, 156_250), (1e9, 10, 312_500)])
+@pytest.mark.parametrize(("rate", "trip_ms", "queue"), [(200e6, 10, 31_250), (200e6, 50, 156_250), (1e9, 10, 312_500)])
 def test_friendly__does_not_fill_a_short_queue_by_itself(rate: float, trip_ms: int, queue: float, leads: bool) -> None:
-    """Its own queue was longer than the place's, so that it lost without an end and a TCP had a tenth."""
+    """Its own queue was longer than the place's, so that it lost without an end and a TCP had a tenth, or nothing."""
     found = share(Place(rate, trip_ms, queue), ("friendly", "cubic"), leads, friendly.SECONDS)
     assert friendly.is_fair(found.ratio), found
+
+
+@pytest.mark.parametrize(
+    ("rate", "trip_ms", "queue", "mark"), [(1e9, 200, 4.0, 0), (200e6, 200, 1.0, 0.5), (1e9, 50, 0.5, 0.5)]
+)
+def test_friendly__that_comes_later_gets_no_less_than_a_cubic_would(
+    rate: float, trip_ms: int, queue: float, mark: float
+) -> None:
+    """It took its own best for what the place carries: 0.05, 0.46 and 2.04 of what the other had."""
+    there = queue * rate / 8 * trip_ms / 1000
+    place = Place(rate, trip_ms, there, mark * there)
+    ours, cubic = (share(place, (kind, "cubic"), False, friendly.SECONDS).ratio for kind in ("friendly", "cubic"))
+    assert friendly.is_fair(ours) or max(ours, 1 / ours) <= max(cubic, 1 / cubic), (ours, cubic)
+
+
+def test_friendly__start_up_ends_at_a_short_queue_that_another_has_filled() -> None:
+    """What overflowed was taken for what came out: 50 Gbit/s through 72.7 Mbit/s, and nothing for the other."""
+    found = share(Place(72.7e6, 7, 23_090), ("friendly", "cubic"), False, 20)
+    assert friendly.is_fair(found.ratio), found
+
+
+def test_cubic__heeds_losses_however_much_was_lost_before() -> None:
+    """It was deaf to as many bytes as it had ever lost: who came second had a sixth for minutes."""
+    trip_ms, rate = 200, 200e6
+    queue = 2 * rate / 8 * trip_ms / 1000
+    found = share(Place(rate, trip_ms, queue, queue / 2), ("cubic", "cubic"), False, friendly.SECONDS)
+    assert found.ratio > 0.3, found
 
 
 def test_cubic__meets_as_many_losses_as_its_law_says() -> None:

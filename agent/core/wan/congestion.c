@@ -46,8 +46,12 @@
 #define BUSY 0.7         /* in that part of the time after all gave way a queue still stands: pulses show something; */
 #define BUSY_NO_MORE 0.2 /* they do no more */
 #define BUSY_TRIPS 16
-#define EARLY 0.4 /* of the time in which a CUBIC is back: marked before that, by somebody who did not give way */
-#define IGNORED 3 /* times, and */
+#define LOSS_USUAL_FRIENDLY 0.1 /* as LOSS_USUAL_MOST: trials show little while others fill what it leaves */
+#define FLOOR_MORE 1.5
+#define MET_TIMES 4
+#define MET_LEAST 0.6 /* of the window that it had: who does not heed marks makes many */
+#define EARLY 0.4     /* of the time in which a CUBIC is back: marked before that, by somebody who did not give way */
+#define IGNORED 3     /* times, and */
 #define IGNORED_TRIPS 500 /* for so long pulses go on, whatever is marked: then it looks again */
 #define CUBIC_GROWS 2.5   /* times K, in which it has twice what it had: nobody marks there any more */
 #define ROOM_PART 3       /* of the queue that overflowed or was marked, as its own: tests/sim/test_narrow.c */
@@ -92,7 +96,8 @@ static rs_time wanted_queue(const rs_wan_path *p) {
     queue = queue > p->trip.least / QUEUE_TRIP ? queue : p->trip.least / QUEUE_TRIP;
     if (p->room > 0 && queue > p->room / ROOM_PART)
         queue = p->room / ROOM_PART;
-    return queue < QUEUE_LEAST ? QUEUE_LEAST : queue > RS_WAN_QUEUE_MOST ? RS_WAN_QUEUE_MOST : queue;
+    rs_time least = p->room > 0 && p->room / ROOM_PART < QUEUE_LEAST ? p->room / ROOM_PART : QUEUE_LEAST;
+    return queue < least ? least : queue > RS_WAN_QUEUE_MOST ? RS_WAN_QUEUE_MOST : queue;
 }
 
 static void take_delay(rs_wan_delay *d, rs_time delay, bool new_spell) {
@@ -201,9 +206,15 @@ static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     return true;
 }
 
+/* Of what is lost: more, beside others, is congestion, whatever a trial seems to show. */
+static double most_usual(const rs_wan_path *p) {
+    return p->law == RS_WAN_FRIENDLY ? LOSS_USUAL_FRIENDLY : LOSS_USUAL_MOST;
+}
+
 /* Faster by GROWTH each round trip, until no more comes out or a queue stands. */
 static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
-    double came = w->passed_bps;
+    double most = w->came_bps / (1 - most_usual(p)); /* a queue that others filled before is not seen */
+    double came = w->passed_bps < most ? w->passed_bps : most;
     if (p->queue > wanted_queue(p) / 4) /* behind a queue, what overflowed was not carried */
         came = w->came_bps;
     p->round_most_bps = (int64_t)came > p->round_most_bps ? (int64_t)came : p->round_most_bps;
@@ -246,7 +257,7 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
     if (p->lost_before_cut > 0) {
         bool same = lost > 0.7 * p->lost_before_cut;
         if (same) {
-            p->lost_usually = lost < LOSS_USUAL_MOST ? lost : LOSS_USUAL_MOST;
+            p->lost_usually = lost < most_usual(p) ? lost : most_usual(p);
             set_rate(p, (double)p->cut_from_bps);
         }
         p->lost_before_cut = 0;
@@ -265,7 +276,7 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
     }
     p->lost_spread += (fabs(lost - usual) - p->lost_spread) / 16;
     usual += (lost - usual) / 8;
-    p->lost_usually = usual < LOSS_USUAL_MOST ? usual : LOSS_USUAL_MOST;
+    p->lost_usually = usual < most_usual(p) ? usual : most_usual(p);
     return false;
 }
 
@@ -385,48 +396,89 @@ static void learn_room(rs_wan_path *p, const window *w) {
         p->room = p->queue;
 }
 
+/* RFC 9438, 4, but for W_max: that goes half the way to where a CUBIC is that meets events so often (its response
+ * function, 5.1). So it comes near the window of those that meet the same events, where two CUBICs keep what they began
+ * with for long. `more`: times that. */
+static void cubic_event(rs_wan_cubic *c, const rs_wan_sample *s, double trip, double more) {
+    double had = c->window, since = (double)(s->now - c->epoch) / 1e9;
+    c->most = had;
+    if (c->epoch) {
+        double cubic = CUBIC_C / (1 - CUBIC_BETA) * since * since * since;
+        double reno = since / trip * 3 / (1 + CUBIC_BETA), theirs = cubic > reno ? cubic : reno;
+        theirs = theirs > MET_TIMES * had ? MET_TIMES * had : theirs < had / MET_TIMES ? had / MET_TIMES : theirs;
+        double met = sqrt(more * theirs / had);
+        c->most = had * (met > MET_LEAST ? met : MET_LEAST);
+    }
+    c->prior = had;
+    c->window = (had < c->most ? had : c->most) * CUBIC_BETA;
+    c->window = c->reno = c->window > 2 ? c->window : 2;
+    c->epoch = s->now;
+    c->heed_from = s->sent + 1;
+    double gap = c->most - c->window;
+    c->back = cbrt((gap > 0 ? gap : 0) / CUBIC_C);
+}
+
+static void cubic_grow(rs_wan_cubic *c, const rs_wan_sample *s, const window *w, double trip) {
+    double since = (double)(s->now - c->epoch) / 1e9 + trip, cube = since - c->back;
+    double to = CUBIC_C * cube * cube * cube + c->most, trips = (double)w->time / 1e9 / trip;
+    c->reno += (c->reno < c->prior ? 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) : 1) * trips;
+    to = to > c->reno ? to : c->reno;
+    to = to < 1.5 * c->window ? to : 1.5 * c->window;
+    if (to > c->window)
+        c->window += (to - c->window) * (trips < 1 ? trips : 1);
+}
+
+static double latest_trip(const rs_wan_path *p, const rs_wan_sample *s) {
+    rs_time latest = s->rtt > 0 ? s->rtt : p->rtt; /* the smoothed one is so late that the rate would swing */
+    return (double)(latest > MS ? latest : MS) / 1e9;
+}
+
+/* What a CUBIC would have there that met the same losses and marks; alone it has had no more than was sent. */
+static void run_floor(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+    rs_wan_cubic *c = &p->floor;
+    double trip = latest_trip(p, s), sent = (double)p->rate_bps * trip / 8 / p->packet_bytes;
+    if (c->window == 0) {
+        c->window = c->most = c->prior = c->reno = sent;
+        c->epoch = s->now;
+    }
+    if ((w->lost > 0 || w->marked > 0) && w->first >= c->heed_from)
+        cubic_event(c, s, trip, FLOOR_MORE);
+    else if (!w->limited)
+        cubic_grow(c, s, w, trip);
+    if (p->share_bps == 0 && c->window > sent)
+        c->window = sent;
+    p->floor_bps = c->window * p->packet_bytes * 8 / trip;
+}
+
 static void give_way(rs_wan_path *p, const rs_wan_sample *s, double trip) {
-    double had = p->cubic.window, renos = (1 + CUBIC_BETA) / 3 * p->cubic.prior * trip; /* s, in which it is back */
+    double renos = (1 + CUBIC_BETA) / 3 * p->cubic.prior * trip; /* s, in which it is back */
     double grown = renos < p->cubic.back ? renos : p->cubic.back;
     bool early = (double)(s->now - p->cubic.epoch) / 1e9 < EARLY * grown;
     p->ignored = early ? p->ignored + 1 : p->ignored > 1 ? p->ignored - 1 : 0;
     if (p->ignored >= IGNORED)
         p->ignored_until = s->now + IGNORED_TRIPS * p->rtt;
-    p->cubic.most = had < p->cubic.most ? had * (1 + CUBIC_BETA) / 2 : had;
-    p->cubic.prior = had;
-    p->cubic.window = p->cubic.reno = had * CUBIC_BETA;
-    p->cubic.epoch = s->now;
-    p->cubic.heed_from = s->sent + 1;
-    double gap = p->cubic.most - p->cubic.window;
-    p->cubic.back = cbrt((gap > 0 ? gap : 0) / CUBIC_C);
-    p->cubic.until = s->now + (rs_time)((CUBIC_GROWS * p->cubic.back + 4 * trip) * 1e9);
+    cubic_event(&p->cubic, s, trip, 1);
+    p->cubic_until = s->now + (rs_time)((CUBIC_GROWS * p->cubic.back + 4 * trip) * 1e9);
     p->velocity = VELOCITY_FIRST;
 }
 
 /* A switch that marks asks for what a CUBIC does (RFC 3168; RFC 9438, 4): one that came later and is marked as often as
  * ours would never get up to it, nor be seen, if ours gave way less. The rate is its window over the round trip. */
 static void answer_marks(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
-    rs_time latest = s->rtt > 0 ? s->rtt : p->rtt; /* the smoothed one is so late that the rate would swing */
-    double trip = (double)(latest > MS ? latest : MS) / 1e9;
-    if (s->now >= p->cubic.until)
+    double trip = latest_trip(p, s);
+    if (s->now >= p->cubic_until)
         p->cubic.window = (double)(s->sent > s->next ? s->sent - s->next : 1);
     if (w->marked > 0 && w->first >= p->cubic.heed_from) {
         give_way(p, s, trip);
     } else if (!w->limited) {
-        double since = (double)(s->now - p->cubic.epoch) / 1e9 + trip, cube = since - p->cubic.back;
-        double to = CUBIC_C * cube * cube * cube + p->cubic.most, trips = (double)w->time / 1e9 / trip;
-        p->cubic.reno += (p->cubic.reno < p->cubic.prior ? 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) : 1) * trips;
-        to = to > p->cubic.reno ? to : p->cubic.reno;
-        to = to < 1.5 * p->cubic.window ? to : 1.5 * p->cubic.window;
-        if (to > p->cubic.window)
-            p->cubic.window += (to - p->cubic.window) * (trips < 1 ? trips : 1);
+        cubic_grow(&p->cubic, s, w, trip);
     }
     set_rate(p, p->cubic.window * p->packet_bytes * 8 / trip);
 }
 
 /* Whether marks are to be answered: not where others do not, for they (BBR) would take all. */
 static bool heeds_marks(rs_wan_path *p, const rs_wan_sample *s, const window *w, bool queued, double trips) {
-    bool answered = s->now < p->cubic.until;
+    bool answered = s->now < p->cubic_until;
     if (!answered || (double)(s->now - p->cubic.epoch) / 1e9 < p->cubic.back / 4) /* later it is full in any case */
         p->busy += ((queued ? 1 : 0) - p->busy) * trips / BUSY_TRIPS;
     p->shallow = p->busy < (p->shallow ? BUSY : BUSY_NO_MORE);
@@ -438,10 +490,11 @@ static bool heeds_marks(rs_wan_path *p, const rs_wan_sample *s, const window *w,
 }
 
 /* Alone it goes as `own` does, with a small queue; beside others it has SHARE of the place, whatever they do: a CUBIC
- * or BBR fills the rest. Where marks keep the queue short it goes as a CUBIC. They are there as long as a queue stands
- * that is not its own, and until a CUBIC would have grown back into its part. */
+ * or BBR fills the rest. Where marks keep the queue short it goes as a CUBIC, and it never has less than one. They are
+ * there as long as a queue stands that is not its own, and until a CUBIC would have grown back into its part. */
 static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     learn_room(p, w);
+    run_floor(p, s, w);
     bool queued = p->queue > wanted_queue(p) / 4 || w->lost > p->lost_usually + LOSS_MUCH || w->marked > 0;
     double rtt = (double)p->rtt / 1e9, trips = (double)w->time / (double)p->rtt;
     trips = trips < 1 ? trips : 1;
@@ -468,7 +521,7 @@ static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
             follow(p, s, w);
         return;
     }
-    p->cubic.until = 0;
+    p->cubic_until = 0;
     double over = w->came_bps > 0 ? w->sent_bps / w->came_bps : STRETCH_MOST;
     over = over < STRETCH_MOST ? over : STRETCH_MOST;
     p->overload += (over - 1 - p->overload) * trips / OVERLOAD_TRIPS;
@@ -477,7 +530,14 @@ static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
         p->place_bps = (double)p->delivered_bps;
         p->pulsed = p->more_sent = p->more_stretch = p->others = p->overload = 0;
     }
-    p->share_bps += (SHARE * p->place_bps - p->share_bps) * trips / 2;
+    /* While the place is not known, its own best is taken for it, which a share of that would lower without an end. */
+    double share = SHARE * p->place_bps, floor = p->floor_bps;
+    if (p->pulsed > PULSES_LEAST && p->more_stretch > 0) {
+        double most = SHARE * p->more_sent / p->more_stretch;
+        floor = floor < most ? floor : most;
+    }
+    share = share > floor ? share : floor;
+    p->share_bps += (share - p->share_bps) * trips / 2;
     double part = RS_QUEUE_BITS / 2 * 1e9 / (double)chip(p) / p->share_bps;
     part = part < PULSE_LEAST ? PULSE_LEAST : part > PULSE ? PULSE : part;
     set_rate(p, p->share_bps * (1 + part * pulse_at(p, s->now)));

@@ -34,6 +34,13 @@ typedef struct {
     uint32_t count;                /* of so many ever taken */
 } rs_wan_delay;
 
+/* The window of RFC 9438. */
+typedef struct {
+    rs_time epoch;                          /* of the latest event, */
+    uint64_t heed_from;                     /* of which what was sent before says nothing new */
+    double window, most, prior, reno, back; /* cwnd, W_max, cwnd_prior, W_est in packets; K in s */
+} rs_wan_cubic;
+
 /* All zero, then rs_wan_path_start. */
 typedef struct {
     rs_wan_congestion law; /* own, friendly or fixed */
@@ -82,11 +89,10 @@ typedef struct {
     double more_sent;               /* how much more was sent in strong pulses than in weak ones, */
     double more_stretch;            /* and how much longer what was sent took to come out */
     double mean_sent, mean_stretch; /* both of late */
-    struct {
-        rs_time epoch, until;                   /* of the latest answer to marks; it holds until then */
-        uint64_t heed_from;                     /* marks of what was sent before say nothing new */
-        double window, most, prior, reno, back; /* of RFC 9438: cwnd, W_max, cwnd_prior, W_est in packets; K in s */
-    } cubic;
+    rs_wan_cubic cubic;             /* the answer to marks, */
+    rs_time cubic_until;            /* which holds until then */
+    rs_wan_cubic floor;             /* what a CUBIC would have, whatever is sent: */
+    double floor_bps;               /* as a rate */
 } rs_wan_path;
 
 void rs_wan_path_start(rs_wan_path *path, rs_wan_congestion law, uint32_t packet_bytes, int64_t first_bps,
