@@ -85,6 +85,7 @@ def measure(
             ready_s = time.monotonic() - began
             _line(programs[0])
             _until(programs[:1], "called", READY_S)
+            calm(lab)
             looks.append(around())
             _line(programs[0])
         sent = _counted(programs[0], case.seconds + 20)
@@ -181,7 +182,8 @@ def ours(lab: Lab, name: str, protocol: str = "qsm") -> Program:
 
 
 def calm(lab: Lab) -> None:
-    """What the run before left to do is done: a member that ends leaves ten thousand groups, of which others hear."""
+    """What groups' views left to do is done: ten thousand that were entered or left get their regions a moment later, of
+    which all hear."""
     pids = {name: one["pid"] for name, one in lab.status()["programs"].items()}
     deadline, before = time.monotonic() + CALM_MOST_S, sum(used_s(lab, pids).values())
     while time.monotonic() < deadline:
