@@ -182,8 +182,8 @@ def ours(lab: Lab, name: str, protocol: str = "qsm") -> Program:
 
 
 def calm(lab: Lab) -> None:
-    """What groups' views left to do is done: ten thousand that were entered or left get their regions a moment later, of
-    which all hear."""
+    """What groups' views left to do is done: ten thousand that were entered or left get their regions a moment later,
+    of which all hear."""
     pids = {name: one["pid"] for name, one in lab.status()["programs"].items()}
     deadline, before = time.monotonic() + CALM_MOST_S, sum(used_s(lab, pids).values())
     while time.monotonic() < deadline:
