@@ -498,6 +498,7 @@ static int await(rostrum_group *group, int timeout_ms, int64_t end) {
     number = wait_ready(group->fd, POLLIN, left);
     return number == 0 && group->ring.page ? rostrum_group_fill(group) : number;
 }
+
 rostrum_code rostrum_next(rostrum_group *group, rostrum_message *message, int timeout_ms, rostrum_error *error) {
     int64_t end = timeout_ms > 0 ? rostrum_now_ms() + timeout_ms : 0;
     while (!group->ended.code) {

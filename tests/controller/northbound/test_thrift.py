@@ -368,9 +368,7 @@ async def test_many_calls__of_one_hold_up_nobody(tmp_path: Path, leaves: bool, m
         await until(lambda: counts["group_joins"] == calls, "all joins", timeout_s=60)
 
 
-async def test_many_calls__that_wait_are_words_of_a_living_agent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_calls__renew_the_lease_while_they_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = 100 * MS
     async with running(tmp_path, Settings(boot_id=12345, lease_ns=lease)) as manager:
         waits = await manager.agent("h1")
