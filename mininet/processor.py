@@ -1,6 +1,6 @@
-"""Processor time of programs of a lab (user and kernel, all threads that live).
+"""Processor time (user and kernel, all threads that live) and memory of programs of a lab.
 
-`python -m rostrum.lab.processor PID...` prints a line `USED_NS` of each; `--every PERIOD_S PID` a line
+`python -m rostrum.lab.processor PID...` prints a line `USED_NS RESIDENT_BYTES` of each; `--every PERIOD_S PID` a line
 `TIME_NS USED_NS` (wall clock) each period, until its standard input ends or the program does. Runs where the lab's PIDs
 mean something: in its namespaces.
 """
@@ -8,18 +8,24 @@ mean something: in its namespaces.
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rostrum.lab.lab import Lab
 
 BOUND_S = 30.0
+
+
+class Used(NamedTuple):
+    seconds: float  # of processor time, so far
+    resident_bytes: int  # now
 
 
 def used_ns(pid: int) -> int:
@@ -28,11 +34,21 @@ def used_ns(pid: int) -> int:
     return sum(int((one / "schedstat").read_text().split()[0]) for one in files)
 
 
-def used_s(lab: Lab, programs: Mapping[str, int]) -> dict[str, float]:
-    """Of programs so far, by what they are called here. `programs`: their PIDs. Raises LabError."""
+def resident_bytes(pid: int) -> int:
+    """Raises OSError if there is no such program."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def used(lab: Lab, programs: Mapping[str, int]) -> dict[str, Used]:
+    """By what programs are called here. `programs`: their PIDs. Raises LabError."""
     argv = [sys.executable, "-m", "rostrum.lab.processor", *map(str, programs.values())]
-    rows = lab.execute("manager", argv).splitlines()
-    return {name: int(row) / 1e9 for name, row in zip(programs, rows, strict=True)}
+    rows = [line.split() for line in lab.execute("manager", argv).splitlines()]
+    return {name: Used(int(time_ns) / 1e9, int(held)) for name, (time_ns, held) in zip(programs, rows, strict=True)}
+
+
+def used_s(lab: Lab, programs: Mapping[str, int]) -> dict[str, float]:
+    """Processor time so far, as `used`."""
+    return {name: one.seconds for name, one in used(lab, programs).items()}
 
 
 @contextlib.contextmanager
@@ -61,7 +77,7 @@ def main(arguments: Sequence[str]) -> None:
         _sample(int(arguments[2]), float(arguments[1]))
     else:
         for pid in arguments:
-            print(used_ns(int(pid)))
+            print(used_ns(int(pid)), resident_bytes(int(pid)))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import selectors
 import shutil
 import statistics
@@ -28,7 +27,7 @@ from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import Entered, LabError
 from rostrum.lab.processes import bench_programs
-from rostrum.lab.processor import used_s
+from rostrum.lab.processor import used, used_s
 from rostrum.lab.results import save
 from rostrum.topologies.generate import Hybrid, hybrid
 
@@ -199,26 +198,18 @@ class Idle:
     def __init__(self, lab: Lab, members: int) -> None:
         self.lab, self.called = lab, 0
         programs = lab.status()["programs"]
-        self.pids = [programs[name]["pid"] for name in list(lab.topology.servers)[:members]]
+        self.pids = {name: programs[name]["pid"] for name in list(lab.topology.servers)[:members]}
 
     def __call__(self) -> Record | None:
         self.called += 1
         if self.called > 1:
             return None
-        before = self._look()
+        before = used(self.lab, self.pids)
         time.sleep(IDLE_S)
-        after = self._look()
-        spent = [(late[0] - early[0]) / IDLE_S for early, late in zip(before, after, strict=True)]
-        return {"cpu_share": statistics.mean(spent), "resident_bytes": statistics.mean(late[1] for late in after)}
-
-    def _look(self) -> list[tuple[float, int]]:
-        """Of each: seconds of processor time so far, and resident bytes."""
-        script = f"for pid in {' '.join(map(str, self.pids))}; do cat /proc/$pid/schedstat /proc/$pid/statm; done"
-        lines = self.lab.execute("manager", ["sh", "-c", script]).splitlines()
-        pairs = zip(lines[::2], lines[1::2], strict=True)
-        return [
-            (int(time.split()[0]) / 1e9, int(memory.split()[1]) * os.sysconf("SC_PAGE_SIZE")) for time, memory in pairs
-        ]
+        after = used(self.lab, self.pids)
+        spent = [(after[name].seconds - before[name].seconds) / IDLE_S for name in self.pids]
+        held = statistics.mean(one.resident_bytes for one in after.values())
+        return {"cpu_share": statistics.mean(spent), "resident_bytes": held}
 
 
 def jgroups(lab: Lab, place: Path) -> Program:
