@@ -7,11 +7,14 @@
 
 #define MS INT64_C(1000000)
 #define SECONDS_MOST 3600
-#define STEPS 4           /* in a millisecond: a mark or a loss comes so late at most */
-#define PACKET 1500.0     /* bytes */
-#define BW_ROUNDS 10      /* over which BBR keeps the most that came out */
-#define PROBE_RTT 10000   /* ms */
-#define PROBE_RTT_FOR 200 /* ms */
+#define STEPS 4       /* in a millisecond: a mark or a loss comes so late at most */
+#define PACKET 1500.0 /* bytes */
+/* BBR's, as net/ipv4/tcp_bbr.c of Linux has them: */
+#define BW_ROUNDS 10       /* over which it keeps the most that came out */
+#define HIGH_GAIN 2.89     /* in start-up */
+#define PROBE_RTT 10000    /* ms */
+#define PROBE_RTT_FOR 200  /* ms */
+#define LEAST (4 * PACKET) /* its smallest window */
 
 /* What was sent in one step. */
 typedef struct {
@@ -25,6 +28,8 @@ typedef struct {
     double waited; /* ms in the queue */
 } word;
 
+typedef enum { START_UP, DRAIN, PROBE_BW, PROBING_RTT } bbr_mode;
+
 typedef struct {
     bool bbr;
     double window, inflight, pace; /* bytes, and bytes in a millisecond */
@@ -35,16 +40,21 @@ typedef struct {
     int32_t events;
     double most, epoch, epoch_window, reno, prior; /* CUBIC */
     double *history;                               /* acked, by the step */
+    bbr_mode mode;
     double bw, flat_bw;
     double rounds_bw[BW_ROUNDS];
-    int round, flat;
-    double round_end, least_at, probe_until;
+    int round, flat, phase;
+    double phase_at, round_end, least_at;
+    double probe_end;            /* 0: what is under way is still more than it wants then */
+    double idle_until;           /* what comes until then says nothing of the path */
+    double conserve_until, kept; /* its window before losses, or before it looked for the least trip */
 } tcp;
 
 typedef struct {
     rs_wan_path path;
     double next, received, marked, sent; /* bytes */
     int report;                          /* ms between two statuses */
+    bool drains;                         /* it sends slower than its rate, to see the path without a queue */
 } ours;
 
 typedef struct {
@@ -79,34 +89,102 @@ static void cubic_heard(tcp *t, double now, double acked, double lost) {
     t->pace = 1.2 * t->window / t->rtt;
 }
 
-static void bbr_heard(tcp *t, int step, double acked) {
-    static const double gains[] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
+static void bbr_measures(tcp *t, int step, double now, double acked) {
     int trip = (int)(t->rtt * STEPS), back = step > trip ? step - trip : 0;
-    double now = (double)step / STEPS, came = (t->acked - t->history[back]) * STEPS / (step > back ? step - back : 1);
+    double came = (t->acked - t->history[back]) * STEPS / (step > back ? step - back : 1);
     double *here = &t->rounds_bw[t->round % BW_ROUNDS];
     *here = came > *here ? came : *here;
     t->bw = 10 * PACKET / t->rtt;
     for (int i = 0; i < BW_ROUNDS; i++)
         t->bw = t->rounds_bw[i] > t->bw ? t->rounds_bw[i] : t->bw;
-    if (acked > 0 && (t->rtt <= t->least || now - t->least_at > PROBE_RTT + 2 * PROBE_RTT_FOR)) {
+    if (acked <= 0 || now < t->round_end || now < t->idle_until)
+        return;
+    t->round_end = now + t->rtt;
+    t->rounds_bw[++t->round % BW_ROUNDS] = 0;
+    if (t->started)
+        return;
+    bool grew = t->bw >= 1.25 * t->flat_bw;
+    t->flat = grew ? 0 : t->flat + 1;
+    t->flat_bw = grew ? t->bw : t->flat_bw;
+    t->started = t->flat >= 3;
+}
+
+static void bbr_to(tcp *t, bbr_mode mode, double now) {
+    t->mode = mode;
+    t->phase = 2;
+    t->phase_at = now;
+    t->probe_end = 0;
+}
+
+/* The least round trip of ten seconds; then for a round trip and 0.2 s almost nothing is under way. */
+static void bbr_looks_for_the_least_trip(tcp *t, double now, double acked) {
+    bool over = t->least_at > 0 && now - t->least_at > PROBE_RTT;
+    if (acked > 0 && (t->rtt <= t->least || over)) {
         t->least = t->rtt;
         t->least_at = now;
+        if (over && t->mode != PROBING_RTT) {
+            bbr_to(t, PROBING_RTT, now);
+            t->kept = t->window > t->kept ? t->window : t->kept;
+        }
     }
-    if (now - t->least_at > PROBE_RTT && now > t->probe_until + PROBE_RTT) {
-        t->probe_until = now + PROBE_RTT_FOR;
-        t->least = 1e9;
+    if (t->mode != PROBING_RTT)
+        return;
+    t->idle_until = now + t->rtt;
+    if (t->probe_end == 0 && t->inflight <= LEAST)
+        t->probe_end = now + (t->rtt > PROBE_RTT_FOR ? t->rtt : PROBE_RTT_FOR);
+    if (t->probe_end > 0 && now >= t->probe_end) {
+        t->least_at = now;
+        bbr_to(t, t->started ? PROBE_BW : START_UP, now);
     }
-    if (now >= t->round_end) {
-        t->round_end = now + t->rtt;
-        t->rounds_bw[++t->round % BW_ROUNDS] = 0;
-        t->flat = t->bw > 1.25 * t->flat_bw ? 0 : t->flat + 1;
-        t->flat_bw = t->bw > t->flat_bw ? t->bw : t->flat_bw;
-        t->started |= t->flat >= 3;
+}
+
+/* How much more than comes out is sent. */
+static double bbr_gain(tcp *t, double now, double lost) {
+    static const double gains[] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
+    double bdp = t->bw * t->least;
+    if (t->mode == START_UP && t->started)
+        bbr_to(t, DRAIN, now);
+    if (t->mode == DRAIN && t->inflight <= bdp)
+        bbr_to(t, PROBE_BW, now);
+    if (t->mode != PROBE_BW)
+        return t->mode == START_UP ? HIGH_GAIN : t->mode == DRAIN ? 1 / HIGH_GAIN : 1;
+    double gain = gains[t->phase];
+    bool over = now - t->phase_at > t->least;
+    if (gain > 1)
+        over = over && (lost > 0 || t->inflight >= gain * bdp);
+    if (gain < 1)
+        over = over || t->inflight <= bdp;
+    if (over) {
+        t->phase = (t->phase + 1) % 8;
+        t->phase_at = now;
     }
-    double least = t->least < 1e8 ? t->least : t->rtt, bdp = t->bw * least;
-    double gain = t->started ? gains[(int)(now / least) % 8] : 2.89;
-    t->pace = gain * t->bw;
-    t->window = now < t->probe_until ? 4 * PACKET : (t->started ? 2 : 2.89) * bdp + 4 * PACKET;
+    return gains[t->phase];
+}
+
+static void bbr_window(tcp *t, double now, double acked, double lost) {
+    double target = (t->started ? 2 : HIGH_GAIN) * t->bw * t->least + 3 * PACKET;
+    if (lost > 0 && t->heard > t->event_end) { /* for a round trip no more is under way than now */
+        t->kept = t->window > t->kept ? t->window : t->kept;
+        t->window = t->inflight + acked;
+        t->conserve_until = now + t->rtt;
+        t->event_end = t->sent;
+        t->events++;
+    } else if (now < t->conserve_until) {
+        t->window = t->window - lost > t->inflight + acked ? t->window - lost : t->inflight + acked;
+    } else if (t->mode != PROBING_RTT) {
+        t->window = (t->window > t->kept ? t->window : t->kept) + acked;
+        t->window = t->started && t->window > target ? target : t->window; /* start-up has no bound */
+        t->kept = 0;
+    }
+    t->window = t->window > LEAST && t->mode != PROBING_RTT ? t->window : LEAST;
+}
+
+static void bbr_heard(tcp *t, int step, double acked, double lost) {
+    double now = (double)step / STEPS;
+    bbr_measures(t, step, now, acked);
+    bbr_looks_for_the_least_trip(t, now, acked);
+    t->pace = bbr_gain(t, now, lost) * t->bw;
+    bbr_window(t, now, acked, lost);
 }
 
 static void tcp_heard(tcp *t, int step, int rtt, const word *w, int which) {
@@ -117,7 +195,7 @@ static void tcp_heard(tcp *t, int step, int rtt, const word *w, int which) {
     if (w->acked[which] > 0)
         t->rtt = rtt + w->waited;
     if (t->bbr)
-        bbr_heard(t, step, w->acked[which]);
+        bbr_heard(t, step, w->acked[which], w->lost[which]);
     else
         cubic_heard(t, (double)step / STEPS, w->acked[which], w->lost[which] + w->marked[which]);
 }
@@ -138,7 +216,8 @@ static void ours_heard(ours *o, int step, int rtt, const word *w, int which, int
                              .received = next - (uint64_t)((o->next - o->received) / PACKET),
                              .marked = (uint64_t)(o->marked / PACKET),
                              .sent = (uint64_t)(o->sent / PACKET),
-                             .sent_bps = o->path.rate_bps,
+                             .limited = o->drains,
+                             .sent_bps = o->path.rate_bps / (o->drains ? 10 : 7) * 7,
                              .part = 1};
     rs_wan_path_heard(&o->path, &s);
 }
@@ -146,8 +225,10 @@ static void ours_heard(ours *o, int step, int rtt, const word *w, int which, int
 /* Bytes in that step. */
 static double sends(flow *f, int step) {
     bool there = step >= f->how->begins_ms * STEPS && (f->how->ends_ms == 0 || step < f->how->ends_ms * STEPS);
-    if (!f->is_tcp)
-        return there ? (double)f->o.path.rate_bps / 8e3 / STEPS : 0;
+    if (!f->is_tcp) {
+        f->o.drains = step * (MS / STEPS) < f->o.path.drain_end; /* as agent/core/wan/sender.c */
+        return there ? (double)f->o.path.rate_bps * (f->o.drains ? 0.7 : 1) / 8e3 / STEPS : 0;
+    }
     double room = f->t.window - f->t.inflight, pace = f->t.pace / STEPS;
     return room <= 0 || !there ? 0 : room < pace ? room : pace;
 }
@@ -162,8 +243,8 @@ static void start(flow *f, const sim_narrow_flow *how, int rtt, double *history)
                  .pace = 10 * PACKET / rtt,
                  .history = history};
     f->o.report = rtt / 8 > 25 ? 25 : rtt / 8 < 2 ? 2 : rtt / 8;
-    rs_wan_path_start(&f->o.path, RS_WAN_FRIENDLY, (uint32_t)PACKET, rs_wan_first_rate(rtt * MS, 3, 0, 0),
-                      INT64_C(100000000000));
+    rs_wan_path_start(&f->o.path, how->kind == SIM_OWN ? RS_WAN_OWN : RS_WAN_FRIENDLY, (uint32_t)PACKET,
+                      rs_wan_first_rate(rtt * MS, 3, 0, 0), INT64_C(100000000000));
 }
 
 /* The queue, and what of it has come out. */
@@ -223,9 +304,9 @@ bool sim_narrow_run(const sim_narrow_place *where, const sim_narrow_flow flows[2
         double link = where->link_bps / 8e3 / STEPS / (narrower ? 10 : 1), rate[2];
         bool counted = now > SIM_NARROW_WARM * STEPS, late = now >= end - SIM_NARROW_LATE * STEPS;
         for (int i = 0; i < 2; i++) {
-            if (f[i].is_tcp)
+            if (f[i].is_tcp && now >= flows[i].begins_ms * STEPS)
                 tcp_heard(&f[i].t, now, rtt, w, i);
-            else
+            else if (!f[i].is_tcp)
                 ours_heard(&f[i].o, now, rtt, w, i, flows[i].begins_ms);
             rate[i] = sends(&f[i], now);
             f[i].t.inflight += rate[i];

@@ -10,8 +10,8 @@
 #define SIM_NARROW_WARM 3000 /* ms, for which the first of both is alone, if so wanted; not counted */
 #define SIM_NARROW_LATE 5000 /* ms, at the end */
 
-/* SIM_FRIENDLY: `wan` with congestion=friendly. */
-typedef enum { SIM_FRIENDLY, SIM_CUBIC, SIM_BBR } sim_narrow_kind;
+/* SIM_FRIENDLY, SIM_OWN: `wan` with that congestion. */
+typedef enum { SIM_FRIENDLY, SIM_CUBIC, SIM_BBR, SIM_OWN } sim_narrow_kind;
 
 typedef struct {
     double link_bps;

@@ -40,7 +40,9 @@ def test_friendly__gives_way_to_marks_where_others_do(
 
 
 @pytest.mark.parametrize("leads", [False, True])
-@pytest.mark.parametrize(("rate", "trip_ms", "queue"), [(200e6, 10, 31_250), (200e6, 50, 156_250), (1e9, 10, 312_500)])
+@pytest.mark.parametrize(
+    ("rate", "trip_ms", "queue"), [(200e6, 10, 31_250), (200e6, 50, 156_250), (1e9, 10, 312_500), (599.8e6, 6, 45_435)]
+)
 def test_friendly__does_not_fill_a_short_queue_by_itself(rate: float, trip_ms: int, queue: float, leads: bool) -> None:
     """Its own queue was longer than the place's, so that it lost without an end and a TCP had a tenth, or nothing."""
     found = share(Place(rate, trip_ms, queue), ("friendly", "cubic"), leads, friendly.SECONDS)
@@ -63,6 +65,14 @@ def test_friendly__that_comes_later_gets_no_less_than_a_cubic_would(
 def test_friendly__start_up_ends_at_a_short_queue_that_another_has_filled() -> None:
     """What overflowed was taken for what came out: 50 Gbit/s through 72.7 Mbit/s, and nothing for the other."""
     found = share(Place(72.7e6, 7, 23_090), ("friendly", "cubic"), False, 20)
+    assert friendly.is_fair(found.ratio), found
+
+
+@pytest.mark.parametrize(("rate", "trip_ms", "queue"), [(582.4e6, 233, 0.116), (1056.1e6, 196, 0.112)])
+def test_bbr__that_comes_later_starts_up_as_one_that_is_alone(rate: float, trip_ms: int, queue: float) -> None:
+    """Its rounds went by before it had sent anything: it never doubled its rate, and had a thirtieth of ours."""
+    place = Place(rate, trip_ms, queue * rate / 8 * trip_ms / 1000)
+    found = share(place, ("friendly", "bbr"), True, friendly.SECONDS)
     assert friendly.is_fair(found.ratio), found
 
 
