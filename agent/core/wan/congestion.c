@@ -27,6 +27,7 @@
 #define VELOCITY_BACK 0.25  /* from there it goes back faster, for that rate was carried */
 #define LOSS_MUCH 0.02      /* above what is usual: it may be a queue that is too short to be seen */
 #define CHANCE 5            /* standard deviations of what is lost among so few packets are no sign of anything */
+#define TRIAL_LOST 16       /* packets that a trial would lose if it lessened nothing */
 #define LOSS_USUAL_MOST 0.3 /* more is no loss that a transfer can live with (a bound) */
 #define LOSS_PACKETS 256    /* are judged at once, at least: of fewer a single loss is a great share */
 #define SPELL (10 * SECOND) /* paths change: a least round trip older than two of these is forgotten */
@@ -52,13 +53,14 @@
 #define MET_LEAST 0.6 /* of the window that it had: who does not heed marks makes many */
 #define EARLY 0.4     /* of the time in which a CUBIC is back: marked before that, by somebody who did not give way */
 #define IGNORED 3     /* times, and */
-#define IGNORED_TRIPS 500 /* for so long pulses go on, whatever is marked: then it looks again */
-#define CUBIC_GROWS 2.5   /* times K, in which it has twice what it had: nobody marks there any more */
-#define ROOM_PART 3       /* of the queue that overflowed or was marked, as its own: tests/sim/test_narrow.c */
-#define ROOM_AGAIN 1.5    /* times that is thought to be there in the next spell: queues change */
-#define CUBIC_C 0.4       /* RFC 9438, 5.1 */
-#define CUBIC_BETA 0.7    /* RFC 9438, 4.6 */
-#define OTHERS_GROW 1.5   /* times in which a CUBIC is back where it was: who is not seen for so long is gone */
+#define IGNORED_TRIPS 500   /* for so long pulses go on, whatever is marked: then it looks again */
+#define CUBIC_GROWS 2.5     /* times K, in which it has twice what it had: nobody marks there any more */
+#define ROOM_LEAST (MS / 2) /* a shorter queue is none */
+#define ROOM_PART 3         /* of the queue that overflowed or was marked, as its own: tests/sim/test_narrow.c */
+#define ROOM_AGAIN 1.5      /* times that is thought to be there in the next spell: queues change */
+#define CUBIC_C 0.4         /* RFC 9438, 5.1 */
+#define CUBIC_BETA 0.7      /* RFC 9438, 4.6 */
+#define OTHERS_GROW 1.5     /* times in which a CUBIC is back where it was: who is not seen for so long is gone */
 
 double rs_wan_tree_size(uint32_t receivers) {
     return pow(receivers ? (double)receivers : 1, TREE_EXPONENT);
@@ -239,14 +241,34 @@ static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     p->delivered_bps = (int64_t)best;
 }
 
+/* Losses that a lower rate has not lessened are the path's; others were those of a queue, of which less is wanted. */
+static bool end_trial(rs_wan_path *p, double lost) {
+    bool same = lost > 0.7 * p->lost_before_cut;
+    p->lost_before_cut = 0;
+    if (same) {
+        p->lost_usually = p->lost_proven = lost < most_usual(p) ? lost : most_usual(p);
+        set_rate(p, (double)p->cut_from_bps);
+        return true;
+    }
+    p->lost_usually = lost < p->lost_usually ? lost : p->lost_usually;
+    p->lost_proven = lost < p->lost_proven ? lost : p->lost_proven;
+    rs_time room = p->cut_queue > ROOM_LEAST ? p->cut_queue : ROOM_LEAST;
+    p->room = p->room == 0 || room < p->room ? room : p->room;
+    return false;
+}
+
 /* Losses above the usual may be those of a queue that is too short to be seen: the rate goes to what came through. If
- * that does not lessen them they are the path's, and the rate goes back. */
+ * that does not lessen them they are the path's, and the rate goes back. So it is each time the usual has crept up by
+ * as much: at a short queue it crept to LOSS_USUAL_MOST, each loss a little more than usual. */
 static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     if (s->next < p->judge_from) {
         p->judged = p->missed = 0;
         return false;
     }
-    if (p->judged < LOSS_PACKETS && !w->dropped)
+    double packets = LOSS_PACKETS, tried = p->lost_before_cut;
+    if (tried > 0 && tried < TRIAL_LOST / packets)
+        packets = TRIAL_LOST / tried;
+    if ((double)p->judged < packets && !w->dropped)
         return false;
     double lost = p->judged ? (double)p->missed / (double)p->judged : 0;
     double usual = p->lost_usually, chance = sqrt(usual * (1 - usual) / (double)(p->judged ? p->judged : 1));
@@ -254,22 +276,18 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
     double much = usual / 2 + LOSS_MUCH;
     much = much > CHANCE * spread ? much : CHANCE * spread;
     p->judged = p->missed = 0;
-    if (p->lost_before_cut > 0) {
-        bool same = lost > 0.7 * p->lost_before_cut;
-        if (same) {
-            p->lost_usually = lost < most_usual(p) ? lost : most_usual(p);
-            set_rate(p, (double)p->cut_from_bps);
-        }
-        p->lost_before_cut = 0;
-        return same;
-    }
-    if (lost > usual + much || w->dropped) {
+    if (tried > 0)
+        return end_trial(p, lost);
+    bool crept = usual > p->lost_proven + LOSS_MUCH + p->lost_spread;
+    if (lost > usual + much || w->dropped || crept) {
+        lost = crept && lost < usual ? usual : lost;
         p->lost_before_cut = lost;
         p->cut_from_bps = p->rate_bps;
+        p->cut_queue = p->queue;
         p->judge_from = s->sent + 1;
         p->velocity = VELOCITY_FIRST;
         double out = (double)(p->out_most > p->out_before ? p->out_most : p->out_before);
-        double rate = out * (1 - (lost > usual ? lost - usual : 0)) * 0.97;
+        double rate = out * (1 - (lost > p->lost_proven ? lost - p->lost_proven : 0)) * 0.97;
         if (rate < (double)p->rate_bps)
             set_rate(p, rate > (double)p->rate_bps / 2 ? rate : (double)p->rate_bps / 2);
         return true;
@@ -277,6 +295,7 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
     p->lost_spread += (fabs(lost - usual) - p->lost_spread) / 16;
     usual += (lost - usual) / 8;
     p->lost_usually = usual < most_usual(p) ? usual : most_usual(p);
+    p->lost_proven = p->lost_proven < usual ? p->lost_proven : usual;
     return false;
 }
 
@@ -304,6 +323,8 @@ static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
         p->velocity = VELOCITY_FIRST;
         if (rate < FAR_BELOW * (double)p->best_bps) /* it carries that no more */
             p->best_bps = p->best_recent = (int64_t)(rate / FAR_BELOW);
+    } else if (p->lost_before_cut > 0 && p->law == RS_WAN_OWN) { /* a trial that goes faster shows nothing */
+        p->velocity = VELOCITY_FIRST;
     } else if (w->limited && s->sent_bps < p->rate_bps / 10 * 9) {
         p->velocity = VELOCITY_FIRST; /* what was not sent says nothing of what would come out */
     } else if (p->queue < wanted / 4) {
@@ -389,7 +410,8 @@ static void learn_room(rs_wan_path *p, const window *w) {
     double packets = w->passed_bps * (double)w->time / 8e9 / p->packet_bytes, usual = p->lost_usually;
     double chance = CHANCE * sqrt(usual * (1 - usual) / (packets > 1 ? packets : 1));
     bool full = w->lost > usual + LOSS_MUCH / 2 + chance || w->dropped || w->marked > 0;
-    rs_time here = p->queue > QUEUE_LEAST ? p->queue : QUEUE_LEAST;
+    rs_time least = w->marked > 0 ? QUEUE_LEAST : ROOM_LEAST; /* one that marks is longer than it was then */
+    rs_time here = p->queue > least ? p->queue : least;
     if (full)
         p->room += (here - p->room) / (p->room ? 4 : 1);
     else if (p->room && p->queue > p->room)

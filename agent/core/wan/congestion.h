@@ -65,9 +65,11 @@ typedef struct {
     int64_t best_recent;          /* and in the present one */
     uint64_t judged, missed;      /* packets since losses were judged, and how many of them were lost */
     double lost_usually;          /* the share that is lost whatever the rate */
+    double lost_proven;           /* of that, what a trial has shown not to be of its own making */
     double lost_spread;           /* how far from that it usually is, of so few packets */
     double lost_before_cut;       /* when the rate was cut for it; 0: it was not */
-    int64_t cut_from_bps;         /* the rate before that */
+    int64_t cut_from_bps;         /* the rate before that, */
+    rs_time cut_queue;            /* and the queue */
     uint64_t judge_from;          /* fragments sent before that position say nothing of a cut */
     /* start-up */
     uint64_t round_end; /* a round trip is over when that position was seen */
