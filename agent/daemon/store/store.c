@@ -5,6 +5,8 @@
 #include "daemon/store/evict.h"
 #include "daemon/store/files.h"
 #include "daemon/store/reserve.h"
+#include "daemon/store/slices.h"
+#include "daemon/store/store_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,54 +23,7 @@
 #define FIRST_ALLOCATION RS_STORE_SLICE
 #define READ_WINDOW ((uint64_t)8 << 20) /* of one that is read, ahead of the reader */
 
-/* Where objects lie: memory, or disk. */
-typedef struct {
-    rs_store_folder folder;
-    uint64_t quota, used;
-    uint64_t lacking;  /* rs_store_take_lacking */
-    uint64_t reserved; /* promised to RECEIVING objects but not allocated yet */
-    bool disk;
-} place;
-
-struct rs_object_private {
-    place *place;
-    rs_manifest manifest; /* on disk */
-    int manifest_fd;
-    uint64_t checked; /* CHECKING: pieces below were looked at */
-    rs_disk_written written;
-    uint64_t ahead;   /* read ahead until there */
-    int64_t read_at;  /* rs_store_read_at */
-    uint64_t charged; /* bytes on the quota */
-    uint64_t slices;  /* RECEIVING: of RS_STORE_SLICE, the last may be short */
-    uint64_t slices_done;
-    uint64_t cursor;     /* where to look for the next slice to do */
-    uint8_t *slice_bits; /* NULL when all is allocated */
-    bool untouched;      /* nothing was written to slices without their bit */
-    dev_t device;
-    ino_t inode;
-    bool foreign; /* added from elsewhere: no name of ours, mode untouched */
-    bool shown;   /* CREATED, DIGESTING: rs_store_writer_path gave it a name, in the folder of */
-    uint8_t shown_to[16];
-};
-
-struct rs_store {
-    place memory, disk;
-    bool has_disk;
-    uint64_t disk_from;
-    void (*log)(void *context, const char *text);
-    void (*gone)(void *context, const rs_object_id *id);
-    void *context;
-    rs_time evict_notice;
-    rs_reserve reserve;
-    uint64_t page;
-    uint64_t next_handle;
-    uint32_t count, cap;
-    rs_object **objects;
-    uint32_t reclaims;
-    rs_store_reclaim *dead; /* [cap]; when full, the oldest is freed at once */
-};
-
-static bool open_place(place *p, const rs_store_config *config, bool disk, rs_error *error) {
+static bool open_place(rs_store_place *p, const rs_store_config *config, bool disk, rs_error *error) {
     const char *path = disk ? config->disk : config->directory;
     const uint64_t quota = disk ? config->disk_quota_bytes : config->quota_bytes;
     uint64_t unused, total;
@@ -139,7 +94,7 @@ bool rs_store_prepared(const rs_store *store) {
 
 static void object_free(rs_store *store, rs_object *object, bool stays);
 
-static void bury_oldest(rs_store *store) {
+void rs_store_bury_oldest(rs_store *store) {
     while (!rs_store_reclaim_step(&store->dead[0], UINT64_MAX))
         ;
     store->reclaims--;
@@ -165,7 +120,7 @@ void rs_store_close(rs_store *store) {
         object_free(store, object, object->on_disk);
     }
     while (store->reclaims)
-        bury_oldest(store);
+        rs_store_bury_oldest(store);
     rs_reserve_close(&store->reserve);
     close(store->memory.folder.fd);
     if (store->has_disk)
@@ -239,18 +194,19 @@ static void is_read(const rs_object *object) {
 }
 
 uint64_t rs_store_take_lacking(rs_store *store, bool disk) {
-    place *p = disk ? &store->disk : &store->memory;
+    rs_store_place *p = disk ? &store->disk : &store->memory;
     uint64_t bytes = p->lacking;
     p->lacking = 0;
     return bytes;
 }
 
-static const char *to_do(const rs_store *store, const place *p, uint64_t bytes, uint64_t lacks, uint64_t total) {
+static const char *to_do(const rs_store *store, const rs_store_place *p, uint64_t bytes, uint64_t lacks,
+                         uint64_t total) {
     return bytes > total ? "it is too large" : rs_evict_to_do(store, p->disk, store->evict_notice > 0, lacks);
 }
 
 /* Charges an object of `size` bytes to `p`, when its quota has room; with `room`, also when tmpfs or disk has. */
-static bool charge(rs_store *store, place *p, uint64_t size, bool room, uint64_t *charged, rs_error *error) {
+static bool charge(rs_store *store, rs_store_place *p, uint64_t size, bool room, uint64_t *charged, rs_error *error) {
     if (size > INT64_MAX / 2)
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "no object has %" PRIu64 " bytes", size);
     uint64_t bytes = in_pages(store, size);
@@ -275,7 +231,7 @@ static bool charge(rs_store *store, place *p, uint64_t size, bool room, uint64_t
                                 size, free_now, total, p->disk ? "disk" : "tmpfs", p->folder.path,
                                 to_do(store, p, bytes, bytes - free_now, total));
         }
-        bury_oldest(store);
+        rs_store_bury_oldest(store);
     }
     p->used += bytes;
     *charged = bytes;
@@ -283,7 +239,7 @@ static bool charge(rs_store *store, place *p, uint64_t size, bool room, uint64_t
 }
 
 /* An empty place in the store's list, charged to `p` (NULL: to nobody). NULL and `error`. */
-static rs_object *object_new(rs_store *store, place *p, uint64_t size, bool room, rs_error *error) {
+static rs_object *object_new(rs_store *store, rs_store_place *p, uint64_t size, bool room, rs_error *error) {
     if (store->count == store->cap) {
         rs_error_set(error, ROSTRUM_ERR_LIMIT, "the object store holds its maximum of %u objects; delete some",
                      store->cap);
@@ -312,11 +268,6 @@ fail:
     return NULL;
 }
 
-static uint64_t slice_length(const rs_object *object, uint64_t slice) {
-    uint64_t begin = slice * RS_STORE_SLICE;
-    return object->size - begin < RS_STORE_SLICE ? object->size - begin : RS_STORE_SLICE;
-}
-
 static void hide(rs_object *object) {
     if (object->internal->shown)
         rs_store_file_hide(&object->internal->place->folder, object->internal->shown_to, object->handle);
@@ -341,21 +292,18 @@ static void object_free(rs_store *store, rs_object *object, bool stays) {
         rs_disk_unname(&internal->place->folder, &object->id);
     if (internal->place)
         internal->place->used -= internal->charged;
-    for (uint64_t slice = 0; internal->slice_bits && slice < internal->slices; slice++)
-        if (!(internal->slice_bits[slice / 8] & (1u << slice % 8)))
-            internal->place->reserved -= slice_length(object, slice);
+    rs_slices_forget(object);
     if (internal->manifest_fd >= 0)
         close(internal->manifest_fd);
     if (object->fd >= 0) {
         if (store->reclaims == store->cap)
-            bury_oldest(store);
+            rs_store_bury_oldest(store);
         store->dead[store->reclaims++] =
             (rs_store_reclaim){.fd = object->fd,
                                .map = object->map,
                                .size = object->size,
                                .punch = !stays && !internal->foreign && rs_store_file_ours_alone(object->fd)};
     }
-    free(internal->slice_bits);
     free(internal);
     free(object->leaves);
     rs_pieces_free(object->pieces);
@@ -363,63 +311,10 @@ static void object_free(rs_store *store, rs_object *object, bool stays) {
     free(object);
 }
 
-static bool allocate_slice(rs_store *store, rs_object *object, uint64_t slice, rs_error *error) {
-    struct rs_object_private *internal = object->internal;
-    uint8_t bit = (uint8_t)(1u << slice % 8);
-    if (internal->slice_bits[slice / 8] & bit)
-        return true;
-    uint64_t length = slice_length(object, slice);
-    if (!object->on_disk)
-        rs_reserve_give(&store->reserve, length);
-    while (!(internal->untouched ? rs_store_file_allocate_new
-                                 : rs_store_file_allocate)(object->fd, slice * RS_STORE_SLICE, length, error)) {
-        if (!store->reclaims)
-            return false;
-        bury_oldest(store);
-    }
-    internal->slice_bits[slice / 8] |= bit;
-    internal->slices_done++;
-    internal->place->reserved -= length;
-    return true;
-}
-
-static void allocation_done(struct rs_object_private *internal) {
-    if (internal->slices_done == internal->slices) {
-        free(internal->slice_bits);
-        internal->slice_bits = NULL;
-    }
-}
-
-int64_t rs_store_allocate_step(rs_store *store, rs_object *object, uint64_t max_bytes, rs_error *error) {
-    struct rs_object_private *internal = object->internal;
-    if (!internal->slice_bits)
-        return 0;
-    for (uint64_t did = 0; did < max_bytes && internal->cursor < internal->slices;
-         did += RS_STORE_SLICE, internal->cursor++)
-        if (!allocate_slice(store, object, internal->cursor, error))
-            return -1;
-    uint64_t left = internal->slices - internal->slices_done;
-    allocation_done(internal);
-    return (int64_t)(left * RS_STORE_SLICE);
-}
-
-/* The object's room is reserved, and allocated by and by. */
-static bool reserve_slices(rs_object *object, rs_error *error) {
-    struct rs_object_private *internal = object->internal;
-    internal->slices = (object->size + RS_STORE_SLICE - 1) / RS_STORE_SLICE;
-    internal->slices_done = internal->cursor = 0;
-    internal->slice_bits = calloc(1, (size_t)internal->slices / 8 + 1);
-    if (!internal->slice_bits)
-        return rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "no memory for one more object");
-    internal->place->reserved += object->size;
-    internal->untouched = object->fd < 0 && !object->on_disk;
-    return true;
-}
-
 /* An unnamed file, or on disk one of that object, its room reserved, its beginning allocated. */
 static bool start_allocation(rs_store *store, rs_object *object, rs_error *error) {
     struct rs_object_private *internal = object->internal;
-    if (!reserve_slices(object, error))
+    if (!rs_slices_reserve(object, error))
         return false;
     if (object->on_disk) {
         rs_disk_files files;
@@ -622,7 +517,7 @@ static rs_object *take_up(rs_object *object, const rs_manifest *what, rs_error *
         return NULL;
     }
     /* Blocks of pieces that are missing may be holes: a full disk must be an error, not a signal. */
-    if (!internal->slice_bits && !reserve_slices(object, error))
+    if (!internal->slice_bits && !rs_slices_reserve(object, error))
         return NULL;
     rs_digest root = internal->manifest.root.length ? internal->manifest.root : what->root;
     if (what->from[0])
@@ -643,7 +538,8 @@ rs_object *rs_store_receive_pieces(rs_store *store, const rs_manifest *what, rs_
         return take_up(partial, what, error);
     if (!refuse_existing(store, &what->id, error))
         return NULL;
-    place *p = store->has_disk && what->size >= store->disk_from && what->size > 0 ? &store->disk : &store->memory;
+    rs_store_place *p =
+        store->has_disk && what->size >= store->disk_from && what->size > 0 ? &store->disk : &store->memory;
     rs_object *object = object_new(store, p, what->size, true, error);
     if (!object)
         return NULL;
@@ -853,21 +749,6 @@ bool rs_store_check_step(rs_store *store, uint32_t max_pieces, rs_object **done)
         checked(store, object);
         *done = object;
     }
-    return true;
-}
-
-bool rs_store_ensure(rs_store *store, rs_object *object, uint64_t offset, uint64_t length, rs_error *error) {
-    struct rs_object_private *internal = object->internal;
-    if (offset > object->size || length > object->size - offset)
-        return rs_error_set(error, ROSTRUM_ERR_INVALID,
-                            "bytes %" PRIu64 "+%" PRIu64 " are outside an object of %" PRIu64, offset, length,
-                            object->size);
-    if (!internal->slice_bits || !length)
-        return true;
-    for (uint64_t slice = offset / RS_STORE_SLICE; slice <= (offset + length - 1) / RS_STORE_SLICE; slice++)
-        if (!allocate_slice(store, object, slice, error))
-            return false;
-    allocation_done(internal);
     return true;
 }
 

@@ -1,0 +1,13 @@
+/* Memory of objects that come or are created: made slice by slice, in any order. Used by store.c alone; the rest of it
+ * is rs_store_allocate_step and rs_store_ensure. */
+#ifndef RS_STORE_SLICES_H
+#define RS_STORE_SLICES_H
+
+#include "daemon/store/store.h"
+
+/* The object's room is reserved, and allocated by and by. */
+bool rs_slices_reserve(rs_object *object, rs_error *error);
+/* What is not allocated is not promised any more. */
+void rs_slices_forget(rs_object *object);
+
+#endif
