@@ -188,6 +188,7 @@ static void store(const rs_agent *agent, page *p) {
         objects++;
     gauge(p, "store_used_bytes", (double)rs_store_used(agent->store), "Memory of objects, in whole pages.");
     gauge(p, "store_quota_bytes", (double)rs_store_quota(agent->store), "Most that objects may take.");
+    gauge(p, "store_reserve_bytes", (double)rs_store_in_reserve(agent->store), "Memory ready for objects to come.");
     gauge(p, "store_disk_used_bytes", (double)rs_store_disk_used(agent->store), "Disk of objects (--to-disk).");
     const rs_piece_server_stats given =
         agent->piece_server ? rs_piece_server_stats_get(agent->piece_server) : (rs_piece_server_stats){0};

@@ -254,16 +254,19 @@ static bool writes_huge_pages(int fd) {
            (uint64_t)info.st_blksize >= RS_STORE_SLICE; /* tmpfs's, with huge pages */
 }
 
-bool rs_store_file_allocate_new(int fd, uint64_t offset, uint64_t length, rs_error *error) {
+bool rs_store_file_zeros(int fd, uint64_t offset, uint64_t length) {
     static uint8_t zeros[ZEROS]; /* never written to: one page of the kernel's, which stays in the cache */
     struct iovec parts[RS_STORE_SLICE / ZEROS];
-    if (length != RS_STORE_SLICE || offset % RS_STORE_SLICE != 0 || !writes_huge_pages(fd))
-        return rs_store_file_allocate(fd, offset, length, error);
     for (unsigned i = 0; i < RS_STORE_SLICE / ZEROS; i++)
         parts[i] = (struct iovec){zeros, ZEROS};
-    ssize_t wrote = pwritev(fd, parts, RS_STORE_SLICE / ZEROS, (off_t)offset);
+    return length == RS_STORE_SLICE &&
+           pwritev(fd, parts, RS_STORE_SLICE / ZEROS, (off_t)offset) == (ssize_t)RS_STORE_SLICE;
+}
+
+bool rs_store_file_allocate_new(int fd, uint64_t offset, uint64_t length, rs_error *error) {
+    bool huge = length == RS_STORE_SLICE && offset % RS_STORE_SLICE == 0 && writes_huge_pages(fd);
     /* What is short of it is made, or refused with the reason, as ever. */
-    return wrote == (ssize_t)length || rs_store_file_allocate(fd, offset, length, error);
+    return (huge && rs_store_file_zeros(fd, offset, length)) || rs_store_file_allocate(fd, offset, length, error);
 }
 
 bool rs_store_file_map(int fd, uint64_t size, bool writable, uint8_t **out, rs_error *error) {

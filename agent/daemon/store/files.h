@@ -46,6 +46,8 @@ bool rs_store_file_allocate(int fd, uint64_t offset, uint64_t length, rs_error *
 /* The same of a slice that nobody has written to. Huge pages are written full of zeros at once (0.10 s per GB), which
  * takes less than having them cleared when they are touched (0.16 s). */
 bool rs_store_file_allocate_new(int fd, uint64_t offset, uint64_t length, rs_error *error);
+/* Writes a slice full of zeros, which has its pages then. False with errno: not all of it. */
+bool rs_store_file_zeros(int fd, uint64_t offset, uint64_t length);
 /* Shared mapping; *out is NULL for size 0. */
 bool rs_store_file_map(int fd, uint64_t size, bool writable, uint8_t **out, rs_error *error);
 /* A new descriptor of the same file with `flags` (O_RDONLY, O_RDWR), with a position of its own. -1 with errno. */

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/store/files.h"
 #include "daemon/store/reserve.h"
@@ -24,6 +25,18 @@ bool rs_slices_reserve(rs_object *object, rs_error *error) {
     return true;
 }
 
+void rs_slices_are_ready(rs_object *object, uint64_t bytes) {
+    struct rs_object_private *internal = object->internal;
+    for (; internal->cursor < internal->slices; internal->cursor++) {
+        uint64_t slice = internal->cursor, length = slice_length(object, slice);
+        if (slice * RS_STORE_SLICE + length > bytes)
+            break;
+        internal->slice_bits[slice / 8] |= (uint8_t)(1u << slice % 8);
+        internal->slices_done++;
+        internal->place->reserved -= length;
+    }
+}
+
 void rs_slices_forget(rs_object *object) {
     struct rs_object_private *internal = object->internal;
     for (uint64_t slice = 0; internal->slice_bits && slice < internal->slices; slice++)
@@ -31,6 +44,13 @@ void rs_slices_forget(rs_object *object) {
             internal->place->reserved -= slice_length(object, slice);
     free(internal->slice_bits);
     internal->slice_bits = NULL;
+}
+
+void rs_slices_bury_oldest(rs_store *store) {
+    while (!rs_store_reclaim_step(&store->dead[0], UINT64_MAX))
+        ;
+    store->reclaims--;
+    memmove(&store->dead[0], &store->dead[1], store->reclaims * sizeof store->dead[0]);
 }
 
 static bool allocate_slice(rs_store *store, rs_object *object, uint64_t slice, rs_error *error) {
@@ -43,9 +63,12 @@ static bool allocate_slice(rs_store *store, rs_object *object, uint64_t slice, r
         rs_reserve_give(&store->reserve, length);
     while (!(internal->untouched ? rs_store_file_allocate_new
                                  : rs_store_file_allocate)(object->fd, slice * RS_STORE_SLICE, length, error)) {
-        if (!store->reclaims)
+        if (!object->on_disk && store->reserve.filled > 0)
+            rs_reserve_give(&store->reserve, length);
+        else if (store->reclaims)
+            rs_slices_bury_oldest(store);
+        else
             return false;
-        rs_store_bury_oldest(store);
     }
     internal->slice_bits[slice / 8] |= bit;
     internal->slices_done++;

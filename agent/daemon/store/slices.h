@@ -7,7 +7,11 @@
 
 /* The object's room is reserved, and allocated by and by. */
 bool rs_slices_reserve(rs_object *object, rs_error *error);
+/* Its first `bytes` are allocated: the file came from the reserve. */
+void rs_slices_are_ready(rs_object *object, uint64_t bytes);
 /* What is not allocated is not promised any more. */
 void rs_slices_forget(rs_object *object);
+/* What the oldest of the dead takes is free at once. */
+void rs_slices_bury_oldest(rs_store *store);
 
 #endif

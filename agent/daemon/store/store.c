@@ -51,12 +51,9 @@ rs_store *rs_store_open(const rs_store_config *config, rs_error *error) {
         rs_error_set(error, ROSTRUM_ERR_NO_ROOM, "no memory for an object store of %u objects", cap);
         goto fail;
     }
-    if (!rs_reserve_open(&store->reserve, config->reserve_bytes)) {
-        rs_error_system(error, errno, "no room to keep memory in reserve");
-        goto fail;
-    }
     if (!open_place(&store->memory, config, false, error))
         goto fail;
+    rs_reserve_open(&store->reserve, &store->memory.folder, config->reserve_bytes);
     store->has_disk = config->disk != NULL;
     if (store->has_disk && !open_place(&store->disk, config, true, error)) {
         close(store->memory.folder.fd);
@@ -76,8 +73,6 @@ rs_store *rs_store_open(const rs_store_config *config, rs_error *error) {
     rs_store_close(store);
     return NULL;
 fail:
-    if (store)
-        rs_reserve_close(&store->reserve);
     free(dead);
     free(objects);
     free(store);
@@ -89,17 +84,14 @@ bool rs_store_prepare(rs_store *store, uint64_t max_bytes) {
 }
 
 bool rs_store_prepared(const rs_store *store) {
-    return store->reserve.filled == store->reserve.size;
+    return rs_reserve_is_filled(&store->reserve);
+}
+
+uint64_t rs_store_in_reserve(const rs_store *store) {
+    return store->reserve.filled;
 }
 
 static void object_free(rs_store *store, rs_object *object, bool stays);
-
-void rs_store_bury_oldest(rs_store *store) {
-    while (!rs_store_reclaim_step(&store->dead[0], UINT64_MAX))
-        ;
-    store->reclaims--;
-    memmove(&store->dead[0], &store->dead[1], store->reclaims * sizeof store->dead[0]);
-}
 
 bool rs_store_work(rs_store *store, uint64_t max_bytes) {
     if (store->reclaims) {
@@ -120,7 +112,7 @@ void rs_store_close(rs_store *store) {
         object_free(store, object, object->on_disk);
     }
     while (store->reclaims)
-        rs_store_bury_oldest(store);
+        rs_slices_bury_oldest(store);
     rs_reserve_close(&store->reserve);
     close(store->memory.folder.fd);
     if (store->has_disk)
@@ -220,6 +212,7 @@ static bool charge(rs_store *store, rs_store_place *p, uint64_t size, bool room,
     for (uint64_t available = 0, total = 0; room;) {
         if (!rs_store_folder_space(&p->folder, &available, &total, error))
             return false;
+        available += p->disk ? 0 : store->reserve.filled;
         if (available >= p->reserved && bytes <= available - p->reserved)
             break;
         if (!store->reclaims) {
@@ -231,7 +224,7 @@ static bool charge(rs_store *store, rs_store_place *p, uint64_t size, bool room,
                                 size, free_now, total, p->disk ? "disk" : "tmpfs", p->folder.path,
                                 to_do(store, p, bytes, bytes - free_now, total));
         }
-        rs_store_bury_oldest(store);
+        rs_slices_bury_oldest(store);
     }
     p->used += bytes;
     *charged = bytes;
@@ -297,7 +290,7 @@ static void object_free(rs_store *store, rs_object *object, bool stays) {
         close(internal->manifest_fd);
     if (object->fd >= 0) {
         if (store->reclaims == store->cap)
-            rs_store_bury_oldest(store);
+            rs_slices_bury_oldest(store);
         store->dead[store->reclaims++] =
             (rs_store_reclaim){.fd = object->fd,
                                .map = object->map,
@@ -323,7 +316,11 @@ static bool start_allocation(rs_store *store, rs_object *object, rs_error *error
         object->fd = files.fd;
         internal->manifest_fd = files.manifest_fd;
     } else {
-        object->fd = rs_store_file_new(&internal->place->folder, object->size, error);
+        uint64_t ready = 0;
+        object->fd = rs_reserve_take(&store->reserve, object->size, &ready);
+        if (object->fd < 0)
+            object->fd = rs_store_file_new(&internal->place->folder, object->size, error);
+        rs_slices_are_ready(object, ready);
     }
     return object->fd >= 0 && rs_store_allocate_step(store, object, FIRST_ALLOCATION, error) >= 0;
 }

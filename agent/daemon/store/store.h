@@ -68,7 +68,7 @@ typedef struct {
     const char *directory;
     uint64_t quota_bytes;   /* 0 = what the tmpfs holds */
     uint32_t max_objects;   /* 0 = 4096 */
-    uint64_t reserve_bytes; /* kept ready for objects to come, besides what they use; 0 = none */
+    uint64_t reserve_bytes; /* kept ready in the folder, besides what objects use (reserve.h); 0 = none */
     bool has_group;         /* objects are `group`'s to read, else that of the process */
     uint32_t group;
     bool by_grant;             /* or the owner's alone, but for users to whom their paths are given */
@@ -97,6 +97,7 @@ bool rs_store_work(rs_store *store, uint64_t max_bytes);
 /* Makes up to `max_bytes` of the reserve ready; true if there is more to do. */
 bool rs_store_prepare(rs_store *store, uint64_t max_bytes);
 bool rs_store_prepared(const rs_store *store);
+uint64_t rs_store_in_reserve(const rs_store *store); /* bytes */
 
 uint64_t rs_store_used(const rs_store *store); /* bytes of memory, whole pages */
 uint64_t rs_store_quota(const rs_store *store);

@@ -54,7 +54,4 @@ struct rs_store {
     rs_store_reclaim *dead; /* [cap]; when full, the oldest is freed at once */
 };
 
-/* The oldest of the dead is freed at once. */
-void rs_store_bury_oldest(rs_store *store);
-
 #endif

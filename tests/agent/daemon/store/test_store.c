@@ -452,26 +452,80 @@ static int remove_tmpfs(void **context) {
     return umount(folder) < 0 || rmdir(folder) < 0;
 }
 
-static void reserve__goes_to_objects_and_is_made_again(void **context) {
-    (void)context;
+static rs_store *open_with_reserve(uint64_t bytes) {
     rs_error error;
-    rs_store_config config = {.directory = folder, .reserve_bytes = 4 * MIB};
+    rs_store_config config = {.directory = folder, .reserve_bytes = bytes};
     rs_store *store = rs_store_open(&config, &error);
     assert_non_null(store);
     assert_false(rs_store_prepared(store));
     while (rs_store_prepare(store, 2 * MIB))
         ;
     assert_true(rs_store_prepared(store));
-    rs_object *object = rs_store_receive(store, &ids[0], 5 * MIB, &error); /* more than the reserve */
+    assert_int_equal(rs_store_in_reserve(store), bytes);
+    return store;
+}
+
+static void reserve__goes_to_objects_and_is_made_again(void **context) {
+    (void)context;
+    rs_error error;
+    rs_store *store = open_with_reserve(2 * MIB);
+    rs_object *object = rs_store_receive(store, &ids[0], 3 * MIB, &error); /* more than the reserve */
     assert_non_null(object);
+    assert_int_equal(rs_store_in_reserve(store), 0);
     while (rs_store_allocate_step(store, object, MIB, &error) > 0)
         ;
     assert_false(rs_store_prepared(store));
-    assert_int_equal(rs_store_used(store), 5 * MIB); /* the reserve is not in the quota */
+    assert_int_equal(rs_store_used(store), 3 * MIB); /* the reserve is not in the quota */
+    memset(object->map, 1, 3 * MIB);
     while (rs_store_prepare(store, 2 * MIB))
         ;
     assert_true(rs_store_prepared(store));
     rs_store_discard(store, object);
+    rs_store_close(store);
+}
+
+/* Its pages are those of the reserve: nothing is left to allocate, and nothing that is there was made meanwhile. */
+static void reserve__makes_an_object_ready_at_once(void **context) {
+    (void)context;
+    rs_error error;
+    const uint64_t size = 4 * MIB - 100;
+    rs_store *store = open_with_reserve(4 * MIB);
+    uint64_t before = tmpfs_free();
+    rs_object *object = rs_store_receive(store, &ids[0], size, &error);
+    assert_non_null(object);
+    assert_int_equal(rs_store_allocate_step(store, object, 1, &error), 0);
+    assert_in_range(tmpfs_free(), before, before + 4096);
+    assert_int_equal(rs_store_in_reserve(store), 0);
+    memset(object->map, 7, size);
+    assert_true(rs_store_commit(store, object, &some_digest, &error));
+    struct stat info;
+    assert_int_equal(stat(path_of(&ids[0]), &info), 0);
+    assert_int_equal(info.st_size, size);
+    assert_int_equal(info.st_mode & 07777, 0440);
+    assert_true(rs_store_delete(store, &ids[0], &error));
+    rs_store_close(store);
+}
+
+/* What is in the reserve is there for objects that no file of it fits. */
+static void reserve__keeps_no_object_out(void **context) {
+    (void)context;
+    rs_error error;
+    rs_store *store = open_with_reserve(4 * MIB);
+    rs_object *small[6];
+    for (size_t i = 0; i < 6; i++) {
+        small[i] = rs_store_create(store, 256 << 10, 1, &error); /* too small to take one */
+        assert_non_null(small[i]);
+    }
+    rs_object *object = rs_store_receive(store, &ids[0], 6 * MIB, &error);
+    assert_non_null(object);
+    while (rs_store_allocate_step(store, object, MIB, &error) > 0)
+        ;
+    memset(object->map, 1, 6 * MIB); /* it is there */
+    assert_null(rs_store_receive(store, &ids[2], 2 * MIB, &error));
+    assert_int_equal(error.code, ROSTRUM_ERR_NO_ROOM);
+    rs_store_discard(store, object);
+    for (size_t i = 0; i < 6; i++)
+        rs_store_discard(store, small[i]);
     rs_store_close(store);
 }
 
@@ -489,6 +543,8 @@ int main(void) {
         cmocka_unit_test(add__of_a_created_file),
         cmocka_unit_test(add__of_files_from_elsewhere),
         cmocka_unit_test(reserve__goes_to_objects_and_is_made_again),
+        cmocka_unit_test(reserve__makes_an_object_ready_at_once),
+        cmocka_unit_test(reserve__keeps_no_object_out),
         cmocka_unit_test(limit__of_objects),
         cmocka_unit_test(open__cleans_what_a_crash_left_and_nothing_else),
         cmocka_unit_test(open__refuses_what_is_not_ours),
