@@ -49,6 +49,13 @@ void rs_ranges_add(rs_ranges *set, uint64_t from, uint64_t to) {
     set->count++;
 }
 
+bool rs_ranges_has(const rs_ranges *set, uint64_t sn) {
+    uint32_t at = 0;
+    while (at < set->count && set->range[at].to <= sn)
+        at++;
+    return at < set->count && sn >= set->range[at].from;
+}
+
 bool rs_ranges_pop_sn(rs_ranges *set, uint64_t *sn) {
     if (set->count == 0)
         return false;

@@ -17,7 +17,8 @@ typedef struct {
 } rs_ranges;
 
 void rs_ranges_add(rs_ranges *set, uint64_t from, uint64_t to); /* nothing if from >= to */
-bool rs_ranges_pop_sn(rs_ranges *set, uint64_t *sn);            /* takes the least sn out; false if empty */
+bool rs_ranges_has(const rs_ranges *set, uint64_t sn);
+bool rs_ranges_pop_sn(rs_ranges *set, uint64_t *sn); /* takes the least sn out; false if empty */
 /* Takes one out; false if it is not in. One that would leave two intervals where only one fits stays in. */
 bool rs_ranges_remove(rs_ranges *set, uint64_t sn);
 /* Takes the first interval out; `at` = 0 is the first, count - 1 the last. */

@@ -23,6 +23,7 @@ typedef struct {
     rs_report said;    /* Its newest report. */
     rs_ranges wanted;  /* Fragments that it asked for; */
     rs_ranges awaited; /* those that were not here: it has them when they come. */
+    rs_ranges came;    /* They came, and go to it. */
 } rs_reporter_child;
 
 typedef struct {

@@ -59,6 +59,8 @@ rs_loss_verdict rs_control_losses(rs_rate *rate, rs_receiver_rate *r, const rs_r
         r->lost += got < expected ? expected - got : 0;
         r->dropped |= s->dropped > r->base_dropped;
     } else {
+        if (r->based && r->base_pos < rate->from_pos)
+            rs_rate_changed(rate, &r->watch, r->expected, r->lost);
         rs_control_losses_done(r);
     }
     r->based = true;

@@ -68,17 +68,26 @@ rs_loss_verdict rs_rate_feedback(rs_rate *r, rs_time now, rs_loss_watch *w, uint
         return RS_LOSS_UNSURE;
     if (dropped && share_of(expected, lost) > DROPPED) {
         rs_loss_trial_drop(&w->trial);
+        w->joined = false;
         r->trying = r->trying == w ? NULL : r->trying;
         cut(r, now, share_of(expected, lost));
         return RS_LOSS_CUT;
     }
-    if (is_trying_other(r, now, w))
+    bool other = is_trying_other(r, now, w);
+    if (w->joined && other)
+        return RS_LOSS_UNSURE;
+    if (w->joined) { /* that trial helped */
+        rs_loss_trial_left(&w->trial, expected, lost);
+        w->joined = false;
+        return RS_LOSS_FINE;
+    }
+    if (other)
         return RS_LOSS_FINE;
     switch (rs_loss_trial_judge(&w->trial, expected, lost, true)) {
     case RS_TRIAL_MORE:
         return RS_LOSS_UNSURE;
     case RS_TRIAL_BEGINS:
-        w->before_bps = rs_rate_bps(r);
+        w->before_bps = r->tried_bps = rs_rate_bps(r);
         cut(r, now, w->trial.before - w->trial.usual);
         r->trying = w;
         return RS_LOSS_CUT;
@@ -93,6 +102,19 @@ rs_loss_verdict rs_rate_feedback(rs_rate *r, rs_time now, rs_loss_watch *w, uint
         break;
     }
     return RS_LOSS_FINE;
+}
+
+void rs_rate_changed(rs_rate *r, rs_loss_watch *w, uint64_t expected, uint64_t lost) {
+    if (expected == 0)
+        return;
+    if (w->joined) {
+        rs_loss_trial_left(&w->trial, expected, lost);
+        w->joined = false;
+    } else if (r->trying && r->trying != w) {
+        double part = (double)rs_rate_bps(r) / (double)r->tried_bps;
+        w->joined =
+            rs_loss_trial_would_show(share_of(expected, lost), part) && rs_loss_trial_join(&w->trial, expected, lost);
+    }
 }
 
 static int64_t step(rs_rate *r) {

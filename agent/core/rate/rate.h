@@ -17,6 +17,7 @@
 typedef struct {
     rs_loss_trial trial; /* Whether a lower rate lessens them. */
     int64_t before_bps;  /* Rate when that trial began. */
+    bool joined;         /* It is another's trial, and judged for this one, too. */
 } rs_loss_watch;
 
 typedef struct {
@@ -29,6 +30,7 @@ typedef struct {
     rs_time epoch, epoch_end, cut_at;
     uint64_t from_pos;           /* what was sent before this position says nothing of the present rate */
     const rs_loss_watch *trying; /* whom the last cut was for, while it is not known what it did */
+    int64_t tried_bps;           /* the rate before that cut */
 } rs_rate;
 
 void rs_rate_start(rs_rate *rate, rs_time now, int64_t ceiling_bps, rs_time epoch);
@@ -43,6 +45,9 @@ typedef enum {
 /* `lost` of `expected` packets to one receiver, some of them `dropped` at its socket. */
 rs_loss_verdict rs_rate_feedback(rs_rate *rate, rs_time now, rs_loss_watch *watch, uint64_t expected, uint64_t lost,
                                  bool dropped);
+/* A sample ended without a verdict, as the rate was changed for another's sake. One cut tells of all whose losses it
+ * would lessen: if it did not, those are usual for each of them, and none is tried again by itself. */
+void rs_rate_changed(rs_rate *rate, rs_loss_watch *watch, uint64_t expected, uint64_t lost);
 /* Raises the rate when an epoch went by without a cut. To be called now and then while data flows; true if the rate
  * changed. */
 bool rs_rate_tick(rs_rate *rate, rs_time now);

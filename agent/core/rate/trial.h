@@ -27,6 +27,12 @@ typedef enum {
 
 /* `lost` of `packets` of the present sample. `may_begin`: a trial could be told from other things now. */
 rs_trial_verdict rs_loss_trial_judge(rs_loss_trial *trial, uint64_t packets, uint64_t lost, bool may_begin);
+/* Another's trial begins, of which this loss can be judged, too: true if it is more than usual and known well enough.
+ * When what was done for that is taken back, rs_loss_trial_left says what `lost` of `packets` meanwhile was. */
+bool rs_loss_trial_join(rs_loss_trial *trial, uint64_t packets, uint64_t lost);
+rs_trial_verdict rs_loss_trial_left(rs_loss_trial *trial, uint64_t packets, uint64_t lost);
+/* Congestion that lost `share` is seen to be less once the rate is that `part` of what it was. */
+bool rs_loss_trial_would_show(double share, double part);
 /* The loss was found to be something else: no trial is under way. */
 void rs_loss_trial_drop(rs_loss_trial *trial);
 

@@ -211,11 +211,11 @@ uint32_t rs_next_ranges(rs_time now, rs_receiving *x, rs_range *out, uint32_t mo
 
 /* --------------------------------------------------------------------------------------- packets and messages */
 
-rs_rx_result rs_republic_store(rs_node *node, rs_receiving *x, uint64_t sn) {
+rs_rx_result rs_republic_store(rs_node *node, rs_receiving *x, uint64_t sn, bool to_all) {
     rs_rx_result result = rs_receiver_store(x, sn);
     if (result.verdict == RS_RX_STORE) {
         request_answered(x, sn);
-        rs_tree_stored(node, x, sn);
+        rs_tree_stored(node, x, sn, to_all);
     }
     return result;
 }
@@ -263,7 +263,7 @@ bool rs_republic_begin(rs_node *node, rs_time now, rs_receiving *x) {
 
 static rs_rx_result patch(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
-    rs_rx_result result = rs_republic_store(node, x, sn);
+    rs_rx_result result = rs_republic_store(node, x, sn, false);
     if (result.verdict == RS_RX_STORE)
         x->stats.patches_received++;
     own->retry_due = own->asked.count ? now + rs_receiver_request_timeout(x) : RS_NEVER;
@@ -286,7 +286,7 @@ rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const
     x->link.heard_at = now;
     x->stats.packets_received++;
     x->data_at = now;
-    rs_rx_result result = rs_republic_store(node, x, h->sn);
+    rs_rx_result result = rs_republic_store(node, x, h->sn, true);
     if (h->session == x->t.session && x->path_kind != RS_OPEN_NO_PATH && h->sn >= x->ring.first && h->sn < x->ring.end)
         on_ring_packet(node, now, x, h);
     rs_request_schedule(node, now, x);

@@ -14,7 +14,7 @@ rs_time rs_republic_receiver_due(const rs_receiving *x);
 bool rs_republic_say(rs_node *node, rs_time now, rs_receiving *x, uint32_t what, rs_message *m, bool *more);
 
 /* ---- for the other ways in which a fragment comes, or is asked for */
-rs_rx_result rs_republic_store(rs_node *node, rs_receiving *x, uint64_t sn);
+rs_rx_result rs_republic_store(rs_node *node, rs_receiving *x, uint64_t sn, bool to_all);
 void rs_republic_check_complete(rs_node *node, rs_time now, rs_receiving *x); /* if it is */
 void rs_request_schedule(rs_node *node, rs_time now, rs_receiving *x);
 uint32_t rs_due_ranges(const rs_receiving *x, rs_range out[3]); /* where what is not here should be, in order */

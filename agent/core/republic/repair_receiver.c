@@ -129,7 +129,7 @@ static uint32_t not_here(const rs_receiving *x, const rs_repair_header *h, uint3
 
 static rs_rx_result combine(rs_node *node, rs_receiving *x, const rs_repair_header *h, uint32_t missing) {
     rs_combine *with = &node->combine;
-    rs_rx_result result = rs_republic_store(node, x, h->member[missing]);
+    rs_rx_result result = rs_republic_store(node, x, h->member[missing], true);
     with->count = 0;
     for (uint32_t i = 0; i < h->count; i++) {
         if (i == missing)

@@ -26,6 +26,7 @@
 #define ENDING (RS_AHEAD * 3 / 2)       /* so long before the end of a round without a tail nothing waits */
 #define MARKS 2                         /* a mark goes out so many times: one may be lost (test_repair) */
 #define MARK_AGAIN (10 * RS_MS)         /* an answer takes so long at a host that reads late (RS_HOST_PAUSE), */
+#define ANSWERS_LEAST (RS_MS / 4)       /* most have come by then: as NEAR_LEAST_ENDED */
 #define MARKS_MOST 12                   /* and who leaves so many unanswered is silent (RS_SILENT): the tail ends */
 #define TAIL_LEAST RS_CONTROL_LATE
 #define ROUNDS_IDLE 3 /* rounds of the tail that mend nothing: two may have been lost (test_repair) */
@@ -214,11 +215,20 @@ static void next_round(rs_node *node, rs_time now, rs_sending *x) {
     rs_republic_schedule(node, now, x);
 }
 
+/* Those that have answered do not wait for those whose answer is late: it was lost, and is said again by TCP. */
+static void go_on(rs_node *node, rs_time now, rs_sending *x) {
+    rs_repairing *p = &rs_republic_sender_of(x)->repair;
+    p->tail_due = p->table.wanted ? RS_NEVER : p->answers_due;
+    if (p->table.wanted)
+        rs_republic_schedule(node, now, x);
+}
+
 static void check_tail(rs_node *node, rs_time now, rs_sending *x) {
-    rs_republic_sender *own = rs_republic_sender_of(x);
-    const rs_repairing *p = &own->repair;
+    const rs_repairing *p = &rs_republic_sender_of(x)->repair;
     if (rs_repair_in_tail(p) && p->tail_due != RS_NEVER && all_answered(x))
         next_round(node, now, x);
+    else if (rs_repair_in_tail(p) && p->tail_due == p->answers_due)
+        go_on(node, now, x);
     rs_sender_arm(node, x);
 }
 
@@ -394,12 +404,15 @@ static void fill_mark(rs_time now, rs_sending *x, rs_packet_out *out) {
         p->mark_number = p->number;
     if (p->marks > 0 || !rs_repair_in_tail(p))
         return;
-    rs_time late = 0;
+    rs_time late = 0, soon = ANSWERS_LEAST;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
-        rs_time its = 2 * rs_rtt_late(&rs_speaker(x, i)->link.peer->rtt, 0);
-        late = takes_part(x, rs_speaker(x, i)) && its > late ? its : late;
+        const rs_recipient *r = rs_speaker(x, i);
+        rs_time its = 2 * rs_rtt_late(&r->link.peer->rtt, 0), usual = 4 * rs_progress_of(r)->rate->model.min_rtt;
+        late = takes_part(x, r) && its > late ? its : late;
+        soon = takes_part(x, r) && usual > soon ? usual : soon;
     }
-    p->tail_due = now + (late > MARK_AGAIN ? late : MARK_AGAIN);
+    p->answers_due = now + (late > MARK_AGAIN ? late : MARK_AGAIN);
+    p->tail_due = now + soon < p->answers_due ? now + soon : p->answers_due;
 }
 
 /* One repair packet or mark, if it is their turn. */
@@ -459,6 +472,8 @@ void rs_repair_timeout(rs_node *node, rs_time now, rs_sending *x) {
         return;
     if (all_answered(x)) {
         next_round(node, now, x);
+    } else if (now < p->answers_due && now < p->tail_end) {
+        go_on(node, now, x);
     } else if (++p->unanswered > MARKS_MOST || now >= p->tail_end) {
         end_tail(node, now, x);
     } else if (p->table.wanted) { /* of those that answered */

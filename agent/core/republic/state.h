@@ -59,7 +59,8 @@ typedef struct {
     uint32_t rounds;        /* The tail has had so many rounds; */
     uint32_t idle;          /* the last ones of them mended nothing. */
     uint64_t mended_before; /* So many losses were mended when the present round began. */
-    rs_time tail_due;       /* Answers are awaited until then; RS_NEVER: repairs are being sent. */
+    rs_time tail_due;       /* Answers are looked at then; RS_NEVER: repairs are being sent. */
+    rs_time answers_due;    /* They are awaited until then. */
     rs_time tail_end;       /* The tail ends then at the latest. */
 } rs_repairing;
 

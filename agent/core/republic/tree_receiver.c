@@ -7,10 +7,12 @@
 /* Bounds: others of that order would do. */
 #define NEAR_FIRST (4 * RS_MS) /* an answer is waited for so long while no round trip is known */
 #define NEAR_LEAST (1 * RS_MS)
-#define NEAR_MOST RS_REPORT_SILENT /* then it is silent */
-/* Requests in a row without an answer, each after twice the wait (63 ms at least: the parent may miss the same, and
- * wait for a repair that is coded): the sender is asked, */
-#define NEAR_TRIES 6          /* test_tree */
+#define NEAR_MOST RS_REPORT_SILENT   /* then it is silent */
+#define NEAR_LEAST_ENDED (RS_MS / 4) /* no data are in the way of answers (rostrum sim run broadcast) */
+/* Requests in a row without an answer, each after twice the wait (the parent may miss the same, and wait for a repair
+ * that is coded), that long in all: the sender is asked, */
+#define NEAR_TRIES 6 /* test_tree */
+#define NEAR_FOR (63 * NEAR_LEAST)
 #define FAR_FOR (200 * RS_MS) /* for so long. */
 #define FINAL_REPORTS 3       /* reports of being done: one may be lost (test_tree) */
 #define LAST_EVERY (1 * RS_MS)
@@ -19,6 +21,8 @@
 #define OVER_FIRST (4 * RS_MS) /* who has not said by then that it is whole hears again that the data are over... */
 #define OVER_TIMES 2           /* ...so often, each after twice the wait: then the sender says it (test_tree) */
 #define BESIDE_MOST 900000u    /* ppm (a bound) */
+#define MANY 4u                /* a quarter of the children (a bound: a twentieth loses the same by chance) */
+#define SHARED RS_DATA_ATTEMPT /* in a parent's repair: it had missed that, too (docs/protocol.md) */
 
 typedef struct {
     rs_reporter reporter; /* What it collects of its children, and says to its parent. */
@@ -27,7 +31,8 @@ typedef struct {
     /* asking */
     bool asks;         /* A request is to be sent. */
     bool unanswered;   /* Nothing came since the last request. */
-    uint32_t tries;    /* So many requests in a row brought nothing. */
+    uint32_t tries;    /* So many requests in a row brought nothing, */
+    rs_time vain;      /* for so long. */
     rs_time asked_at;  /* The oldest of them went then. */
     rs_time far_until; /* The sender is asked until then. */
     rs_rtt rtt;        /* From a request to the first repair: */
@@ -35,7 +40,10 @@ typedef struct {
     /* losses of its own */
     uint64_t base_offset;   /* They are counted from there, */
     uint64_t base_received; /* where so many packets had come. */
-    uint64_t base_mended;   /* So many repairs had come from its parent then. */
+    uint64_t base_mended;   /* So many repairs had come from its parent then, */
+    uint64_t base_at_once;  /* and so many of what the parent did not miss itself. */
+    uint64_t at_once;       /* Such have come. */
+    bool tells_shared;      /* The parent says which those are. */
     uint32_t lossy_ppm;     /* It lost that part of late, */
     uint32_t mended_ppm;    /* and had that from its parent, beside what all get. */
     uint64_t mark_sn;       /* The newest packet that asked for a report. */
@@ -141,7 +149,9 @@ rs_rx_verdict rs_tree_told(rs_node *node, rs_time now, rs_receiving *x, const rs
         return RS_RX_NONE;
     }
     if (parent != t->reporter.parent) {
+        t->tells_shared = false;
         t->tries = 0;
+        t->vain = 0;
         t->far_until = 0;
         t->rtt = (rs_rtt){0};
         t->least = 0;
@@ -162,10 +172,25 @@ rs_rx_verdict rs_tree_told(rs_node *node, rs_time now, rs_receiving *x, const rs
     return RS_RX_NONE;
 }
 
-/* What its parent sent takes of its NIC besides what the sender sends to all. What it had by then was lost to both, far
- * from here, and came by a repair for all: one of the two takes the place of the lost packet. */
-static uint64_t mended_beside(const rs_receiving *x) {
+/* What it had by then was lost to both, far from here, and came by a repair for all: one of the two takes the place of
+ * the lost packet. */
+static uint64_t mended_near(const rs_receiving *x) {
     return x->stats.peer_repairs_received - x->stats.peer_repairs_old;
+}
+
+static void count_from(rs_receiving *x, tree *t, uint64_t offset, uint64_t received) {
+    t->base_offset = offset;
+    t->base_received = received;
+    t->base_mended = mended_near(x);
+    t->base_at_once = t->at_once;
+}
+
+/* What its parent sent takes of its NIC besides what the sender sends to all. What the parent missed too was lost
+ * before it came here, and left its place to a repair. */
+static uint64_t mended_beside(const rs_receiving *x, const tree *t, uint64_t lost) {
+    uint64_t mended = mended_near(x) - t->base_mended, at_once = t->at_once - t->base_at_once;
+    uint64_t shared = t->tells_shared && lost > at_once ? lost - at_once : 0;
+    return mended > shared ? mended - shared : 0;
 }
 
 void rs_tree_session(rs_receiving *x) {
@@ -173,8 +198,7 @@ void rs_tree_session(rs_receiving *x) {
     if (!t)
         return;
     rs_reporter_session(&t->reporter, x->ring.first, x->ring.end);
-    t->base_offset = t->base_received = 0;
-    t->base_mended = mended_beside(x);
+    count_from(x, t, 0, 0);
     t->mark_sn = UINT64_MAX;
     t->final_reports = t->over_told = 0;
     t->over = false;
@@ -194,20 +218,15 @@ static void count_losses(rs_receiving *x, tree *t) {
     uint64_t ring = x->ring.end - x->ring.first;
     uint64_t offset =
         x->ring.prior >= x->ring.initial ? x->ring.prior - x->ring.initial : x->ring.prior + ring - x->ring.initial;
-    if (offset < t->base_offset || own->session_received < t->base_received) {
-        t->base_offset = offset;
-        t->base_received = own->session_received;
-        t->base_mended = mended_beside(x);
-    }
+    if (offset < t->base_offset || own->session_received < t->base_received)
+        count_from(x, t, offset, own->session_received);
     uint64_t expected = offset - t->base_offset, got = own->session_received - t->base_received;
     if (expected < RS_REPORT_LOSSES)
         return;
-    uint64_t mended = mended_beside(x) - t->base_mended;
-    t->lossy_ppm = got < expected ? (uint32_t)((expected - got) * 1000000 / expected) : 0;
-    t->mended_ppm = mended < expected ? (uint32_t)(mended * 1000000 / expected) : 1000000;
-    t->base_offset = offset;
-    t->base_received = own->session_received;
-    t->base_mended = mended_beside(x);
+    uint64_t lost = got < expected ? expected - got : 0, beside = mended_beside(x, t, lost);
+    t->lossy_ppm = (uint32_t)(lost * 1000000 / expected);
+    t->mended_ppm = beside < expected ? (uint32_t)(beside * 1000000 / expected) : 1000000;
+    count_from(x, t, offset, own->session_received);
 }
 
 static rs_report own_report(rs_node *node, rs_time now, rs_receiving *x, tree *t) {
@@ -313,8 +332,10 @@ static void report_packet(rs_time now, rs_receiving *x, tree *t, rs_packet_out *
 /* While data flow, answers wait behind them, and for what the parent misses itself. Afterwards they do not. */
 rs_time rs_tree_request_timeout(const rs_receiving *x) {
     const tree *t = of(x);
-    rs_time late = (x->ended && t->least ? t->least : rs_rtt_late(&t->rtt, NEAR_FIRST / 4)) * 4;
-    return (late < NEAR_LEAST ? NEAR_LEAST : late > NEAR_MOST ? NEAR_MOST : late) << t->tries;
+    bool free = x->ended && t->least;
+    rs_time late = (free ? t->least : rs_rtt_late(&t->rtt, NEAR_FIRST / 4)) * 4;
+    rs_time least = free ? NEAR_LEAST_ENDED : NEAR_LEAST;
+    return (late < least ? least : late > NEAR_MOST ? NEAR_MOST : late) << t->tries;
 }
 
 void rs_tree_request(rs_node *node, rs_receiving *x) {
@@ -330,8 +351,11 @@ void rs_tree_retry(rs_time now, rs_receiving *x) {
     if (t->far_until) {
         t->far_until = now < t->far_until ? t->far_until : 0;
         t->tries = 0;
-    } else if (++t->tries >= NEAR_TRIES) {
-        t->far_until = now + FAR_FOR;
+        t->vain = 0;
+    } else {
+        t->vain += rs_tree_request_timeout(x);
+        if (++t->tries >= NEAR_TRIES && t->vain >= NEAR_FOR)
+            t->far_until = now + FAR_FOR;
     }
     t->unanswered = false;
 }
@@ -361,6 +385,15 @@ static void note_round_trip(tree *t, rs_time took) {
     t->least = t->least == 0 || took < t->least ? took : t->least;
 }
 
+/* So do those below: it was lost before the ways to them and to this receiver part. Of many children one misses it by
+ * chance. */
+static bool miss_it_too(const tree *t, uint64_t sn) {
+    uint32_t many = 0;
+    for (uint32_t i = 0; i < t->reporter.child_count; i++)
+        many += rs_ranges_has(&t->reporter.children[i].awaited, sn);
+    return many && many * MANY >= t->reporter.child_count;
+}
+
 static rs_rx_result answered(rs_node *node, rs_time now, rs_receiving *x, tree *t, const rs_packet_in *packet) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
     rs_rx_result result = {.verdict = RS_RX_OLD, .xfer = x->t.id};
@@ -377,7 +410,10 @@ static rs_rx_result answered(rs_node *node, rs_time now, rs_receiving *x, tree *
         note_round_trip(t, now - t->asked_at);
     t->unanswered = false;
     t->tries = 0;
-    result = rs_republic_store(node, x, h.sn);
+    t->vain = 0;
+    t->tells_shared |= h.flags & SHARED;
+    t->at_once += !(h.flags & SHARED) && !miss_it_too(t, h.sn);
+    result = rs_republic_store(node, x, h.sn, false);
     if (result.verdict != RS_RX_STORE)
         x->stats.peer_repairs_old++;
     own->retry_due = own->asked.count ? now + rs_tree_request_timeout(x) : RS_NEVER;
@@ -398,43 +434,57 @@ static void asked(rs_node *node, rs_time now, rs_receiving *x, tree *t, rs_repor
         rs_list_keep(&node->mending, &x->t.in_mending, true);
 }
 
-/* What those below asked for, and was not here, has come. */
-void rs_tree_stored(rs_node *node, rs_receiving *x, uint64_t sn) {
+/* What those below asked for, and was not here, has come. What came to all will most likely have come to them, too: who
+ * lacks it asks again, for which there is time while data come. */
+void rs_tree_stored(rs_node *node, rs_receiving *x, uint64_t sn, bool to_all) {
     tree *t = of(x);
     for (uint32_t i = 0; t && i < t->reporter.child_count; i++) {
         rs_reporter_child *c = &t->reporter.children[i];
-        if (c->awaited.count == 0 || !rs_ranges_remove(&c->awaited, sn) || c->wanted.count + 1 >= RS_RANGES_CAP)
+        if (c->awaited.count == 0 || !rs_ranges_remove(&c->awaited, sn) || (to_all && !x->ended) ||
+            c->came.count + 1 >= RS_RANGES_CAP)
             continue;
-        rs_ranges_add(&c->wanted, sn, sn + 1);
+        rs_ranges_add(&c->came, sn, sn + 1);
         rs_list_keep(&node->mending, &x->t.in_mending, true);
     }
 }
 
+/* The next fragment for that child; `shared`: it was missing here, too. */
+static bool next_for(const rs_receiving *x, rs_reporter_child *c, uint64_t *sn, bool *shared) {
+    *shared = rs_ranges_pop_sn(&c->came, sn);
+    if (*shared) {
+        rs_ranges_remove(&c->wanted, *sn);
+        return true;
+    }
+    while (rs_ranges_pop_sn(&c->wanted, sn)) {
+        if (rs_seqset_has(&x->present, *sn))
+            return true;
+        if (c->awaited.count + 1 < RS_RANGES_CAP)
+            rs_ranges_add(&c->awaited, *sn, *sn + 1);
+    }
+    return false;
+}
+
 static bool repair_packet(rs_receiving *x, tree *t, rs_packet_out *out) {
     uint64_t sn;
+    bool shared;
     for (uint32_t i = 0; i < t->reporter.child_count; i++) {
         rs_reporter_child *c = &t->reporter.children[(t->turn + i) % t->reporter.child_count];
-        while (rs_ranges_pop_sn(&c->wanted, &sn)) {
-            if (!rs_seqset_has(&x->present, sn)) {
-                if (c->awaited.count + 1 < RS_RANGES_CAP)
-                    rs_ranges_add(&c->awaited, sn, sn + 1);
-                continue;
-            }
-            rs_data_header header = {.session = x->t.session,
-                                     .engine = x->t.engine->id,
-                                     .nonce = x->t.nonce,
-                                     .sn = sn,
-                                     .flags = sn == 0 ? RS_DATA_FIRST : 0,
-                                     .aux = sn == 0 ? x->t.size : 0};
-            rs_wire_encode_data(&header, out->header);
-            out->header_length = RS_DATA_HEADER;
-            out->peer = c->peer;
-            out->payload_offset = sn * x->t.fragment_size;
-            out->payload_length = rs_fragment_length(&x->t, sn);
-            t->turn = (t->turn + i + 1) % t->reporter.child_count;
-            x->stats.peer_repairs_sent++;
-            return true;
-        }
+        if (!next_for(x, c, &sn, &shared))
+            continue;
+        rs_data_header header = {.session = x->t.session,
+                                 .engine = x->t.engine->id,
+                                 .nonce = x->t.nonce,
+                                 .sn = sn,
+                                 .flags = (uint8_t)((sn == 0 ? RS_DATA_FIRST : 0) | (shared ? SHARED : 0)),
+                                 .aux = sn == 0 ? x->t.size : 0};
+        rs_wire_encode_data(&header, out->header);
+        out->header_length = RS_DATA_HEADER;
+        out->peer = c->peer;
+        out->payload_offset = sn * x->t.fragment_size;
+        out->payload_length = rs_fragment_length(&x->t, sn);
+        t->turn = (t->turn + i + 1) % t->reporter.child_count;
+        x->stats.peer_repairs_sent++;
+        return true;
     }
     return false;
 }

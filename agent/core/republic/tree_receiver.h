@@ -17,7 +17,7 @@ void rs_tree_session(rs_receiving *x);                                          
 void rs_tree_mark(rs_node *node, rs_time now, rs_receiving *x, uint64_t sn); /* a packet asks for a report */
 void rs_tree_done(rs_node *node, rs_time now, rs_receiving *x);              /* it is not waited for any more */
 void rs_tree_over(rs_node *node, rs_time now, rs_receiving *x); /* the session's data are: those below hear it here */
-void rs_tree_stored(rs_node *node, rs_receiving *x, uint64_t sn);
+void rs_tree_stored(rs_node *node, rs_receiving *x, uint64_t sn, bool to_all);
 void rs_tree_request(rs_node *node, rs_receiving *x); /* something to be asked for is there */
 void rs_tree_retry(rs_time now, rs_receiving *x);
 rs_time rs_tree_request_timeout(const rs_receiving *x); /* a request is answered within it, or is lost */

@@ -57,6 +57,42 @@ static void loss_that_a_cut_does_not_lessen__is_taken_as_given(void **state) {
     assert_int_equal(rs_rate_feedback(&r, 300 * MS, &w, 1000, 600, false), RS_LOSS_CUT);
 }
 
+/* One cut tells of all that lose: each of them took its own trial, at a lower rate all the while. */
+static void cut_for_one_is_in_vain__others_losses_are_usual_too(void **state) {
+    (void)state;
+    rs_rate r;
+    rs_loss_watch w = {0}, same = {0}, worse = {0}, fewer = {0};
+    rs_rate_start(&r, 0, CEILING, 10 * MS);
+    assert_int_equal(rs_rate_feedback(&r, 5 * MS, &w, 5000, 200, false), RS_LOSS_CUT);
+    rs_rate_changed(&r, &same, 4000, 150);
+    rs_rate_changed(&r, &worse, 4000, 1600); /* that cut is too small to tell */
+    rs_rate_changed(&r, &fewer, 500, 20);    /* it is not known what it loses usually */
+    assert_int_equal(rs_rate_feedback(&r, 6 * MS, &same, 1000, 38, false), RS_LOSS_UNSURE);
+    assert_int_equal(rs_rate_feedback(&r, 6 * MS, &worse, 1000, 400, false), RS_LOSS_FINE);
+    assert_int_equal(rs_rate_feedback(&r, 6 * MS, &fewer, 1000, 40, false), RS_LOSS_FINE);
+    assert_int_equal(rs_rate_feedback(&r, 9 * MS, &w, 3000, 120, false), RS_LOSS_CUT);
+    assert_int_equal(rs_rate_bps(&r), CEILING);
+    rs_rate_changed(&r, &same, 2000, 76);
+    assert_int_equal(rs_rate_feedback(&r, 10 * MS, &same, 20000, 760, false), RS_LOSS_FINE);
+    assert_int_equal(rs_rate_bps(&r), CEILING);
+    assert_int_equal(rs_rate_feedback(&r, 11 * MS, &worse, 4000, 1600, false), RS_LOSS_CUT);
+}
+
+/* It stays so for one whose losses were as much all the same. */
+static void cut_for_one_helps_another__its_losses_are_not_usual(void **state) {
+    (void)state;
+    rs_rate r;
+    rs_loss_watch w = {0}, same = {0};
+    rs_rate_start(&r, 0, CEILING, 10 * MS);
+    assert_int_equal(rs_rate_feedback(&r, 5 * MS, &w, 5000, 200, false), RS_LOSS_CUT);
+    rs_rate_changed(&r, &same, 4000, 150);
+    assert_int_equal(rs_rate_feedback(&r, 9 * MS, &w, 3000, 120, false), RS_LOSS_CUT);
+    rs_rate_changed(&r, &same, 3000, 0);
+    assert_true(same.trial.usual == 0);
+    assert_int_equal(rs_rate_feedback(&r, 11 * MS, &same, 5000, 200, false), RS_LOSS_CUT);
+    assert_true(rs_rate_bps(&r) < CEILING);
+}
+
 static void loss_that_a_cut_lessens__was_congestion(void **state) {
     (void)state;
     rs_rate r;
@@ -89,6 +125,8 @@ int main(void) {
         cmocka_unit_test(few_losses__cut_nothing_unless_a_socket_dropped_them),
         cmocka_unit_test(clean_epochs__raise_it_to_the_ceiling),
         cmocka_unit_test(loss_that_a_cut_does_not_lessen__is_taken_as_given),
+        cmocka_unit_test(cut_for_one_is_in_vain__others_losses_are_usual_too),
+        cmocka_unit_test(cut_for_one_helps_another__its_losses_are_not_usual),
         cmocka_unit_test(loss_that_a_cut_lessens__was_congestion),
         cmocka_unit_test(share_model_and_floor__bound_it),
     };
