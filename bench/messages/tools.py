@@ -146,7 +146,7 @@ class JGroups(Peer):
 
 def all_tools(place: Path) -> dict[str, MessageTool]:
     """By name; `place`: where install.py put Java's things."""
-    ours = [Ours(place, "rostrum", "ricochet,r=16,c=2,stagger=2")]
+    ours = [Ours(place, "rostrum", "ricochet,r=16,c=2,stagger=2,flush=0.4")]
     ours += [Ours(place, name, "plain", security) for name, security in SECURITY.items()]
     tools: list[MessageTool] = [*ours, Norm(place), JGroups(place), Aeron(place)]
     return {tool.name: tool for tool in tools}

@@ -26,8 +26,8 @@ struct rs_lec_repair {
 };
 
 rs_status rs_ricochet_bins_init(rs_ricochet *own) {
-    rs_list *lists[] = {&own->open, &own->free, &own->repairs, &own->handed};
-    for (uint32_t i = 0; i < 4; i++)
+    rs_list *lists[] = {&own->free, &own->repairs, &own->handed};
+    for (uint32_t i = 0; i < sizeof lists / sizeof *lists; i++)
         rs_list_init(lists[i]);
     if (own->config.repair_buffers < CHUNK || own->config.flush < 0)
         return RS_ERR_INVALID;
@@ -165,7 +165,7 @@ static void put(rs_ricochet *own, rs_time now, rs_lec_repair *repair, const uint
         memcpy(repair->bytes, body, body_length);
         repair->length = body_length;
         repair->first = now;
-        rs_list_append(&own->open, &repair->order);
+        rs_list_append(&repair->bin->plane->open, &repair->order);
     } else
         rs_gm_xor_grow(repair->bytes, &repair->length, body, body_length);
     own->stats.xors++;
@@ -188,6 +188,19 @@ static rs_lec_instance *next_instance(rs_ricochet *own, rs_lec_bin *bin) {
     return next;
 }
 
+/* Those that began that long before `now` go as they are. */
+static void flush(rs_ricochet *own, const rs_lec_plane *plane, rs_time now, rs_time after) {
+    while (!rs_list_empty(&plane->open)) {
+        rs_lec_repair *repair = RS_HOLDER(rs_lec_repair, order, plane->open.next);
+        rs_lec_instance *instance = repair->instance;
+        rs_lec_bin *bin = repair->bin;
+        if (now - repair->first < after)
+            return;
+        finish(own, repair);
+        rs_ricochet_bin_arm(own, bin, instance);
+    }
+}
+
 void rs_ricochet_bins_received(rs_ricochet *own, rs_time now, rs_gm_group *group, const uint8_t *datagram,
                                uint32_t length) {
     rs_lec_group *lec = group->own;
@@ -208,6 +221,8 @@ void rs_ricochet_bins_received(rs_ricochet *own, rs_time now, rs_gm_group *group
             continue;
         rs_ricochet_bin_arm(own, bin, instance);
     }
+    if (lec->plane->flush > 0)
+        flush(own, lec->plane, now, lec->plane->flush);
 }
 
 void rs_ricochet_bin_empty(rs_ricochet *own, rs_lec_bin *bin) {
@@ -223,19 +238,26 @@ void rs_ricochet_bin_empty(rs_ricochet *own, rs_lec_bin *bin) {
     }
 }
 
-rs_time rs_ricochet_bins_deadline(const rs_ricochet *own) {
-    if (own->config.flush == 0 || rs_list_empty(&own->open))
+static rs_time plane_deadline(const rs_lec_plane *plane) {
+    if (plane->flush == 0 || rs_list_empty(&plane->open))
         return RS_NEVER;
-    return RS_HOLDER(rs_lec_repair, order, own->open.next)->first + own->config.flush;
+    return RS_HOLDER(rs_lec_repair, order, plane->open.next)->first + plane->flush_last;
+}
+
+rs_time rs_ricochet_bins_deadline(const rs_ricochet *own) {
+    rs_time deadline = RS_NEVER;
+    for (uint32_t i = 0; i < RS_LEC_PLANES; i++) {
+        rs_time one = own->planes[i].peers ? plane_deadline(&own->planes[i]) : RS_NEVER;
+        deadline = one < deadline ? one : deadline;
+    }
+    return deadline;
 }
 
 void rs_ricochet_bins_timeout(rs_ricochet *own, rs_time now) {
-    while (rs_ricochet_bins_deadline(own) <= now) {
-        rs_lec_repair *repair = RS_HOLDER(rs_lec_repair, order, own->open.next);
-        rs_lec_instance *instance = repair->instance;
-        rs_lec_bin *bin = repair->bin;
-        finish(own, repair);
-        rs_ricochet_bin_arm(own, bin, instance);
+    for (uint32_t i = 0; i < RS_LEC_PLANES; i++) {
+        const rs_lec_plane *plane = &own->planes[i];
+        if (plane->peers && plane_deadline(plane) <= now)
+            flush(own, plane, now, plane->flush);
     }
 }
 

@@ -9,11 +9,11 @@
 #include "core/ricochet/bins.h"
 #include "core/ricochet/state.h"
 
-rs_lec_plane *rs_lec_plane_get(rs_ricochet *own, uint32_t r, uint32_t stagger, bool *any) {
+rs_lec_plane *rs_lec_plane_get(rs_ricochet *own, uint32_t r, uint32_t stagger, uint32_t flush_us, bool *any) {
     rs_lec_plane *unused = NULL;
     for (uint32_t i = 0; i < RS_LEC_PLANES; i++) {
         rs_lec_plane *plane = &own->planes[i];
-        if (plane->peers && plane->r == r && plane->stagger == stagger)
+        if (plane->peers && plane->r == r && plane->stagger == stagger && plane->flush_us == flush_us)
             return plane;
         if (!plane->peers)
             unused = plane;
@@ -26,7 +26,10 @@ rs_lec_plane *rs_lec_plane_get(rs_ricochet *own, uint32_t r, uint32_t stagger, b
         return NULL;
     for (uint32_t i = 0; i < 3 * RS_LEC_BUCKETS; i++)
         rs_list_init(&tables[i]);
-    *unused = (rs_lec_plane){.r = r, .stagger = stagger, .peers = tables};
+    *unused = (rs_lec_plane){.r = r, .stagger = stagger, .flush_us = flush_us, .peers = tables};
+    unused->flush = flush_us > 0 ? (rs_time)flush_us * 1000 : own->config.flush;
+    unused->flush_last = flush_us > 0 ? 2 * unused->flush : unused->flush;
+    rs_list_init(&unused->open);
     unused->regions = tables + RS_LEC_BUCKETS;
     unused->bins = tables + 2 * RS_LEC_BUCKETS;
     rs_list_init(&unused->dirty_peers);

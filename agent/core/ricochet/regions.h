@@ -1,6 +1,6 @@
-/* Whom a node makes repairs for (Ricochet, Sec. 4.1): its groups with the same r and stagger are a plane; in it the
- * other members of its groups, the neighbours, fall into regions by which of these groups they share; Algorithm 1 says
- * how many targets each bin chooses from each region.
+/* Whom a node makes repairs for (Ricochet, Sec. 4.1): its groups with the same r, stagger and flush are a plane; in it
+ * the other members of its groups, the neighbours, fall into regions by which of these groups they share; Algorithm 1
+ * says how many targets each bin chooses from each region.
  *
  * Rates are integers in units of 2^-32 targets: group A's rate is c_A / |A| a member (at most 1), so c_A^R of the paper
  * is rate * |R|, and what a region's bins choose adds up to it exactly. */
@@ -87,15 +87,19 @@ struct rs_lec_bin {
 };
 
 struct rs_lec_plane {
-    uint32_t r, stagger;
+    uint32_t r, stagger, flush_us;
+    /* A repair that is not full goes as it is with the first packet that comes so long after its own first one, or
+     * after `flush_last` if none comes: a steady stream needs no timer. 0: never. */
+    rs_time flush, flush_last;
+    rs_list open;                    /* repairs that have packets, oldest first */
     uint32_t group_count;            /* 0: not in use */
     rs_list *peers, *regions, *bins; /* hash tables of RS_LEC_BUCKETS */
     rs_list dirty_peers, dirty_regions;
 };
 
-/* The plane of that r and stagger, made if need be; NULL if there are too many, or (`*any`: one is free) memory is
- * short. */
-rs_lec_plane *rs_lec_plane_get(rs_ricochet *own, uint32_t r, uint32_t stagger, bool *any);
+/* The plane of that r, stagger and flush, made if need be; NULL if there are too many, or (`*any`: one is free) memory
+ * is short. */
+rs_lec_plane *rs_lec_plane_get(rs_ricochet *own, uint32_t r, uint32_t stagger, uint32_t flush_us, bool *any);
 /* Frees what is in it if no group is left. */
 void rs_lec_plane_put(rs_ricochet *own, rs_lec_plane *plane);
 

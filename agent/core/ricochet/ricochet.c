@@ -15,6 +15,8 @@ static const rs_group_option OPTIONS[] = {
     [RS_RICOCHET_STAGGER] = {"stagger", MILLI, 64 * MILLI, MILLI, false,
                              "repairs in the making at once: more mend longer bursts, later"},
     [RS_RICOCHET_NAKS] = {"naks", 0, MILLI, MILLI, false, "1: what repairs do not bring is asked for; 0: it is lost"},
+    [RS_RICOCHET_FLUSH] = {"flush", 0, 1000 * MILLI, 0, true,
+                           "ms after which a repair goes with fewer than r packets; 0: never"},
 };
 static const uint8_t KINDS[] = {RS_RICOCHET_KIND_REPAIR};
 
@@ -65,13 +67,15 @@ static bool repairs(const rs_gm_group *next) {
 static bool same_plane(const rs_gm_group *group, const rs_gm_group *next) {
     const rs_lec_group *lec = group->own;
     return lec && lec->plane->r == rs_ricochet_option(next, RS_RICOCHET_R) &&
-           lec->plane->stagger == rs_ricochet_option(next, RS_RICOCHET_STAGGER);
+           lec->plane->stagger == rs_ricochet_option(next, RS_RICOCHET_STAGGER) &&
+           lec->plane->flush_us == next->option[RS_RICOCHET_FLUSH];
 }
 
 static rs_status prepare(void *of_node, const rs_gm_group *group, const rs_gm_group *next) {
     rs_ricochet *own = of_node;
     rs_messages *node = own->node;
     uint32_t r = rs_ricochet_option(next, RS_RICOCHET_R), stagger = rs_ricochet_option(next, RS_RICOCHET_STAGGER);
+    uint32_t flush_us = next->option[RS_RICOCHET_FLUSH]; /* thousandths of ms */
     if (rs_gm_body_most(node, next) < RS_GM_BODY + RS_GM_PAYLOAD_LEAST) {
         rs_gm_refuse(node, "repairs of r %u packets do not fit datagrams of %u bytes: use a smaller r", r,
                      node->config.packet_bytes);
@@ -80,12 +84,12 @@ static rs_status prepare(void *of_node, const rs_gm_group *group, const rs_gm_gr
     if (!repairs(next))
         return RS_OK;
     bool any = false;
-    rs_lec_plane *plane = rs_lec_plane_get(own, r, stagger, &any);
+    rs_lec_plane *plane = rs_lec_plane_get(own, r, stagger, flush_us, &any);
     if (!plane) {
         rs_gm_refuse(node,
-                     "ricochet repairs with r %u and stagger %u, and this server is in groups with %u other such "
-                     "pairs already: use one of theirs",
-                     r, stagger, RS_LEC_PLANES);
+                     "ricochet repairs with r %u, stagger %u and flush %u us, and this server is in groups with %u "
+                     "other such settings already: use one of theirs",
+                     r, stagger, flush_us, RS_LEC_PLANES);
         return any ? RS_ERR_MEMORY : RS_ERR_LIMIT;
     }
     bool room = true;
@@ -163,11 +167,15 @@ static bool comes_with_another(const void *own, const rs_gm_missing *missing) {
     return rs_ricochet_comes_with_another(own, missing);
 }
 
-/* A bin takes r * stagger packets of the group, or fewer, for all its repairs in the making: when twice as many have
- * come after a packet, repairs of it come no more. */
+/* A bin takes r * stagger packets of the group, or fewer, for all its repairs in the making, or what comes until
+ * they are flushed: when twice as many have come after a packet, repairs of it come no more. */
 static uint32_t hope_packets(const rs_gm_group *group) {
-    return group->own ? 2 * rs_ricochet_option(group, RS_RICOCHET_R) * rs_ricochet_option(group, RS_RICOCHET_STAGGER)
-                      : 0;
+    const rs_lec_group *lec = group->own;
+    if (!lec)
+        return 0;
+    uint32_t packets = 2 * rs_ricochet_option(group, RS_RICOCHET_R) * rs_ricochet_option(group, RS_RICOCHET_STAGGER);
+    rs_time flushed = group->pace.each > 0 ? 2 * lec->plane->flush_last / group->pace.each + 1 : 0;
+    return flushed > 1 && flushed < packets ? (uint32_t)flushed : packets;
 }
 
 /* ---------------------------------------------------------------------------------------------- timers, output */

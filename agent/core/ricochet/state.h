@@ -8,7 +8,7 @@
 #include "core/ricochet/wire.h"
 
 /* Options of its groups, in the order of the table of ricochet.c. */
-enum { RS_RICOCHET_R, RS_RICOCHET_C, RS_RICOCHET_STAGGER, RS_RICOCHET_NAKS };
+enum { RS_RICOCHET_R, RS_RICOCHET_C, RS_RICOCHET_STAGGER, RS_RICOCHET_NAKS, RS_RICOCHET_FLUSH };
 
 static inline uint32_t rs_ricochet_option(const rs_gm_group *group, uint32_t which) {
     return group->option[which] / 1000;
@@ -37,8 +37,7 @@ struct rs_ricochet {
     uint64_t regions, bins; /* How many there are now. */
     rs_lec_group *prepared; /* Made for a view that is about to hold. */
 
-    rs_list open;    /* Repairs that have packets, oldest first, */
-    rs_list repairs; /* those that wait to be sent, */
+    rs_list repairs; /* Repairs that wait to be sent, */
     rs_list handed;  /* were given out, until the next call, */
     rs_list free;    /* or are free. */
     uint32_t repairs_waiting;

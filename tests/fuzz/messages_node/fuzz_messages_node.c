@@ -93,7 +93,8 @@ static void view(run *r, rs_messages *node, uint32_t group, uint8_t how) {
     uint32_t incarnations[SERVERS];
     uint8_t lives = next(r), who = next(r);
     char options[32];
-    snprintf(options, sizeof options, "r=%u,c=3,stagger=%u", 2 + (how >> 1) % 3, 1 + (how >> 3) % 2);
+    snprintf(options, sizeof options, "r=%u,c=3,stagger=%u,flush=%u", 2 + (how >> 1) % 3, 1 + (how >> 3) % 2,
+             (how >> 4) % 2);
     rs_messages_view v = {.group = group,
                           .channel = group,
                           .version = r->version,

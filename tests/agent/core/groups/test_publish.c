@@ -183,6 +183,39 @@ static void repairs__that_do_not_fill_are_sent_in_time(void **state) {
     rs_messages_free(receiver);
 }
 
+/* The same as the group's own option: what comes after so long takes such a repair along, and without any the timer of
+ * twice so long does. */
+static void repairs__of_a_group_are_flushed_as_its_options_say(void **state) {
+    (void)state;
+    rs_messages_view view = {.protocol = "ricochet", .options = "r=16,c=64,flush=0.4"};
+    rs_messages *sender = pair_node(SENDER, (rs_messages_config){0});
+    rs_messages *receiver = pair_node(RECEIVER, (rs_messages_config){0});
+    datagram *d = calloc(64, sizeof *d);
+    uint32_t streaming = 0, ended = 0;
+    pair_view(sender, 1, &view, 1);
+    pair_view(receiver, 1, &view, 1);
+    for (uint8_t i = 0; i < 60; i++) { /* each 0.1 ms, and no timer runs */
+        const rs_time now = 10 * MS + i * (MS / 10);
+        assert_int_equal(pair_publish(sender, now, i, 400), RS_OK);
+        assert_int_equal(pair_take(sender, now, d, 1), 1);
+        pair_give(receiver, now, d);
+        pair_expect(receiver, i, 400);
+        assert_true(rs_messages_deadline(receiver) > now); /* a stream's next packets come before its timers */
+        streaming += pair_take(receiver, now, d, 64);
+    }
+    assert_in_range(streaming, 20, 48); /* to two others, of two in the making, each of two to five packets */
+    const rs_time last = 10 * MS + 59 * (MS / 10);
+    for (rs_time now = last + MS / 10; now <= last + MS; now += MS / 10) {
+        rs_messages_timeout(receiver, now);
+        ended += pair_take(receiver, now, d, 64);
+    }
+    assert_in_range(ended, 2, 4);
+    assert_int_equal(rs_messages_count(receiver, "repairs", "sent"), streaming + ended);
+    free(d);
+    rs_messages_free(sender);
+    rs_messages_free(receiver);
+}
+
 /* A new view may bring another engine; what was published before and after is delivered. */
 static void engines__are_switched_by_a_view(void **state) {
     (void)state;
@@ -351,6 +384,7 @@ int main(void) {
         cmocka_unit_test(repairs__give_the_packet_that_is_missing),
         cmocka_unit_test(repairs__unusable_ones_are_combined),
         cmocka_unit_test(repairs__that_do_not_fill_are_sent_in_time),
+        cmocka_unit_test(repairs__of_a_group_are_flushed_as_its_options_say),
         cmocka_unit_test(engines__are_switched_by_a_view),
         cmocka_unit_test(engines__are_known_by_name),
         cmocka_unit_test(receive__counts_kinds_that_no_engine_has),

@@ -244,7 +244,7 @@ static void regions__options_are_checked(void **unused) {
         const char *text;
     } wrong[] = {
         {"ricochet", "r=20", RS_ERR_LIMIT,
-         "ricochet repairs with r 20 and stagger 1, and this server is in groups with 8"},
+         "ricochet repairs with r 20, stagger 1 and flush 0 us, and this server is in groups with 8"},
         {"ricochet", "r=33", RS_ERR_INVALID, "r 33 is out of range: r of ricochet is a whole number from 1 to 32"},
         {"ricochet", "r=0", RS_ERR_INVALID, "from 1 to 32"},
         {"ricochet", "r=2.5", RS_ERR_INVALID, "whole number"},
@@ -255,7 +255,7 @@ static void regions__options_are_checked(void **unused) {
         {"ricochet", "c=99999999999999999999", RS_ERR_INVALID, "out of range"},
         {"ricochet", "c", RS_ERR_INVALID, "c  is out of range"},
         {"ricochet", "r=8,r=8", RS_ERR_INVALID, "r is named twice"},
-        {"ricochet", "lambda=3", RS_ERR_INVALID, "ricochet has no option 'lambda'; it has r, c, stagger, naks"},
+        {"ricochet", "lambda=3", RS_ERR_INVALID, "ricochet has no option 'lambda'; it has r, c, stagger, naks, flush"},
         {"plain", "r=8", RS_ERR_INVALID, "plain has no option 'r'; it has none"},
         {"telepathy", "", RS_ERR_PROTOCOL, "there is no group protocol 'telepathy' here; there is plain, ricochet"},
     };
@@ -288,11 +288,11 @@ static void regions__options_are_completed(void **unused) {
     rs_messages *node = new_node();
     char complete[RS_GROUP_OPTIONS_TEXT];
     assert_int_equal(rs_messages_check_options(node, "ricochet", NULL, NULL, complete), RS_OK);
-    assert_string_equal(complete, "r=8,c=5,stagger=1,naks=1");
+    assert_string_equal(complete, "r=8,c=5,stagger=1,naks=1,flush=0");
     assert_int_equal(rs_messages_check_options(node, "ricochet", NULL, "stagger=10,c=2.50,r=08", complete), RS_OK);
-    assert_string_equal(complete, "r=8,c=2.5,stagger=10,naks=1");
+    assert_string_equal(complete, "r=8,c=2.5,stagger=10,naks=1,flush=0");
     assert_int_equal(rs_messages_check_options(node, "ricochet", "stagger=10,c=2.5", "c=3", complete), RS_OK);
-    assert_string_equal(complete, "r=8,c=3,stagger=10,naks=1");
+    assert_string_equal(complete, "r=8,c=3,stagger=10,naks=1,flush=0");
     assert_int_equal(rs_messages_check_options(node, "plain", NULL, "", complete), RS_OK);
     assert_string_equal(complete, "");
     assert_int_equal(rs_messages_check_options(node, "ricochet", NULL, "r", complete), RS_ERR_INVALID);
