@@ -1,10 +1,10 @@
 /* copies: one file to several hosts by as many TCP connections at once, each as fast as it goes.
  *
- *   copies receive --address 10.0.0.2 --port 7100 --file F --size N
+ *   copies receive --address 10.0.0.2 --port 7100 --file F --size N [--ready]
  *   copies send --congestion cubic [--pace 50e6] --file F 10.0.0.2:7100 10.0.0.3:7100
  *
  * The sender has a process for each receiver (sendfile from the page cache); a receiver answers with one byte when it
- * has the whole file. `send` ends when all have answered. */
+ * has the whole file. `send` ends when all have answered. With --ready its pages are there, and mapped, before. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,11 +24,15 @@
 #include <unistd.h>
 
 #define PIECE (1u << 20)
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
 
 typedef struct {
     const char *address, *port, *file, *congestion;
     uint64_t size;
     double pace; /* bit/s, of each copy; 0: as TCP finds */
+    bool ready;
 } settings;
 
 _Noreturn static void die(const char *what) {
@@ -54,6 +58,8 @@ static void receive(const settings *set) {
     uint8_t *map = mmap(NULL, set->size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (map == MAP_FAILED)
         die("cannot map the file");
+    if (set->ready && madvise(map, set->size, MADV_POPULATE_WRITE) != 0)
+        die("no memory for the file");
     puts("ready");
     fflush(stdout);
     int peer = accept(listener, NULL, NULL);
@@ -114,16 +120,16 @@ static int send_all(const settings *set, char **targets, int count) {
 }
 
 static void usage(void) {
-    fputs("usage: copies receive --address IPV4 --port N --file FILE --size BYTES\n"
+    fputs("usage: copies receive --address IPV4 --port N --file FILE --size BYTES [--ready]\n"
           "       copies send --congestion NAME [--pace BITS] --file FILE IPV4:PORT ...\n",
           stderr);
     exit(2);
 }
 
 int main(int argc, char **argv) {
-    static const struct option options[] = {{"address", 1, 0, 'a'}, {"port", 1, 0, 'p'},       {"file", 1, 0, 'f'},
-                                            {"size", 1, 0, 's'},    {"congestion", 1, 0, 'c'}, {"pace", 1, 0, 'r'},
-                                            {.name = NULL}};
+    static const struct option options[] = {
+        {"address", 1, 0, 'a'},    {"port", 1, 0, 'p'}, {"file", 1, 0, 'f'},  {"size", 1, 0, 's'},
+        {"congestion", 1, 0, 'c'}, {"pace", 1, 0, 'r'}, {"ready", 0, 0, 'w'}, {.name = NULL}};
     settings set = {.port = "7100", .congestion = "cubic"};
     if (argc < 2)
         usage();
@@ -147,6 +153,9 @@ int main(int argc, char **argv) {
             break;
         case 'c':
             set.congestion = optarg;
+            break;
+        case 'w':
+            set.ready = true;
             break;
         case 'r':
             set.pace = strtod(optarg, NULL);

@@ -19,9 +19,10 @@ def no_congestion(congestion: str) -> str:
 class Copies(Plain):
     """native/copies.c: sendfile at the sender, recv into the mapped file, one byte back when it is whole."""
 
-    def __init__(self, congestion: str) -> None:
-        self.congestion = congestion
-        self.name = f"tcp-{congestion}"
+    def __init__(self, congestion: str, ready: bool = False) -> None:
+        """`ready`: the receivers' files are in memory before the first byte."""
+        self.congestion, self.ready = congestion, ready
+        self.name = f"tcp-{congestion}" + ("-ready" if ready else "")
 
     def unfit(self, case: Case) -> str:
         return no_congestion(self.congestion)
@@ -31,6 +32,7 @@ class Copies(Plain):
         for host in run.receivers:
             argv = [str(run.programs_folder / "copies"), "receive", "--address", host.address, "--port", str(PORT)]
             argv += ["--file", str(run.target(host)), "--size", str(run.case.size)]
+            argv += ["--ready"] if self.ready else []
             receivers.append(run.start("receivers", host, argv))
         run.ready(receivers, "^ready")
 

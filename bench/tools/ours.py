@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,15 @@ class Ours(Plain):
     )
 
     def __init__(
-        self, io: str, told: bool = True, protocol: str = "auto", options: str = "", security: str = ""
-    ) -> None:
-        """`security`: "required" or "signed", of a topology with `security: required`; or none."""
+        self, io: str, told: bool = True, protocol: str = "auto", options: str = "", security: str = "",
+        ready: bool = False,
+    ) -> None:  # fmt: skip
+        """`security`: "required" or "signed", of a topology with `security: required`; or none. `ready`: receivers have
+        a reserve as large as the object."""
         self.io, self.told, self.protocol, self.options, self.security = io, told, protocol, options, security
+        self.ready = ready
         marks = (io if io != "auto" else "", protocol if protocol != "auto" else "", "" if told else "untold",
-                 {"required": "secure"}.get(security, security))  # fmt: skip
+                 {"required": "secure"}.get(security, security), "ready" if ready else "")  # fmt: skip
         self.name = "-".join(("rostrum", *(mark for mark in marks if mark)))
         self._client: Agent | None = None
 
@@ -49,7 +53,8 @@ class Ours(Plain):
     def prepare(self, run: Run) -> None:
         rate_bps = run.case.rate_bps if self.told else 0
         options = ["--io", self.io, "--nic-rate", str(rate_bps or FREE_BPS), "--seed", str(run.seed)]
-        agents = start_agents(run, run.case.mtu, rate_bps, self.security, options)
+        reserve = ["--reserve", str(run.case.size)] if self.ready else []
+        agents = start_agents(run, run.case.mtu, rate_bps, self.security, options, reserve)
         chosen = re.search(r"packet I/O: auto chose ([\w-]+)", agents[0].text())
         run.facts["io"] = chosen[1] if chosen else self.io
         try:
@@ -81,7 +86,9 @@ class Ours(Plain):
         return host.folder / "store" / str(app_id_of(None)) / str(OBJECT)
 
 
-def start_agents(run: Run, mtu: int, rate_bps: int, security: str, options: list[str]) -> list[Program]:
+def start_agents(
+    run: Run, mtu: int, rate_bps: int, security: str, options: list[str], receivers_options: Sequence[str] = ()
+) -> list[Program]:
     """The manager, and an agent on each host, the sender's first; all are connected. Raises ToolFailed."""
     try:
         run.fabric.manager(mtu, rate_bps, bool(security))
@@ -95,7 +102,8 @@ def start_agents(run: Run, mtu: int, rate_bps: int, security: str, options: list
         argv += ["--manager", run.fabric.manager_address, "--socket", str(socket_of(host)), "--store", str(store)]
         if security:
             argv += [*processes.tls("--manager-tls", str(run.fabric.certificates), host.name), "--security", security]
-        agents.append(run.start("sender" if host is run.sender else "receivers", host, [*argv, *options]))
+        argv += [*options, *([] if host is run.sender else receivers_options)]
+        agents.append(run.start("sender" if host is run.sender else "receivers", host, argv))
     run.ready(agents, r"manager up=1")
     return agents
 
