@@ -69,9 +69,9 @@ JARS = {
 }
 
 
-def install(tools: Iterable[str], build: Path, place: Path, say: Say) -> dict[str, str]:
-    """Installs what the tools need. `build`: the build folder of our programs; `place`: for what no package has. Why
-    tools are missing, by name."""
+def install(tools: Iterable[str], programs: Path, place: Path, say: Say) -> dict[str, str]:
+    """Installs what the tools need. `programs`: where bench_programs says that those of `native` are; `place`: for what
+    no package has. Why tools are missing, by name."""
     wanted = [name for name in NEEDS if name in set(tools)]
     lacking = sorted({need.package for name in wanted for need in NEEDS[name] if not need.there()})
     text = _install_packages(lacking, say) if lacking else ""
@@ -81,12 +81,12 @@ def install(tools: Iterable[str], build: Path, place: Path, say: Say) -> dict[st
         if (absent := [need.package for need in NEEDS[name] if not need.there()])
     }
     drivers: list[str] = [name for name in ("norm", "norm_messages", "pgm") if name in wanted and name not in missing]
-    built = build / "bench" / "native"
-    if not all((built / name).exists() for name in drivers):
+    build = programs.parents[1]
+    if not all((programs / name).exists() for name in drivers):
         say(f"building the drivers of {' and '.join(drivers)}")
         text = _quiet("meson", "setup", "--reconfigure", str(build)) or _quiet("ninja", "-C", str(build))
         for name in drivers:
-            if not (built / name).exists():
+            if not (programs / name).exists():
                 missing[name] = f"its driver cannot be built: {text}"
     for name, java in JARS.items():
         if name in wanted and name not in missing and (text := _install_java(java, place, say)):

@@ -125,6 +125,22 @@ def test_install__what_cannot_be_had_is_missing_with_the_reason(
     assert missing == {"uftp": "no-such-package cannot be installed: no no-such-package anywhere"}
 
 
+def test_install__drivers_are_built_where_the_benchs_programs_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native = tmp_path / "agent" / "bench" / "native"
+    native.mkdir(parents=True)
+
+    def run(*command: str) -> str:
+        if command[0] == "ninja" and Path(command[-1]) == tmp_path / "agent":
+            (native / "norm_messages").touch()
+        return ""
+
+    monkeypatch.setattr(install, "NEEDS", {"norm_messages": ()})
+    monkeypatch.setattr(install, "_quiet", run)
+    assert install.install(["norm_messages"], native, tmp_path, lambda text: None) == {}
+
+
 def test_install__packages_are_explained_to_people() -> None:
     explained = (Path(__file__).parents[2] / "docs" / "dependencies.md").read_text()
     packages = {need.package for needs in install.NEEDS.values() for need in needs}
