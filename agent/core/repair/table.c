@@ -7,7 +7,6 @@
 
 /* Where no other source is named: test_table. */
 #define CANDIDATES 96u /* wanted rows looked at for a set */
-#define PART_LEAST 4u  /* of each receiver */
 #define NEED 1u        /* how much more those count who want most */
 
 enum { MISSING, FLYING, PATCHED, PLANES };
@@ -224,26 +223,14 @@ static void add(const rs_repair_table *t, growing *g, uint32_t row) {
     }
 }
 
-/* The oldest, but no more of one receiver than its part: one that is far behind would take all places, and a set mends
- * one loss of each. */
-static uint32_t find_candidates(const rs_repair_table *t, uint32_t wanting, uint32_t out[CANDIDATES]) {
-    uint8_t has[RS_REPAIR_RECEIVERS] = {0};
-    uint32_t found = 0, part = wanting < CANDIDATES / PART_LEAST ? CANDIDATES / wanting : PART_LEAST;
-    uint64_t open[RS_REPAIR_WORDS];
-    memset(open, 0xff, sizeof open);
+static uint32_t find_candidates(const rs_repair_table *t, uint32_t out[CANDIDATES]) {
+    uint32_t found = 0;
     for (uint32_t row = 0; row < t->count && found < CANDIDATES; row++) {
         uint64_t any = 0;
         for (uint32_t i = 0; i < t->words; i++)
-            any |= wanted_word(t, row, i) & open[i];
-        if (!any)
-            continue;
-        out[found++] = row;
-        for (uint32_t i = 0; i < t->words; i++)
-            for (uint64_t left = wanted_word(t, row, i); left; left &= left - 1) {
-                uint32_t receiver = i * 64 + (uint32_t)__builtin_ctzll(left);
-                if (++has[receiver] >= part)
-                    open[i] &= ~(UINT64_C(1) << receiver % 64);
-            }
+            any |= wanted_word(t, row, i);
+        if (any)
+            out[found++] = row;
     }
     return found;
 }
@@ -311,9 +298,9 @@ static uint32_t find_needy(const rs_repair_table *t, uint64_t needy[RS_REPAIR_WO
 }
 
 bool rs_repair_pick(rs_repair_table *t, rs_repair_set *out) {
-    uint32_t candidate[CANDIDATES] = {0};
+    uint32_t candidate[CANDIDATES];
     uint64_t needy[RS_REPAIR_WORDS] = {0};
-    uint32_t wanting = find_needy(t, needy), left = t->wanted ? find_candidates(t, wanting, candidate) : 0;
+    uint32_t left = t->wanted ? find_candidates(t, candidate) : 0, wanting = find_needy(t, needy);
     rs_repair_set near;
     grow(t, needy, candidate, left, RS_REPAIR_SPARSE, RS_REPAIR_FAR, out);
     if (out->count == RS_REPAIR_SPARSE && out->served < wanting) {
