@@ -253,7 +253,8 @@ static bool end_trial(rs_wan_path *p, double lost) {
     p->lost_usually = lost < p->lost_usually ? lost : p->lost_usually;
     p->lost_proven = lost < p->lost_proven ? lost : p->lost_proven;
     rs_time room = p->cut_queue > ROOM_LEAST ? p->cut_queue : ROOM_LEAST;
-    p->room = p->room == 0 || room < p->room ? room : p->room;
+    if (p->law == RS_WAN_FRIENDLY || p->cut_queue >= ROOM_LEAST) /* without one it may be chance */
+        p->room = p->room == 0 || room < p->room ? room : p->room;
     return false;
 }
 
