@@ -307,6 +307,11 @@ static bool take_silence_bound(rs_options *o, const char *text, char *error) {
            wrong(error, "a duration from 100ms to 10min is needed, for example 5s");
 }
 
+static bool take_carry(rs_options *o, const char *text, char *error) {
+    o->carry = strcmp(text, "true") == 0;
+    return o->carry || strcmp(text, "false") == 0 || wrong(error, "it is true or false");
+}
+
 static bool take_direct_receivers(rs_options *o, const char *text, char *error) {
     uint64_t count = 0;
     if (!rs_parse_integer(text, 1, 65536, &count))
@@ -441,6 +446,8 @@ static const option options_table[] = {
     {"max-connections", "N", "control connections at a time [16384]", take_max_connections},
     {"direct-receivers", "N", "receivers of a transfer that report to its sender; more report by a tree [32]",
      take_direct_receivers},
+    {"carry", "true|false", "some of many receivers carry control messages for the others; not with security [false]",
+     take_carry},
     {"stragglers", "POLICY",
      "a receiver less than half as fast as half of the others: wait for it, demote it to unicast, or evict it; for "
      "sends that do not say [wait]",

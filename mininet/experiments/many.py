@@ -73,14 +73,15 @@ class Trial:
               help="One more transfer to the many, while some go.")  # fmt: skip
 @click.option("--direct-receivers", "direct", default=DIRECT, show_default=True, type=click.IntRange(1, 10_000),
               help="Of agents: more receivers report by a tree.")  # fmt: skip
+@click.option("--carry", is_flag=True, help="Of agents: some receivers carry control messages for the others.")
 @click.option("--loss", default="", help="Of agents, for example uniform:0.001.")
 @click.option("--seed", default=1, show_default=True, help="Of the data, and of what is lost.")
 @click.option("--name", default="many", show_default=True, help="Of the lab.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), default="build/many.json",
               show_default=True, help="Where the outcome goes.")  # fmt: skip
 def command(
-    receivers: int, few: int, rate: str, size: int, repeats: int, kill: bool, direct: int, loss: str, seed: int,
-    name: str, json_file: Path,
+    receivers: int, few: int, rate: str, size: int, repeats: int, kill: bool, direct: int, carry: bool, loss: str,
+    seed: int, name: str, json_file: Path,
 ) -> None:  # fmt: skip
     """Send an object to many servers and to a few: what do more receivers cost?
 
@@ -95,9 +96,9 @@ def command(
     if few >= receivers:
         raise click.UsageError(f"--few {few} is not fewer than --receivers {receivers}")
     parameters = {"receivers": receivers, "few": few, "rate": rate, "size": size, "repeats": repeats,
-                  "kill": kill, "direct_receivers": direct, "loss": loss}  # fmt: skip
+                  "kill": kill, "direct_receivers": direct, "carry": carry, "loss": loss}  # fmt: skip
     try:
-        trials = run(receivers, few, rate_bps(rate), size, repeats, kill, direct, loss, seed, name)
+        trials = run(receivers, few, rate_bps(rate), size, repeats, kill, direct, carry, loss, seed, name)
     except (LabError, RostrumError, TopologyError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     summary = summarize(trials, receivers, few)
@@ -124,12 +125,13 @@ def summarize(trials: list[Trial], receivers: int, few: int) -> dict[str, Any]:
 
 
 def run(
-    receivers: int, few: int, rate: int, size: int, repeats: int, kill: bool, direct: int, loss: str, seed: int,
-    name: str,
+    receivers: int, few: int, rate: int, size: int, repeats: int, kill: bool, direct: int, carry: bool, loss: str,
+    seed: int, name: str,
 ) -> list[Trial]:  # fmt: skip
     """All trials, in a lab of its own. Raises LabError, RostrumError."""
     data = random.Random(seed).randbytes(size)
-    agents = ("--direct-receivers", str(direct), *(("--loss", loss) if loss else ()))
+    agents = ("--direct-receivers", str(direct), *(("--loss", loss) if loss else ()),
+              *(("--carry", "true") if carry else ()))  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "many.yaml"
         file.write_text(fabric(vl2(4, RACKS, -(-(receivers + 1) // RACKS), rate), Options(name="many")))

@@ -354,6 +354,7 @@ bool sim_use_node(sim *s, uint32_t host, const sim_host_params *params) {
                         .max_receivers = params->max_receivers,
                         .direct_receivers = params->direct_receivers,
                         .feedback_arity = params->feedback_arity,
+                        .carries = params->carries,
                         .directory = {.peer_at = peer_at, .place_of = place_at, .context = e, .host_bits = RACK_BITS},
                         .options[RS_PROTOCOL_RDCM] = &rdcm};
     rs_allocator allocator = engine_allocator(s);

@@ -63,6 +63,7 @@ typedef struct {
     uint32_t light_confirm;
     bool start_on_first;
     bool patches_only; /* losses are mended point to point, as in Republic's paper */
+    bool carries;      /* of many receivers some carry control messages for the others */
     uint32_t max_transfers;
     uint32_t max_receivers;
     uint32_t direct_receivers, feedback_arity;

@@ -42,6 +42,7 @@ QUICK_RECEIVERS, QUICK_BYTES = (3, 30, 100), 32 << 20
 @click.option("--rate", default="10G", show_default=True, help="Of servers' links.")
 @click.option("--delay", type=Duration(bare="us"), default="2us", show_default=True, help="Of each link.")
 @click.option("--engine", default="republic", show_default=True, help="By which protocol the object goes.")
+@click.option("--carry", is_flag=True, help="Of many receivers some carry control messages for the others.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--quick", is_flag=True, help="A few receivers, a small object: seconds.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
@@ -56,6 +57,7 @@ def command(
     rate: str,
     delay: float,
     engine: str,
+    carry: bool,
     seed: int,
     quick: bool,
     json_file: Path,
@@ -75,7 +77,7 @@ def command(
                 where,
                 burst,
                 size,
-                fabric_of(family, count, rate_bps(rate), round(delay * 1e9), seed),
+                fabric_of(family, count, rate_bps(rate), round(delay * 1e9), seed, carry),
                 seed,
                 engine,
             )
@@ -91,6 +93,7 @@ def command(
         "delay_s": delay,
         "burst": burst,
         "engine": engine,
+        "carry": carry,
     }
     report = {"instrument": "sim", "summary": summary(rows), "runs": rows, "manifest": manifest(seed, parameters)}
     save(rounded(report), json_file)
@@ -98,9 +101,9 @@ def command(
     OUT.print(f"figures in {json_file}")
 
 
-def fabric_of(family: str, count: int, rate: int, delay_ns: int, seed: int) -> Fabric:
+def fabric_of(family: str, count: int, rate: int, delay_ns: int, seed: int, carry: bool = False) -> Fabric:
     """A network with room for a sender and `count` receivers. Raises ValueError."""
-    link, host = LinkParams(delay_ns=delay_ns), HostParams(fragment_size=FRAGMENT_BYTES)
+    link, host = LinkParams(delay_ns=delay_ns), HostParams(fragment_size=FRAGMENT_BYTES, carries=carry)
     if family == "racks":
         each = PER_RACK if count < PER_RACK * (RACKS_MOST - 1) else PER_RACK_MANY
         racks = -(-(count + 1) // each) + 1

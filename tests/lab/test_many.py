@@ -11,9 +11,10 @@ from rostrum.lab.lab import Lab
 pytestmark = pytest.mark.lab
 
 
-def test_reports_by_the_tree__living_receivers_are_whole() -> None:
+@pytest.mark.parametrize("carry", [False, True])
+def test_reports_by_the_tree__living_receivers_are_whole(carry: bool) -> None:
     """Who collects reports is killed, stopped, or behind a link that is cut; the sender reads reports all the same."""
-    trials = many.run(12, 3, 50_000_000, 6_000_000, 1, True, 4, "", 1, "t-many")
+    trials = many.run(12, 3, 50_000_000, 6_000_000, 1, True, 4, carry, "", 1, "t-many")
     few, whole, killed = trials
     assert not [text for one in trials for text in one.wrong]
     assert (few.receivers, few.by_tree, few.reports) == (3, False, 0)

@@ -392,6 +392,134 @@ static void get_report_to(cursor *c, rs_message *m) {
         get_place(c, &m->report_to.children[i], true);
 }
 
+static bool may_be_carried(uint8_t type) {
+    return type == RS_MSG_OPEN || type == RS_MSG_OPEN_ACK || type == RS_MSG_INTL_SEQ || type == RS_MSG_DATA_FNSD ||
+           type == RS_MSG_ABORT || type == RS_MSG_PING || type == RS_MSG_PONG || type == RS_MSG_REPORT_TO ||
+           type == RS_MSG_NAME;
+}
+
+bool rs_wire_inner_set(rs_wire_inner *inner, const rs_message *m) {
+    uint8_t bytes[RS_HEADER_MAX];
+    size_t length = may_be_carried((uint8_t)m->type) ? rs_wire_encode(m, 0, bytes, sizeof bytes) : 0;
+    if (length < RS_CONTROL_COMMON || length - RS_CONTROL_COMMON > RS_INNER_BYTES)
+        return false;
+    inner->type = (uint8_t)m->type;
+    inner->length = (uint16_t)(length - RS_CONTROL_COMMON);
+    memcpy(inner->bytes, bytes + RS_CONTROL_COMMON, inner->length);
+    return true;
+}
+
+bool rs_wire_inner_get(const rs_wire_inner *inner, uint64_t nonce, uint32_t session, rs_message *out) {
+    uint8_t bytes[RS_CONTROL_COMMON + RS_INNER_BYTES];
+    cursor c = {.write = bytes, .size = sizeof bytes};
+    if (!may_be_carried(inner->type) || inner->length > RS_INNER_BYTES)
+        return false;
+    put(&c, RS_CONTROL_COMMON - RS_CONTROL_LENGTH + inner->length, RS_CONTROL_LENGTH);
+    put(&c, inner->type, 1);
+    put(&c, RS_WIRE_VERSION, 1);
+    put(&c, 0, 2);
+    put(&c, nonce, 8);
+    put(&c, session, 4);
+    put_bytes(&c, inner->bytes, inner->length);
+    return !c.bad && rs_wire_decode(bytes, c.at, 0, out);
+}
+
+bool rs_wire_inner_same(const rs_wire_inner *one, const rs_wire_inner *other) {
+    return one->type == other->type && one->length == other->length &&
+           memcmp(one->bytes, other->bytes, one->length) == 0;
+}
+
+static void put_inner(cursor *c, const rs_wire_inner *inner) {
+    put(c, inner->type, 1);
+    put_bytes(c, inner->bytes, inner->length);
+}
+
+/* It is the last field. */
+static void get_inner(cursor *c, const rs_message *m, rs_wire_inner *inner, bool needed) {
+    rs_message within;
+    inner->type = (uint8_t)get(c, 1);
+    size_t left = c->size - c->at;
+    c->bad |= left > RS_INNER_BYTES || (inner->type == 0 && (needed || left > 0));
+    if (c->bad)
+        return;
+    inner->length = (uint16_t)left;
+    get_bytes(c, inner->bytes, left);
+    c->bad |= inner->type != 0 && !rs_wire_inner_get(inner, m->nonce, m->session, &within);
+}
+
+static void put_carry_to(cursor *c, const rs_message *m) {
+    put(c, m->carry_to.first, 2);
+    put(c, m->carry_to.count, 1);
+    c->bad |= m->carry_to.count == 0 || m->carry_to.count > RS_CARRY_PLACES;
+    for (uint32_t i = 0; i < m->carry_to.count && !c->bad; i++)
+        put_place(c, &m->carry_to.places[i]);
+}
+
+static void get_carry_to(cursor *c, rs_message *m) {
+    m->carry_to.first = (uint16_t)get(c, 2);
+    m->carry_to.count = (uint8_t)get(c, 1);
+    c->bad |= m->carry_to.count == 0 || m->carry_to.count > RS_CARRY_PLACES;
+    for (uint32_t i = 0; i < m->carry_to.count && !c->bad; i++)
+        get_place(c, &m->carry_to.places[i], true);
+}
+
+static bool set_is_sane(const rs_message *m) {
+    return m->carry.bytes > 0 && m->carry.bytes <= RS_CARRY_BYTES && m->carry.set[0] != 0 &&
+           m->carry.set[m->carry.bytes - 1] != 0 && 8u * (m->carry.base + (uint32_t)m->carry.bytes) <= RS_CARRIED_MOST;
+}
+
+static void put_carry(cursor *c, const rs_message *m) {
+    put(c, m->carry.base, 2);
+    put(c, m->carry.bytes, 1);
+    c->bad |= !set_is_sane(m);
+    if (!c->bad)
+        put_bytes(c, m->carry.set, m->carry.bytes);
+    put_inner(c, &m->carry.inner);
+}
+
+static void get_carry(cursor *c, rs_message *m) {
+    m->carry.base = (uint16_t)get(c, 2);
+    m->carry.bytes = (uint8_t)get(c, 1);
+    c->bad |= m->carry.bytes > RS_CARRY_BYTES;
+    if (!c->bad)
+        get_bytes(c, m->carry.set, m->carry.bytes);
+    c->bad |= c->bad || !set_is_sane(m);
+    get_inner(c, m, &m->carry.inner, false);
+}
+
+static void put_carried(cursor *c, const rs_message *m) {
+    put_place(c, &m->carried.sender);
+    put(c, m->carried.name_length, 1);
+    put_bytes(c, m->carried.name, m->carried.name_length);
+    put_inner(c, &m->carried.inner);
+}
+
+static void get_carried(cursor *c, rs_message *m) {
+    get_place(c, &m->carried.sender, false);
+    m->carried.name_length = (uint8_t)get(c, 1);
+    get_bytes(c, m->carried.name, m->carried.name_length);
+    m->carried.name[m->carried.name_length] = 0;
+    get_inner(c, m, &m->carried.inner, true);
+}
+
+static void put_carries(cursor *c, const rs_message *m) {
+    if (m->type == RS_MSG_CARRY_TO)
+        put_carry_to(c, m);
+    else if (m->type == RS_MSG_CARRY)
+        put_carry(c, m);
+    else
+        put_carried(c, m);
+}
+
+static void get_carries(cursor *c, rs_message *m) {
+    if (m->type == RS_MSG_CARRY_TO)
+        get_carry_to(c, m);
+    else if (m->type == RS_MSG_CARRY)
+        get_carry(c, m);
+    else
+        get_carried(c, m);
+}
+
 static bool leaves_are_sane(const rs_message *m) {
     uint32_t width = m->leaves.width;
     return m->leaves.count > 0 && width > 0 && width <= sizeof m->open.digest.value &&
@@ -498,6 +626,11 @@ static void put_fields(cursor *c, const rs_message *m) {
         put_bytes(c, m->key.signer, sizeof m->key.signer);
         c->bad |= m->key.epoch == 0;
         break;
+    case RS_MSG_CARRY_TO:
+    case RS_MSG_CARRY:
+    case RS_MSG_CARRIED:
+        put_carries(c, m);
+        break;
     }
 }
 
@@ -565,11 +698,16 @@ static void get_fields(cursor *c, rs_message *m) {
         get_bytes(c, m->key.signer, sizeof m->key.signer);
         c->bad |= m->key.epoch == 0;
         break;
+    case RS_MSG_CARRY_TO:
+    case RS_MSG_CARRY:
+    case RS_MSG_CARRIED:
+        get_carries(c, m);
+        break;
     }
 }
 
 static bool type_is_known(uint8_t type) {
-    return type >= RS_MSG_HELLO && type <= RS_MSG_KEY;
+    return type >= RS_MSG_HELLO && type <= RS_MSG_CARRIED;
 }
 
 /* Their first fields are the same in every version; others may follow. */

@@ -96,7 +96,10 @@ typedef enum {
     RS_MSG_LEAVES = 15,
     RS_MSG_REPORT_TO = 16,
     RS_MSG_NAME = 17, /* between agents: no engine takes them */
-    RS_MSG_KEY = 18
+    RS_MSG_KEY = 18,
+    RS_MSG_CARRY_TO = 19,
+    RS_MSG_CARRY = 20,
+    RS_MSG_CARRIED = 21
 } rs_message_type;
 
 /* What a RATE may say at most: a receiver says no more, and sums of these do not overflow. */
@@ -126,15 +129,28 @@ typedef struct {
     char text[RS_CAUSE_MAX]; /* text[length] is 0 */
 } rs_wire_cause;
 
-#define RS_HELLO_TREE (UINT32_C(1) << 31) /* in HELLO, beside engines: it knows REPORT_TO */
-#define RS_HELLO_NAME (UINT32_C(1) << 30) /* the same: it knows NAME */
-#define RS_REPORT_TO_MOST 32u             /* children of one receiver */
+#define RS_HELLO_TREE (UINT32_C(1) << 31)  /* in HELLO, beside engines: it knows REPORT_TO */
+#define RS_HELLO_NAME (UINT32_C(1) << 30)  /* the same: it knows NAME */
+#define RS_HELLO_CARRY (UINT32_C(1) << 29) /* the same: it knows CARRY_TO, CARRY and CARRIED */
+#define RS_REPORT_TO_MOST 32u              /* children of one receiver */
+#define RS_CARRY_PLACES 64u                /* named by one CARRY_TO */
+#define RS_CARRY_BYTES 128u                /* of one CARRY's set */
+#define RS_CARRY_BITS (8 * RS_CARRY_BYTES)
+#define RS_CARRIED_MOST 16384u /* receivers of one carrier: their numbers are below */
+#define RS_INNER_BYTES 288u
 
 /* Where an agent takes datagrams. */
 typedef struct {
     uint32_t address; /* IPv4, host order; 0: nowhere */
     uint16_t port;
 } rs_wire_place;
+
+/* A message within another one, of the same transfer and session: its type and its fields as they are on the wire. */
+typedef struct {
+    uint8_t type; /* of rs_message_type; 0: none */
+    uint16_t length;
+    uint8_t bytes[RS_INNER_BYTES];
+} rs_wire_inner;
 
 typedef struct {
     rs_message_type type;
@@ -230,6 +246,23 @@ typedef struct {
             uint8_t key[RS_WIRE_KEY];
             uint8_t signer[RS_WIRE_KEY]; /* by which its sender signs a stream; all zero: it does not */
         } key;                           /* of the transfer's data channel */
+        struct {
+            uint16_t first; /* number of the first of them */
+            uint8_t count;  /* at least 1 */
+            rs_wire_place places[RS_CARRY_PLACES];
+        } carry_to; /* receivers that the one it is for carries to */
+        struct {
+            uint16_t base;               /* bit i of the set is receiver 8 * base + i */
+            uint8_t bytes;               /* of the set, at least 1; neither the first nor the last is 0 */
+            uint8_t set[RS_CARRY_BYTES]; /* whom it is for, or who says it */
+            rs_wire_inner inner;         /* none: nothing can be carried to them */
+        } carry;
+        struct {
+            rs_wire_place sender; /* of the transfer; nowhere: it goes to the sender */
+            uint8_t name_length;  /* 0: not told */
+            char name[RS_NAME_MAX + 1];
+            rs_wire_inner inner;
+        } carried;
     };
 } rs_message;
 
@@ -277,5 +310,11 @@ bool rs_wire_decode(const uint8_t *bytes, size_t length, uint32_t payload_length
 int rs_wire_frame(const uint8_t *bytes, size_t have, size_t *header_length, uint32_t *payload_length);
 
 void rs_wire_cause_set(rs_wire_cause *cause, const char *text);
+
+/* False: it is of a kind that is not carried. */
+bool rs_wire_inner_set(rs_wire_inner *inner, const rs_message *message);
+/* The message that it is. False: malformed, or none. */
+bool rs_wire_inner_get(const rs_wire_inner *inner, uint64_t nonce, uint32_t session, rs_message *out);
+bool rs_wire_inner_same(const rs_wire_inner *one, const rs_wire_inner *other);
 
 #endif

@@ -1,13 +1,15 @@
 #include "core/feedback/report.h"
 
-#include "core/base/bytes.h"
-#include "core/base/wire.h"
+#include <string.h>
 
-enum { KIND_REPORT = 1, KIND_REQUEST = 2 };
+#include "core/base/bytes.h"
+
+enum { KIND_REPORT = 1, KIND_REQUEST = 2, KIND_SAID = 3 };
 
 /* Of the wire. */
 #define PPM_MOST 1000000u
 #define RECEIVERS_MOST (1u << 24)
+#define SAID_HEAD 20u
 
 _Static_assert(RS_REQUEST_BYTES + 16 * RS_REQUEST_RANGES <= RS_HEADER_MAX, "a request fits a header");
 
@@ -89,4 +91,38 @@ bool rs_request_decode(const uint8_t *bytes, size_t length, rs_repair_request *r
             return false;
     }
     return true;
+}
+
+static bool is_said(const rs_message *m) {
+    return m->type == RS_MSG_RATE || (m->type == RS_MSG_DATA_RCVD && m->data_rcvd.status == RS_RCVD_COMPLETE);
+}
+
+size_t rs_said_encode(const rs_message *m, uint8_t *out) {
+    uint8_t bytes[RS_HEADER_MAX];
+    size_t length = is_said(m) && m->session < RS_SESSIONS_MAX ? rs_wire_encode(m, 0, bytes, sizeof bytes) : 0;
+    if (length < RS_CONTROL_COMMON || SAID_HEAD + length - RS_CONTROL_COMMON > RS_HEADER_MAX)
+        return 0;
+    uint8_t *to = put_common(out, KIND_SAID, m->session, m->nonce);
+    to = rs_le_put(to, (uint64_t)m->type, 4);
+    memcpy(to, bytes + RS_CONTROL_COMMON, length - RS_CONTROL_COMMON);
+    return SAID_HEAD + length - RS_CONTROL_COMMON;
+}
+
+bool rs_said_decode(const uint8_t *bytes, size_t length, rs_message *m) {
+    uint8_t whole[RS_CONTROL_COMMON + RS_HEADER_MAX], *to = whole;
+    uint32_t session;
+    uint64_t nonce;
+    if (length < SAID_HEAD || length > RS_HEADER_MAX || !get_common(&bytes, KIND_SAID, &session, &nonce))
+        return false;
+    uint64_t type = rs_le_take(&bytes, 4);
+    if (type > UINT8_MAX)
+        return false;
+    to = rs_le_put(to, RS_CONTROL_COMMON - RS_CONTROL_LENGTH + length - SAID_HEAD, RS_CONTROL_LENGTH);
+    to = rs_le_put(to, type, 1);
+    to = rs_le_put(to, RS_WIRE_VERSION, 1);
+    to = rs_le_put(to, 0, 2);
+    to = rs_le_put(to, nonce, 8);
+    to = rs_le_put(to, session, 4);
+    memcpy(to, bytes, length - SAID_HEAD);
+    return rs_wire_decode(whole, RS_CONTROL_COMMON + length - SAID_HEAD, 0, m) && is_said(m);
 }

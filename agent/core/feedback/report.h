@@ -5,6 +5,7 @@
 
 #include "core/base/ranges.h"
 #include "core/base/types.h"
+#include "core/base/wire.h"
 
 /* Of the wire. */
 #define RS_REPORT_BYTES 112
@@ -46,5 +47,9 @@ size_t rs_report_encode(const rs_report *report, uint8_t *out); /* RS_REPORT_BYT
 bool rs_report_decode(const uint8_t *bytes, size_t length, rs_report *out);
 size_t rs_request_encode(const rs_repair_request *request, uint8_t *out); /* at most RS_HEADER_MAX */
 bool rs_request_decode(const uint8_t *bytes, size_t length, rs_repair_request *out);
+
+/* What a receiver without a connection to the sender says to it: RATE, or DATA_RCVD that all is here. */
+size_t rs_said_encode(const rs_message *message, uint8_t *out); /* at most RS_HEADER_MAX; 0: it is not said so */
+bool rs_said_decode(const uint8_t *bytes, size_t length, rs_message *out);
 
 #endif

@@ -25,7 +25,7 @@ rs_time rs_reports_least(const rs_sending *x) {
 
 bool rs_holds_back(const rs_sending *x, const rs_recipient *r, rs_time now) {
     rs_progress *progress = rs_progress_of(r);
-    return rs_is_active(r) && r->light == RS_LIGHT_LIT && !progress->on_trial && rs_peer_is_up(r->link.peer) &&
+    return rs_is_active(r) && r->light == RS_LIGHT_LIT && !progress->on_trial && rs_link_is_up(&r->link) &&
            now - progress->seen_at < RS_SILENT && !rs_tree_silent(x, r, now) &&
            progress->seen_pos + 1 < progress->start_pos + (x->end - x->first);
 }

@@ -34,7 +34,7 @@
     4 /* after so many what is left is patched: of 5 % lost, 6 fragments of a million are (test_repair) */
 
 static bool takes_part(const rs_sending *x, const rs_recipient *r) {
-    return rs_is_active(r) && r->light == RS_LIGHT_LIT && rs_peer_is_up(r->link.peer) && rs_speaks(x, r);
+    return rs_is_active(r) && r->light == RS_LIGHT_LIT && rs_link_is_up(&r->link) && rs_speaks(x, r);
 }
 
 /* ------------------------------------------------------------------------------------------------------ the choice */

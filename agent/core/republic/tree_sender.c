@@ -137,6 +137,25 @@ static rs_time sample_time(const rs_sending *x, uint32_t count) {
     return all > SAMPLE_LEAST ? all : SAMPLE_LEAST;
 }
 
+/* Who collects the most reports carries messages, too. */
+static void carry_by_tops(rs_node *node, rs_time now, rs_sending *x, const rs_tree_sender *t, const rs_ordered *order,
+                          uint32_t count) {
+    rs_carried_pair *pairs =
+        node->config.carries ? rs_memory_take(&node->allocator, count * sizeof *pairs) : NULL; /* else by connections */
+    uint32_t used = 0;
+    for (uint32_t s = 0; pairs && s < t->speaker_count; s++)
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t top = order[i].place;
+            while (t->nodes[top].parent != RS_TREE_NOBODY)
+                top = t->nodes[top].parent;
+            if (top == t->speakers[s].place && top != order[i].place)
+                pairs[used++] = (rs_carried_pair){top, order[i].place};
+        }
+    if (pairs)
+        rs_carriers_begin(node, now, x, pairs, used);
+    rs_memory_give(&node->allocator, pairs);
+}
+
 bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
     const rs_config *c = &node->config;
     uint32_t count = 0, *starts = NULL, direct = direct_most(node, x);
@@ -160,6 +179,7 @@ bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
         x->feedback_interval = 5 * RS_MS;
         x->rate.epoch = 2 * x->feedback_interval;
         x->rate.epoch_end = now + x->rate.epoch;
+        carry_by_tops(node, now, x, t, order, count);
         for (uint32_t i = 0; i < x->recipient_count; i++)
             if (x->recipients[i].room && (t->least_room == 0 || x->recipients[i].room < t->least_room))
                 t->least_room = x->recipients[i].room;
@@ -202,7 +222,7 @@ bool rs_tree_tell(const rs_node *node, const rs_sending *x, const rs_recipient *
 
 static bool can_collect(const rs_tree_sender *t, const rs_sending *x, uint32_t place) {
     const rs_recipient *r = &x->recipients[place];
-    return rs_is_active(r) && rs_has_accepted(r) && r->light == RS_LIGHT_LIT && rs_peer_is_up(r->link.peer) &&
+    return rs_is_active(r) && rs_has_accepted(r) && r->light == RS_LIGHT_LIT && rs_link_is_up(&r->link) &&
            !t->nodes[place].demoted;
 }
 
@@ -232,6 +252,7 @@ static void bypass(rs_node *node, rs_time now, rs_sending *x, uint32_t place, co
     rs_tree_member *n = &t->nodes[place];
     uint32_t next = heir(t, x, place), parent = n->parent, target = next;
     n->demoted = true;
+    rs_carriers_lost(node, now, x, &x->recipients[place]);
     if (next == RS_TREE_NOBODY)
         return;
     rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .peer = x->recipients[place].link.peer->id};
@@ -388,8 +409,7 @@ void rs_tree_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x, cons
     if (!t || rs_is_finished(&x->t) || !t->nodes[place].placed || served ||
         t->nodes[place].first_child == RS_TREE_NOBODY)
         return;
-    bypass(node, now, x, place,
-           rs_peer_is_up(r->link.peer) ? "it takes no part any more" : "its control channel is down");
+    bypass(node, now, x, place, rs_link_is_up(&r->link) ? "it takes no part any more" : "its control channel is down");
 }
 
 static void look_for_silent(rs_node *node, rs_time now, rs_sending *x) {

@@ -42,7 +42,7 @@ uint64_t rs_window_of(const rs_sending *x, const rs_recipient *r) {
 /* Its round ends within the window, or it is finished by other means. */
 static bool out_of_it(const rs_sending *x, const rs_recipient *r, rs_time now, uint64_t window) {
     rs_progress *progress = rs_progress_of(r);
-    return !rs_is_active(r) || r->light != RS_LIGHT_LIT || progress->on_trial || !rs_peer_is_up(r->link.peer) ||
+    return !rs_is_active(r) || r->light != RS_LIGHT_LIT || progress->on_trial || !rs_link_is_up(&r->link) ||
            now - progress->seen_at >= RS_SILENT || rs_tree_silent(x, r, now) ||
            progress->seen_pos + window >= progress->start_pos + (x->end - x->first);
 }

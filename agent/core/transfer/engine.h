@@ -124,12 +124,14 @@ extern const rs_engine *const rs_engines_known[];
 extern const uint32_t rs_engine_count;
 
 /* What engines stand on. */
+#include "core/transfer/carriers.h"
 #include "core/transfer/events.h"
 #include "core/transfer/members.h"
 #include "core/transfer/paths.h"
 #include "core/transfer/peer_sessions.h"
 #include "core/transfer/pieces.h"
 #include "core/transfer/receiver.h"
+#include "core/transfer/relay.h"
 #include "core/transfer/select.h"
 #include "core/transfer/sender.h"
 #include "core/transfer/stream.h"

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "core/feedback/report.h"
+
 #define DEFAULT_FRAGMENT 8896
 #define DEFAULT_BOUND (5000 * RS_MS)
 
@@ -163,11 +165,63 @@ static bool is_for_either(rs_message_type type) {
 static rs_rx_result nobody(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
     bool waits = m->type == RS_MSG_PING || m->type == RS_MSG_DATA_FNSD || m->type == RS_MSG_PTCH_DATA ||
                  m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_PTCH_MAP ||
-                 m->type == RS_MSG_LEAF_REQ;
+                 m->type == RS_MSG_LEAF_REQ || m->type == RS_MSG_CARRY_TO || m->type == RS_MSG_CARRY;
     if (waits)
         rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_ABORT,
                                    "no such transfer here; this agent may have been restarted");
     return (rs_rx_result){.verdict = m->type == RS_MSG_PTCH_DATA ? RS_RX_UNKNOWN : RS_RX_NONE};
+}
+
+/* From the sender to this node, by another one; or to a sender by this one. */
+static rs_rx_verdict on_carried(rs_node *node, rs_time now, rs_peer by, const rs_message *m) {
+    const rs_directory *d = &node->config.directory;
+    const rs_wire_place *at = &m->carried.sender;
+    rs_receiving *in = (rs_receiving *)rs_find_nonce(node, m->nonce, false);
+    if (at->address == 0)
+        return in ? rs_carry_relay_answer(node, now, in, by, m) : RS_RX_NONE;
+    rs_peer sender = d->peer_called && m->carried.name_length
+                         ? d->peer_called(d->context, at->address, at->port, m->carried.name)
+                     : d->peer_at ? d->peer_at(d->context, at->address, at->port)
+                                  : RS_NO_PEER;
+    rs_message said;
+    if (!rs_wire_inner_get(&m->carried.inner, m->nonce, m->session, &said))
+        return RS_RX_BAD;
+    if (said.type != RS_MSG_NAME && !is_for_receiver(said.type) && !is_for_either(said.type))
+        return RS_RX_BAD;
+    if (sender == RS_NO_PEER || sender == by || said.type == RS_MSG_NAME)
+        return RS_RX_NONE;
+    if (d->carries && !d->carries(d->context, by))
+        return RS_RX_BAD;
+    if (in)
+        return in->link.peer->id == sender ? rs_receiver_hearsay(node, now, in, by, &said) : RS_RX_NONE;
+    const rs_receiving *before = said.type == RS_MSG_OPEN ? rs_find_receiving(node, &said.open.object) : NULL;
+    const rs_peer_state *itself = rs_find_peer(node, sender);
+    if (itself && rs_peer_is_up(itself))
+        return RS_RX_NONE; /* who has a connection to here says by it what it has to say */
+    if (said.type != RS_MSG_OPEN || said.session > 0 || (before && !rs_is_finished(&before->t)))
+        return RS_RX_NONE; /* it would end what comes in: the sender says so itself, soon */
+    rs_rx_verdict verdict = rs_on_open(node, now, sender, &said);
+    in = (rs_receiving *)rs_find_nonce(node, m->nonce, false);
+    if (in)
+        rs_receiver_carried(node, now, in, by);
+    return verdict;
+}
+
+/* What several receivers answer, by one of them. Only good news of others is taken from it. */
+static rs_rx_verdict on_answers(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r, const rs_message *m) {
+    uint8_t type = m->carry.inner.type;
+    rs_message said = {.type = RS_MSG_ABORT};
+    if (type && (!rs_wire_inner_get(&m->carry.inner, m->nonce, m->session, &said) ||
+                 (type != RS_MSG_OPEN_ACK && type != RS_MSG_INTL_SEQ && type != RS_MSG_PING && type != RS_MSG_PONG) ||
+                 (type == RS_MSG_OPEN_ACK && said.open_ack.status != RS_ACK_ACCEPTED)))
+        return RS_RX_BAD;
+    rs_recipient *other;
+    for (uint32_t at = 0; !rs_is_finished(&x->t) && (other = rs_carriers_next(now, x, r, m, &at));)
+        if (type)
+            rs_sender_message(node, now, x, other, &said);
+        else
+            rs_carriers_leave(node, now, other);
+    return RS_RX_NONE;
 }
 
 static rs_rx_result receive_message(rs_node *node, rs_time now, const rs_packet_in *packet) {
@@ -178,17 +232,31 @@ static rs_rx_result receive_message(rs_node *node, rs_time now, const rs_packet_
         return (rs_rx_result){.verdict = RS_RX_NONE}; /* the caller's business */
     if (m.version != RS_WIRE_VERSION)
         return (rs_rx_result){.verdict = RS_RX_BAD};
+    bool carries = m.type == RS_MSG_CARRY_TO || m.type == RS_MSG_CARRY || m.type == RS_MSG_CARRIED;
+    if (carries && !node->config.carries)
+        return (rs_rx_result){.verdict = RS_RX_BAD};
+    if (m.type == RS_MSG_CARRIED)
+        return (rs_rx_result){.verdict = on_carried(node, now, packet->peer, &m)};
     if (m.type == RS_MSG_OPEN)
         return (rs_rx_result){.verdict = rs_on_open(node, now, packet->peer, &m)};
     rs_receiving *in = (rs_receiving *)rs_find_nonce(node, m.nonce, false);
     if ((is_for_receiver(m.type) || is_for_either(m.type)) && in && in->link.peer->id == packet->peer)
         return rs_receiver_message(node, now, in, &m, packet);
-    if (is_for_receiver(m.type))
+    if (carries && in && in->link.peer->id == packet->peer)
+        return (rs_rx_result){.verdict = m.type == RS_MSG_CARRY ? rs_carry_relay_carry(node, now, in, &m)
+                                                                : rs_carry_relay_told(node, now, in, &m)};
+    if (m.type == RS_MSG_CARRY_TO && rs_find_nonce(node, m.nonce, true))
+        return (rs_rx_result){.verdict = RS_RX_BAD};
+    if (is_for_receiver(m.type) || m.type == RS_MSG_CARRY_TO)
         return nobody(node, now, packet->peer, &m);
     rs_sending *out = (rs_sending *)rs_find_nonce(node, m.nonce, true);
     rs_recipient *r = out ? rs_recipient_of(out, packet->peer) : NULL;
     if (!r)
         return nobody(node, now, packet->peer, &m);
+    if (m.type == RS_MSG_CARRY)
+        return (rs_rx_result){.verdict = on_answers(node, now, out, r, &m)};
+    if (m.type == RS_MSG_ABORT)
+        rs_carriers_lost(node, now, out, r);
     return (rs_rx_result){.verdict = rs_sender_message(node, now, out, r, &m)};
 }
 
@@ -201,6 +269,14 @@ rs_peer rs_nonce_sender(const rs_node *node, uint64_t nonce) {
     return in ? in->link.peer->id : RS_NO_PEER;
 }
 
+/* By a receiver that has no connection. If it is whole it has accepted, whatever became of its answer. */
+static rs_rx_verdict on_said(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+    const rs_message accepted = {.type = RS_MSG_OPEN_ACK, .nonce = m->nonce, .session = m->session};
+    if (m->type == RS_MSG_DATA_RCVD && r->state == RS_RECIPIENT_OPENED)
+        rs_sender_message(node, now, x, r, &accepted);
+    return rs_sender_message(node, now, x, r, m);
+}
+
 static rs_rx_result peer_datagram(rs_node *node, rs_time now, const rs_packet_in *packet) {
     uint64_t nonce;
     if (packet->peer == RS_NO_PEER || !rs_wire_nonce(packet->header, packet->header_length, &nonce))
@@ -209,6 +285,10 @@ static rs_rx_result peer_datagram(rs_node *node, rs_time now, const rs_packet_in
     if (in && in->state != RS_RX_OFFERED && in->t.engine->peer_datagram)
         return in->t.engine->peer_datagram(node, now, &in->t, packet);
     rs_sending *out = (rs_sending *)rs_find_nonce(node, nonce, true);
+    rs_recipient *r = out ? rs_recipient_of(out, packet->peer) : NULL;
+    rs_message said;
+    if (r && packet->payload_length == 0 && rs_said_decode(packet->header, packet->header_length, &said))
+        return (rs_rx_result){.verdict = on_said(node, now, out, r, &said)};
     if (out && out->t.engine->peer_datagram && rs_recipient_of(out, packet->peer))
         return out->t.engine->peer_datagram(node, now, &out->t, packet);
     return (rs_rx_result){.verdict = RS_RX_UNKNOWN};

@@ -50,6 +50,13 @@ typedef struct {
     uint32_t (*rack_of)(void *context, rs_peer peer); /* its rack's number; 0, or no function: not known */
     /* False: its agent says that it knows no REPORT_TO. Without the function all know it. */
     bool (*knows_tree)(void *context, rs_peer peer);
+    /* False: its agent says that it cannot carry to others, nor be carried to. Without the function all can. */
+    bool (*carries)(void *context, rs_peer peer);
+    /* The name of a server, "" if it has none; and who is there, by what a third one says of it. Of objects: the name
+     * that programs gave it, or "". Where there are no functions nothing has a name. */
+    const char *(*name_of)(void *context, rs_peer peer);
+    rs_peer (*peer_called)(void *context, uint32_t address, uint16_t port, const char *name);
+    const char *(*object_name)(void *context, const rs_object_id *object);
     void *context; /* What the functions are called with. */
     /* Where no rack is known: servers whose addresses differ in these low bits only are in one; below 32. */
     uint32_t host_bits;
@@ -82,6 +89,7 @@ typedef struct {
      * others' reports (docs/feedback.md) [32; 8]. Without a directory all report to the sender. */
     uint32_t direct_receivers, feedback_arity;
     rs_directory directory; /* Where peers are reached. */
+    bool carries;           /* Of many receivers some carry control messages between the sender and the others. */
     /* The engines of objects that are known; the first one is the fallback [all of this agent: Republic, RDCM]. */
     const rs_engine *const *engines;
     uint32_t engine_count;                /* Length of `engines`. */

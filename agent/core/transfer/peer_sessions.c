@@ -8,6 +8,10 @@
 #define RETRY_FIRST (20 * RS_MS)
 #define RETRY_MOST (500 * RS_MS)
 
+static rs_peer_state *way(const rs_peer_session *link) {
+    return link->via ? link->via : link->peer;
+}
+
 static bool wants_connection(const rs_peer_state *p) {
     return !rs_list_empty(&p->talking) || !rs_list_empty(&p->patching);
 }
@@ -44,6 +48,7 @@ void rs_peer_session_attach(rs_peer_session *link, const rs_talk *talk, rs_peer_
                             rs_time now) {
     link->talk = talk;
     link->peer = peer;
+    link->via = NULL;
     link->transfer = transfer;
     link->heard_at = now;
     rs_list_init(&link->in_peer);
@@ -59,7 +64,12 @@ void rs_peer_session_end(rs_node *node, rs_peer_session *link) {
     rs_list_remove(&link->in_peer);
     rs_list_remove(&link->in_talking);
     rs_list_remove(&link->in_patching);
-    link->peer = NULL;
+    rs_peer_state *via = link->via;
+    if (via)
+        rs_list_keep(&node->talking, &via->in_talking,
+                     via->connection == RS_PEER_WRITABLE &&
+                         (!rs_list_empty(&via->talking) || via->unknown_reply_count));
+    link->peer = link->via = NULL;
     rs_memory_give(&node->allocator, link->cause);
     link->cause = NULL;
     if (!wants_connection(p))
@@ -71,19 +81,33 @@ void rs_peer_session_end(rs_node *node, rs_peer_session *link) {
 }
 
 void rs_control_set_pending(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what) {
-    if (what == RS_CONTROL_CONNECT && rs_peer_is_up(link->peer))
+    if (what == RS_CONTROL_CONNECT && rs_link_is_up(link))
         return;
     link->pending |= what;
-    rs_list_keep(&link->peer->talking, &link->in_talking, true);
-    update(node, now, link->peer);
+    rs_list_keep(&way(link)->talking, &link->in_talking, true);
+    update(node, now, way(link));
 }
 
 void rs_control_clear(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what) {
     link->pending &= ~what;
     if (link->pending == 0) {
-        rs_list_keep(&link->peer->talking, &link->in_talking, false);
-        update(node, now, link->peer);
+        rs_list_keep(&way(link)->talking, &link->in_talking, false);
+        update(node, now, way(link));
     }
+}
+
+void rs_peer_session_go_by(rs_node *node, rs_time now, rs_peer_session *link, rs_peer_state *via) {
+    rs_peer_state *before = way(link);
+    if (link->via == via)
+        return;
+    rs_list_remove(&link->in_talking);
+    link->via = via;
+    link->ping_out = false;
+    link->pending &= ~(uint32_t)RS_CONTROL_CONNECT;
+    if (link->pending)
+        rs_list_append(&way(link)->talking, &link->in_talking);
+    update(node, now, before);
+    update(node, now, way(link));
 }
 
 void rs_patch_ready(rs_node *node, rs_time now, rs_peer_session *link, bool ready) {
@@ -129,34 +153,45 @@ static uint32_t lowest(uint32_t bits) {
     return bits & (~bits + 1);
 }
 
+bool rs_peer_session_makes(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m,
+                           bool *more) {
+    m->nonce = link->transfer->nonce;
+    m->session = link->transfer->session;
+    *more = false;
+    if (what == RS_CONTROL_PING) {
+        m->type = RS_MSG_PING;
+        m->ping.token = link->ping_token = (uint64_t)now;
+        link->ping_out = true;
+        return true;
+    }
+    if (what == RS_CONTROL_PONG) {
+        m->type = RS_MSG_PONG;
+        m->ping.token = link->pong_token;
+        return true;
+    }
+    if (what == RS_CONTROL_ABORT) {
+        m->type = RS_MSG_ABORT;
+        rs_wire_cause_set(&m->abort.cause, rs_peer_session_cause(link));
+        return true;
+    }
+    return what && link->talk->says(node, now, link, what, m, more);
+}
+
 /* Makes the link's next message. False if what was to be said no longer matters. */
 static bool say_next(rs_node *node, rs_time now, rs_peer_session *link, rs_packet_out *out) {
     uint32_t what = lowest(link->pending & ~(uint32_t)RS_CONTROL_CONNECT);
-    rs_transfer *t = link->transfer;
-    rs_message m = {.nonce = t->nonce, .session = t->session};
-    bool more = false, worth;
+    rs_message m = {0};
+    bool more = false;
     link->pending &= ~(what | RS_CONTROL_CONNECT);
-    if (what == RS_CONTROL_PING) {
-        m.type = RS_MSG_PING;
-        m.ping.token = link->ping_token = (uint64_t)now;
-        link->ping_out = worth = true;
-    } else if (what == RS_CONTROL_PONG) {
-        m.type = RS_MSG_PONG;
-        m.ping.token = link->pong_token;
-        worth = true;
-    } else if (what == RS_CONTROL_ABORT) {
-        m.type = RS_MSG_ABORT;
-        rs_wire_cause_set(&m.abort.cause, rs_peer_session_cause(link));
-        worth = true;
-    } else {
-        worth = what && link->talk->says(node, now, link, what, &m, &more);
-    }
-    if (more && worth)
-        link->pending |= what;
-    if (!worth)
+    if (!rs_peer_session_makes(node, now, link, what, &m, &more))
         return false;
-    out->xfer = t->id;
-    out->header_length = (uint16_t)rs_wire_encode(&m, 0, out->header, sizeof out->header);
+    if (more)
+        link->pending |= what;
+    out->xfer = link->transfer->id;
+    if (link->via && !link->talk->carried(node, now, link, what, &m, out))
+        return false;
+    if (out->channel == RS_CH_PEER_RELIABLE)
+        out->header_length = (uint16_t)rs_wire_encode(&m, 0, out->header, sizeof out->header);
     return out->header_length > 0;
 }
 
@@ -176,9 +211,9 @@ static bool poll_talk(rs_node *node, rs_time now, rs_packet_out *out) {
         } else {
             rs_peer_session *link = RS_HOLDER(rs_peer_session, in_talking, p->talking.next);
             said = say_next(node, now, link, out);
-            if (link->pending)
+            if (link->pending && way(link) == p)
                 rs_list_append(&p->talking, &link->in_talking);
-            else
+            else if (link->pending == 0)
                 rs_list_remove(&link->in_talking);
         }
         update(node, now, p);
@@ -241,7 +276,7 @@ void rs_on_ping(rs_node *node, rs_time now, rs_peer_session *link, const rs_mess
 }
 
 void rs_on_pong(rs_time now, rs_peer_session *link, const rs_message *m) {
-    if (link->ping_out && m->ping.token == link->ping_token)
+    if (link->ping_out && m->ping.token == link->ping_token && !link->via)
         rs_rtt_sample(&link->peer->rtt, now - (rs_time)link->ping_token);
     link->ping_out = false;
 }
@@ -282,6 +317,17 @@ rs_status rs_peer_up(rs_node *node, rs_time now, rs_peer peer) {
     return RS_OK;
 }
 
+/* Who heard the sender by it has only its own connection left. */
+static void leave_carrier(rs_node *node, rs_time now, const rs_peer_state *p) {
+    rs_list *const lists[] = {&node->receiving, &node->received};
+    for (uint32_t i = 0; i < 2; i++)
+        for (rs_list *at = lists[i]->next; at != lists[i]; at = at->next) {
+            rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+            if (x->link.peer && x->link.via == p)
+                rs_peer_session_go_by(node, now, &x->link, NULL);
+        }
+}
+
 rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cause) {
     rs_peer_state *p = rs_find_peer(node, peer);
     if (!p)
@@ -296,8 +342,10 @@ rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cau
         p->backoff = 0; /* it was a good connection: try again at once */
     p->retry_at = now + p->backoff;
     p->backoff = p->backoff == 0 ? RETRY_FIRST : p->backoff < RETRY_MOST / 2 ? p->backoff * 2 : RETRY_MOST;
-    if (was_up)
+    if (was_up) {
         each_link(node, now, p, false);
+        leave_carrier(node, now, p);
+    }
     update(node, now, p);
     rs_drop_peer_if_idle(node, p);
     return RS_OK;

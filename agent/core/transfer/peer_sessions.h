@@ -8,6 +8,10 @@
 void rs_peer_session_attach(rs_peer_session *link, const rs_talk *talk, rs_peer_state *peer, rs_transfer *transfer,
                             rs_time now);
 void rs_peer_session_end(rs_node *node, rs_peer_session *link);
+/* From now on what is said goes by the connection to that one; NULL: by its own. */
+void rs_peer_session_go_by(rs_node *node, rs_time now, rs_peer_session *link, rs_peer_state *via);
+/* Makes the message for a bit. False: it no longer matters. */
+bool rs_peer_session_makes(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m, bool *more);
 const char *rs_peer_session_cause(const rs_peer_session *link); /* its text, never NULL */
 void rs_control_set_pending(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what);
 void rs_control_clear(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what);

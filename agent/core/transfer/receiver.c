@@ -1,18 +1,24 @@
 /* A receiving transfer from INCOMING to RECEIVE_DONE. */
 #include "core/transfer/receiver.h"
 
+#include "core/feedback/report.h"
 #include "core/transfer/engine.h"
 
 #include <string.h>
 
 #define KEEP (60000 * RS_MS)         /* a finished transfer answers a sender that missed its final answer for so long */
 #define REPLACE_AFTER (1000 * RS_MS) /* a sender that was not heard for so long gives way to another of the object */
-#define PLACE_KEPT (1u << 20)        /* bytes of which are here: it does not give its place to another */
+/* Who says by a datagram that it is whole does so within that part of the time between two of its samples: all at once
+ * would be more than a port's queue takes. DATA_FNSD that others pass on comes to those, too, who just said so. */
+#define SAID_PART 16000
+#define SAID_JUST_NOW (10 * RS_MS)
+#define PLACE_KEPT (1u << 20) /* bytes of which are here: it does not give its place to another */
 
 void rs_receiver_free(rs_node *node, rs_transfer *t) {
     rs_receiving *x = (rs_receiving *)t;
     if (node->last_rx == x)
         node->last_rx = NULL;
+    rs_carry_relay_free(node, x);
     rs_leave(node, &x->t);
     rs_peer_session_end(node, &x->link);
     rs_engine_drop(node, &x->t);
@@ -64,7 +70,8 @@ void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t fi
     drop_sets(node, x);
     x->present.size = 0;
     rs_retire(node, &x->t);
-    rs_timer_set(&node->timers, &x->t.timer, now + KEEP);
+    x->kept_until = now + KEEP;
+    rs_receiver_arm(node, x);
 }
 
 void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint32_t final_control, const char *cause) {
@@ -326,12 +333,12 @@ static void give_up_silent(rs_node *node, rs_time now, rs_receiving *x) {
 /* How long the sender may be silent. One whose process was stopped keeps its connections, and goes on with all it has;
  * so more is risked by giving up than by keeping what is here. One whose process or machine is gone loses them. */
 static rs_time silence_bound(const rs_node *node, const rs_receiving *x) {
-    return rs_peer_is_up(x->link.peer) ? node->config.sender_away_bound : node->config.sender_silence_bound;
+    return rs_link_is_up(&x->link) ? node->config.sender_away_bound : node->config.sender_silence_bound;
 }
 
 /* When it was heard, or its connection ended, for the last time. */
 static rs_time silent_since(const rs_receiving *x) {
-    rs_time down = rs_peer_is_up(x->link.peer) ? RS_NEVER : x->link.peer->down_since;
+    rs_time down = rs_link_is_up(&x->link) ? RS_NEVER : x->link.peer->down_since;
     return down == RS_NEVER || down < x->link.heard_at ? x->link.heard_at : down;
 }
 
@@ -365,15 +372,22 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
 }
 
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
-    if (rs_is_finished(&x->t)) {
+    if (rs_is_finished(&x->t) && now >= x->kept_until) {
         rs_receiver_free(node, &x->t);
+        return;
+    }
+    rs_carry_relay_timeout(node, now, x);
+    if (now >= x->rcvd_due)
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_DATA_RCVD);
+    if (rs_is_finished(&x->t)) {
+        rs_receiver_arm(node, x);
         return;
     }
     if (waits_end(node, now, x))
         return;
     if (now >= x->ping_due) {
         rs_time bound = node->config.sender_silence_bound;
-        if (now - x->link.heard_at >= bound / 2 && rs_peer_is_up(x->link.peer) && x->state != RS_RX_SERVING)
+        if (now - x->link.heard_at >= bound / 2 && rs_link_is_up(&x->link) && x->state != RS_RX_SERVING)
             rs_ping(node, now, &x->link);
         x->ping_due = now + bound / 4 + 1;
     }
@@ -385,9 +399,15 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
 }
 
 void rs_receiver_arm(rs_node *node, rs_receiving *x) {
+    rs_time relay = rs_carry_relay_due(x), rcvd = x->link.pending & RS_CONTROL_DATA_RCVD ? RS_NEVER : x->rcvd_due;
+    relay = rcvd < relay ? rcvd : relay;
+    if (rs_is_finished(&x->t)) {
+        rs_timer_set(&node->timers, &x->t.timer, relay < x->kept_until ? relay : x->kept_until);
+        return;
+    }
     bool waits = x->state < RS_RX_VERIFYING || rs_pieces_wait(x);
     rs_time silent = !waits ? RS_NEVER : silent_since(x) + silence_bound(node, x);
-    const rs_time dues[] = {silent, x->offered_due, x->verify_due, x->ping_due, x->again_due, x->leaving_due};
+    const rs_time dues[] = {silent, x->offered_due, x->verify_due, x->ping_due, x->again_due, x->leaving_due, relay};
     rs_transfer_arm(node, &x->t, dues, sizeof dues / sizeof dues[0]);
 }
 
@@ -500,7 +520,7 @@ rs_rx_verdict rs_on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const
         x->ended = true;
         rs_engine_notify(node, now, &x->t, RS_NEWS_OVER);
     }
-    if (x->state == RS_RX_SERVING)
+    if (x->state == RS_RX_SERVING && (!x->link.via || now - x->rcvd_at >= SAID_JUST_NOW))
         rs_control_set_pending(node, now, &x->link, RS_CONTROL_DATA_RCVD); /* the sender missed it */
     if (x->state == RS_RX_RECEIVING)                                       /* else it asks when it is accepted */
         x->t.engine->message(node, now, &x->link, m);
@@ -525,6 +545,7 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
     case RS_MSG_REPORT_TO:
         if (m->session > x->t.session)
             return verdict(RS_RX_BAD);
+        x->said_each = (rs_time)m->report_to.sample_us * 1000;
         return verdict(x->state == RS_RX_OFFERED || x->t.stream.on || !x->t.engine->report_to
                            ? RS_RX_NONE
                            : x->t.engine->report_to(node, now, x, m));
@@ -560,6 +581,8 @@ static bool says(rs_node *node, rs_time now, rs_peer_session *link, uint32_t wha
         return true;
     case RS_CONTROL_LEAF_REQ:
         return rs_leaf_request(x, m);
+    case RS_CONTROL_CARRY:
+        return rs_carry_relay_says(now, node, x, m, more);
     case RS_CONTROL_DATA_RCVD:
         m->type = RS_MSG_DATA_RCVD;
         m->data_rcvd.status = x->rcvd_status;
@@ -582,6 +605,7 @@ static bool says(rs_node *node, rs_time now, rs_peer_session *link, uint32_t wha
 /* What was said may be lost: say again what the sender must know, ask again for what is missing. */
 static void peer_up(rs_node *node, rs_time now, rs_peer_session *link) {
     rs_receiving *x = (rs_receiving *)link->transfer;
+    rs_peer_session_go_by(node, now, link, NULL);
     if (x->state == RS_RX_FINISHED) {
         if (x->final_control)
             rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | x->final_control);
@@ -605,7 +629,53 @@ static void peer_down(rs_node *node, rs_time now, rs_peer_session *link) {
     (void)node, (void)now, (void)link;
 }
 
-static const rs_talk talk = {.says = says, .up = peer_up, .down = peer_down};
+/* Good news, and questions, go by who carries; how far it is, and that all is here, straight to the sender. All else
+ * needs a connection of its own. */
+static bool carried(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m,
+                    rs_packet_out *out) {
+    rs_receiving *x = (rs_receiving *)link->transfer;
+    bool good = what == RS_CONTROL_INTL_SEQ || what == RS_CONTROL_PING || what == RS_CONTROL_PONG ||
+                (what == RS_CONTROL_OPEN_ACK && x->ack_status == RS_ACK_ACCEPTED);
+    rs_message said = *m;
+    if (good) {
+        *m = (rs_message){.type = RS_MSG_CARRIED, .nonce = said.nonce, .session = said.session};
+        return rs_wire_inner_set(&m->carried.inner, &said);
+    }
+    out->header_length = (uint16_t)rs_said_encode(m, out->header);
+    if (out->header_length && m->type == RS_MSG_DATA_RCVD && now < x->rcvd_due) {
+        if (x->rcvd_due == RS_NEVER)
+            x->rcvd_due = now + (rs_time)(rs_random(node) % ((uint64_t)x->said_each / SAID_PART + 1));
+        rs_receiver_arm(node, x);
+        out->header_length = 0;
+        return x->rcvd_due <= now && carried(node, now, link, what, m, out);
+    }
+    if (out->header_length && m->type == RS_MSG_DATA_RCVD) {
+        x->rcvd_due = RS_NEVER;
+        x->rcvd_at = now;
+    }
+    if (out->header_length) {
+        out->channel = RS_CH_PEER_DATAGRAM;
+        out->peer = link->peer->id;
+        return true;
+    }
+    link->pending |= what;
+    rs_peer_session_go_by(node, now, link, NULL);
+    return false;
+}
+
+void rs_receiver_carried(rs_node *node, rs_time now, rs_receiving *x, rs_peer by) {
+    rs_peer_state *p = rs_find_peer(node, by);
+    if (p && p != x->link.peer && rs_peer_is_up(p) && !rs_peer_is_up(x->link.peer))
+        rs_peer_session_go_by(node, now, &x->link, p);
+}
+
+/* What is not good for this receiver the sender is to say itself. */
+static void ask_the_sender(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_peer_session_go_by(node, now, &x->link, NULL);
+    rs_ping(node, now, &x->link);
+}
+
+static const rs_talk talk = {.says = says, .up = peer_up, .down = peer_down, .carried = carried};
 
 /* The digest, which was to follow. What waited for it has the whole of its time now. */
 static bool take_digest(rs_node *node, rs_time now, rs_receiving *x, const rs_digest *digest) {
@@ -672,7 +742,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->group = RS_NO_GROUP;
     x->feedback_interval = m->open.feedback_us < 1000 ? RS_MS : (rs_time)m->open.feedback_us * 1000;
     x->data_at = now - 1000 * RS_MS;
-    x->verify_due = x->again_due = RS_NEVER;
+    x->verify_due = x->again_due = x->rcvd_due = RS_NEVER;
     if (node->engines[0]->prepare)
         node->engines[0]->prepare(now, &x->t);
     x->offered_due = now + node->config.sender_silence_bound;
@@ -741,6 +811,23 @@ static void end_for_another(rs_node *node, rs_time now, rs_receiving *x, bool re
               replaced ? "its sender is gone, and another server sends it on" : "the sender started over");
     rs_receiver_finish(node, now, x, 0, event.cause);
     rs_emit(node, &event);
+}
+
+rs_rx_verdict rs_receiver_hearsay(rs_node *node, rs_time now, rs_receiving *x, rs_peer by, const rs_message *m) {
+    if (!x->link.via || x->link.via->id != by)
+        return RS_RX_NONE; /* that one does not carry to here */
+    if (m->type == RS_MSG_DATA_FNSD && now - x->data_at < RS_TAIL_QUIET)
+        return RS_RX_NONE;
+    bool ends = m->type == RS_MSG_ABORT && !rs_is_finished(&x->t);
+    if (ends || (m->type == RS_MSG_OPEN && m->session != x->t.session)) {
+        ask_the_sender(node, now, x);
+        return RS_RX_NONE;
+    }
+    if (m->type == RS_MSG_ABORT)
+        return RS_RX_NONE;
+    if (m->type == RS_MSG_OPEN)
+        return rs_on_open(node, now, x->link.peer->id, m);
+    return rs_receiver_message(node, now, x, m, NULL).verdict;
 }
 
 rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {

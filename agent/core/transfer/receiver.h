@@ -24,6 +24,10 @@ void rs_receiver_left(rs_node *node, rs_time now, rs_receiving *x);     /* it ha
 void rs_receiver_complete(rs_node *node, rs_time now, rs_receiving *x); /* it is */
 /* All is here: the caller checks the digest, and tells what it finds. */
 void rs_receiver_await_check(rs_node *node, rs_time now, rs_receiving *x);
+/* What the sender says comes by that peer: while it has no connection of its own here, so do answers. */
+void rs_receiver_carried(rs_node *node, rs_time now, rs_receiving *x, rs_peer by);
+/* A message of the sender by who carries: whatever is false in it costs time, not the object. */
+rs_rx_verdict rs_receiver_hearsay(rs_node *node, rs_time now, rs_receiving *x, rs_peer by, const rs_message *m);
 void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x);
 rs_time rs_receiver_request_timeout(const rs_receiving *x); /* until what was asked for is asked for again */
 void rs_receiver_arm(rs_node *node, rs_receiving *x);

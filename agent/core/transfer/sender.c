@@ -41,10 +41,14 @@ void rs_sender_free(rs_node *node, rs_transfer *t) {
     rs_engine_stop(node, &x->t);
     rs_engine_drop(node, &x->t);
     rs_leave(node, &x->t);
+    for (uint32_t i = 0; i < x->recipient_count; i++)
+        if (x->recipients[i].carrier) /* before whom they go by */
+            rs_peer_session_end(node, &x->recipients[i].link);
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_sender_wants_nothing(node, &x->recipients[i]);
         rs_peer_session_end(node, &x->recipients[i].link);
     }
+    rs_carriers_free(node, x);
     rs_memory_give(&node->allocator, x->asked);
     rs_memory_give(&node->allocator, x->index);
     rs_memory_give(&node->allocator, x->recipients);
@@ -103,7 +107,7 @@ static rs_sending *make(rs_node *node, rs_time now, const rs_send_params *params
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_SENDING, .owner = x};
     x->data_timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_DATA, .owner = x};
     rs_list_init(&x->in_ready);
-    x->answer_due = x->path_done_due = x->fnsd_due = RS_NEVER;
+    x->answer_due = x->path_done_due = x->fnsd_due = x->carried_due = RS_NEVER;
     if (fallback->prepare)
         fallback->prepare(now, &x->t);
     return x;
@@ -150,8 +154,9 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
     x->tick_due = now + tick(node);
     x->stats.sending = true;
     *out = x->t.id;
-    /* Connections come up while the manager looks for a path. */
-    for (uint32_t i = 0; i < x->recipient_count; i++)
+    /* Connections come up while the manager looks for a path; of many it is known then to whom there will be any. */
+    bool carried = rs_carriers_likely(node, engine, x->recipient_count);
+    for (uint32_t i = 0; i < x->recipient_count && !carried; i++)
         rs_control_set_pending(node, now, &x->recipients[i].link, RS_CONTROL_CONNECT);
     rs_sender_want_path(node, now, x);
     rs_sender_arm(node, x);
@@ -174,6 +179,8 @@ void rs_sender_done(rs_node *node, rs_time now, rs_recipient *r, uint64_t patche
     x->done++;
     x->kept -= r->kept;
     leave_alone(node, now, r);
+    if (had_it)
+        rs_carriers_lost(node, now, x, r);
     rs_emit(node, &(rs_event){.kind = RS_EV_PEER_DONE,
                               .xfer = x->t.id,
                               .peer = r->link.peer->id,
@@ -191,9 +198,10 @@ void rs_sender_fail(rs_node *node, rs_time now, rs_recipient *r, bool tell, cons
     if (x->first_cause[0] == '\0')
         rs_format(x->first_cause, sizeof x->first_cause, "%s", cause);
     leave_alone(node, now, r);
+    rs_carriers_lost(node, now, x, r);
     rs_format(event.cause, sizeof event.cause, "%s", cause);
     rs_text_keep(node, &r->link.cause, event.cause);
-    if (tell && opened && rs_peer_is_up(r->link.peer))
+    if (tell && opened && rs_link_is_up(&r->link))
         rs_control_set_pending(node, now, &r->link, RS_CONTROL_ABORT);
     rs_emit(node, &event);
 }
@@ -202,6 +210,7 @@ static void left(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
     rs_sender_failed(x, r);
     x->left++;
     leave_alone(node, now, r);
+    rs_carriers_lost(node, now, x, r);
     rs_emit(node, &(rs_event){.kind = RS_EV_PEER_LEFT,
                               .xfer = x->t.id,
                               .peer = r->link.peer->id,
@@ -300,7 +309,7 @@ static rs_time silent_since(const rs_node *node, rs_time now, const rs_sending *
         return heard;
     if (x->stats.data_done_at && x->stats.data_done_at < until)
         until = x->stats.data_done_at;
-    if (!rs_peer_is_up(p) && p->down_since < until)
+    if (!rs_link_is_up(&r->link) && p->down_since < until)
         until = p->down_since;
     until = until < due ? until : due;
     return until > heard ? until : heard;
@@ -309,7 +318,8 @@ static rs_time silent_since(const rs_node *node, rs_time now, const rs_sending *
 /* True if the recipient was given up. */
 static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
     const rs_peer_state *p = r->link.peer;
-    if (r->kept && rs_peer_is_up(p) && now - r->progress_at >= KEPT_AGAIN) {
+    bool up = rs_link_is_up(&r->link);
+    if (r->kept && up && now - r->progress_at >= KEPT_AGAIN) {
         r->progress_at = now;
         rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN);
     }
@@ -321,7 +331,7 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
     char text[RS_CAUSE_MAX], time[32];
     if (since != RS_NEVER && now - since >= bound) {
         seconds(time, sizeof time, now - since);
-        if (rs_peer_is_up(p))
+        if (up)
             rs_format(text, sizeof text, "said nothing for %s though its control channel is up", time);
         else
             rs_format(text, sizeof text, "cannot be reached for %s: %s", time,
@@ -332,7 +342,7 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
                   seconds(time, sizeof time, now - progress));
     } else {
         rs_time quiet = r->reported ? bound / 2 : tick(node);
-        if (rs_is_opened(r) && !r->kept && rs_peer_is_up(p) && now - since >= quiet)
+        if (rs_is_opened(r) && !r->kept && up && now - since >= quiet)
             rs_ping(node, now, &r->link);
         return false;
     }
@@ -350,6 +360,13 @@ static void watch(rs_node *node, rs_time now, rs_sending *x) {
         rs_sender_settle(node, now, x);
 }
 
+/* Who has no connection says by a datagram that it is whole, which may be lost: it is asked again, less and less
+ * often. */
+static rs_time finished_again(rs_time now, const rs_sending *x) {
+    rs_time since = now - x->stats.data_done_at;
+    return now + (since < OVER_BY_OTHERS ? OVER_BY_OTHERS : since < RS_REQUEST_TIMEOUT ? since : RS_REQUEST_TIMEOUT);
+}
+
 static void say_finished(rs_node *node, rs_time now, rs_sending *x) {
     bool again = x->fnsd_said;
     x->fnsd_due = RS_NEVER;
@@ -360,8 +377,10 @@ static void say_finished(rs_node *node, rs_time now, rs_sending *x) {
             continue;
         if (again || !rs_hears_of_others(r))
             rs_control_set_pending(node, now, &r->link, RS_CONTROL_DATA_FNSD);
-        else
+        if (!again && rs_hears_of_others(r))
             x->fnsd_due = now + OVER_BY_OTHERS;
+        else if (r->carrier)
+            x->fnsd_due = finished_again(now, x);
     }
 }
 
@@ -381,6 +400,7 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
         x->t.engine->timeout(node, now, &x->t);
     if (now >= x->fnsd_due)
         say_finished(node, now, x);
+    rs_carriers_timeout(node, now, x);
     if (now >= x->path_done_due)
         rs_sender_path_done(node, now, x);
     if (now >= x->answer_due)
@@ -392,7 +412,7 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_sender_arm(rs_node *node, rs_sending *x) {
-    const rs_time dues[] = {x->answer_due, x->path_done_due, x->fnsd_due, x->tick_due};
+    const rs_time dues[] = {x->answer_due, x->path_done_due, x->fnsd_due, x->tick_due, x->carried_due};
     rs_transfer_arm(node, &x->t, dues, sizeof dues / sizeof dues[0]);
 }
 
@@ -444,10 +464,21 @@ static void open_says(const rs_sending *x, rs_message *m) {
     m->open.path_kind = (uint8_t)x->grant.kind;
 }
 
+/* What the caller tells others by their connections goes to who has none like the rest. */
+static bool name_says(const rs_node *node, const rs_sending *x, rs_message *m) {
+    const rs_directory *d = &node->config.directory;
+    const char *name = d->object_name ? d->object_name(d->context, &x->t.object) : "";
+    m->type = RS_MSG_NAME;
+    m->name.object = x->t.object;
+    m->name.length = (uint16_t)strnlen(name, RS_NAME_MAX);
+    memcpy(m->name.text, name, m->name.length);
+    return m->name.length > 0;
+}
+
 static bool says(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m, bool *more) {
     const rs_sending *x = (const rs_sending *)link->transfer;
     const rs_recipient *r = RS_HOLDER(rs_recipient, link, link);
-    (void)now, (void)more;
+    (void)now;
     if (rs_is_finished(&x->t) || !rs_is_active(r))
         return false;
     if (what == RS_CONTROL_OPEN)
@@ -456,6 +487,10 @@ static bool says(rs_node *node, rs_time now, rs_peer_session *link, uint32_t wha
         m->type = RS_MSG_DATA_FNSD;
     else if (what == RS_CONTROL_LEAVES)
         return rs_leaves_said(x, r, m);
+    else if (what == RS_CONTROL_CARRY_TO)
+        return rs_carriers_tell(node, x, r, m, more);
+    else if (what == RS_CONTROL_NAME)
+        return name_says(node, x, m);
     else
         return x->t.engine->tell && x->t.engine->tell(node, x, r, what, m);
     m->session = r->light == RS_LIGHT_DEMOTED ? RS_SESSION_DEMOTED : r->session;
@@ -475,6 +510,12 @@ static bool says(rs_node *node, rs_time now, rs_peer_session *link, uint32_t wha
 static void peer_up(rs_node *node, rs_time now, rs_peer_session *link) {
     rs_recipient *r = RS_HOLDER(rs_recipient, link, link);
     rs_sending *x = (rs_sending *)r->link.transfer;
+    const rs_directory *d = &node->config.directory;
+    rs_carriers_leave(node, now, r);
+    if (d->carries && !d->carries(d->context, link->peer->id))
+        rs_carriers_lost(node, now, x, r);
+    if (r->state == RS_RECIPIENT_FAILED && link->cause)
+        rs_control_set_pending(node, now, link, RS_CONTROL_ABORT); /* it asks, as another one told it so */
     if (!rs_is_active(r) || !rs_is_opened(r))
         return;
     bool over = r->light == RS_LIGHT_DEMOTED || !r->member || x->fnsd_said;
@@ -488,11 +529,12 @@ static void peer_up(rs_node *node, rs_time now, rs_peer_session *link) {
 static void peer_down(rs_node *node, rs_time now, rs_peer_session *link) {
     rs_recipient *r = RS_HOLDER(rs_recipient, link, link);
     leave_alone(node, now, r);
+    rs_carriers_lost(node, now, (rs_sending *)link->transfer, r);
     if (rs_is_active(r))
         rs_control_set_pending(node, now, &r->link, rs_is_opened(r) ? RS_CONTROL_OPEN : RS_CONTROL_CONNECT);
 }
 
-static const rs_talk talk = {.says = says, .up = peer_up, .down = peer_down};
+static const rs_talk talk = {.says = says, .up = peer_up, .down = peer_down, .carried = rs_carriers_wrap};
 
 /* Nothing goes to it by this transfer any more. When it was the last, the path is given back. */
 static void keeps(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
@@ -508,6 +550,7 @@ static void keeps(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
     x->taking -= r->member;
     r->member = r->wanted = false;
     leave_alone(node, now, r);
+    rs_carriers_lost(node, now, x, r);
     rs_emit(node, &(rs_event){.kind = RS_EV_PEER_KEPT, .xfer = x->t.id, .peer = r->link.peer->id});
     if (!path_is_needed(x))
         need_no_path(node, now, x);
@@ -543,6 +586,8 @@ static rs_rx_verdict on_open_ack(rs_node *node, rs_time now, rs_sending *x, rs_r
             rs_control_set_pending(node, now, &r->link, RS_CONTROL_DATA_FNSD);
         x->kept -= r->kept;
         r->kept = false;
+        if (r->carrier)
+            rs_control_set_pending(node, now, &r->link, RS_CONTROL_NAME);
         const rs_news news = {.what = RS_NEWS_ACCEPTED, .receiver = r};
         if (x->t.stream.on && x->t.size != RS_STREAM)
             rs_control_set_pending(node, now, &r->link, RS_CONTROL_OPEN);

@@ -53,7 +53,10 @@ enum {
     RS_CONTROL_PTCH_MAP = 1 << 11, /* a few messages */
     RS_CONTROL_LEAF_REQ = 1 << 12,
     RS_CONTROL_LEAVES = 1 << 13,
-    RS_CONTROL_REPORT_TO = 1 << 14
+    RS_CONTROL_REPORT_TO = 1 << 14,
+    RS_CONTROL_CARRY_TO = 1 << 15,
+    RS_CONTROL_CARRY = 1 << 16, /* what others say, or are told, by this one */
+    RS_CONTROL_NAME = 1 << 17
 };
 
 typedef struct rs_engine rs_engine; /* transfer/engine.h */
@@ -108,12 +111,17 @@ typedef struct {
     bool (*says)(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m, bool *more);
     void (*up)(rs_node *node, rs_time now, rs_peer_session *link);
     void (*down)(rs_node *node, rs_time now, rs_peer_session *link);
+    /* Of a talk by another peer's connection (`via`): makes what goes there of the message for that bit; or a datagram,
+     * which is in `out`. False: nothing does. */
+    bool (*carried)(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m,
+                    rs_packet_out *out);
 } rs_talk;
 
 /* One end of the talk between this node and a peer about one transfer. */
 struct rs_peer_session {
     const rs_talk *talk;             /* What it is about. */
     rs_peer_state *peer;             /* The other end. */
+    rs_peer_state *via;              /* It is said by the connection to that one; NULL: by its own. */
     rs_transfer *transfer;           /* What they talk about. */
     uint32_t pending;                /* The bits of RS_CONTROL_* that are to be said. */
     uint64_t pong_token;             /* The next PONG answers that PING. */
@@ -124,6 +132,11 @@ struct rs_peer_session {
     rs_list in_peer;                 /* Its place among the peer's links... */
     rs_list in_talking, in_patching; /* ...and in the peer's lists of those to be served. */
 };
+
+/* What is said reaches it. */
+static inline bool rs_link_is_up(const rs_peer_session *link) {
+    return rs_peer_is_up(link->via ? link->via : link->peer);
+}
 
 /* Of a continuing stream, in fragments. transfer/stream.c */
 typedef struct {
@@ -202,6 +215,8 @@ typedef struct {
     bool retaking;          /* RS_EV_RETAKE is out and has no answer yet. */
     uint32_t child;         /* RDCM: its place among the sender's overlay children + 1; 0: it has none. */
     bool reported;          /* Others report of it, and name it if it is silent: it is asked seldom itself. */
+    uint16_t carrier;       /* Who carries to it: the place among the sender's carriers + 1; 0: nobody does. */
+    uint16_t carried_as;    /* Its number there. */
     bool named_dark;        /* The grant names it as one that saw nothing of earlier paths. */
     void *fallback;         /* What the first engine of the table remembers of it. */
 } rs_recipient;
@@ -288,6 +303,8 @@ struct rs_sending {
     rs_session_ring rings[RS_RINGS]; /* The rings of the latest sessions: requests name them. */
     void *asked; /* Options of this send, as its engine has them (rs_engine.ask); NULL: the node's. */
     rs_straggler_policy stragglers;
+    struct rs_carriers *carriers; /* Receivers that carry to others; NULL: none do. transfer/carriers.h */
+    rs_time carried_due;          /* Who they carry to must have answered by then. */
 };
 
 /* What a receiving transfer waits for. */
@@ -339,6 +356,12 @@ struct rs_receiving {
     uint64_t again_at;    /* Of the set, all below are asked for; */
     rs_time again_due;    /* once more then. */
 
+    struct rs_relay *relay; /* Receivers that this one carries to; NULL: none. transfer/relay.h */
+    rs_time kept_until;     /* Once finished. */
+    rs_time said_each;      /* It says by itself so seldom how far it is; 0: not told. */
+    rs_time rcvd_due;       /* It says by a datagram that all is here then, */
+    rs_time rcvd_at;        /* and did then, last; 0: not yet. */
+
     uint64_t session_dropped; /* The group's socket dropped so many packets in this session. */
     rs_time waited;           /* The newest data packet waited so long in this host before it was read. */
 };
@@ -384,6 +407,7 @@ struct rs_node {
     rs_list ready;                    /* sendings whose pacer lets them send, round robin */
     rs_list talking, patching;        /* peers */
     rs_list acking, mending;          /* receivings with acknowledgements to send; that may have something to repair */
+    uint32_t relayed;                 /* So many others are carried to from here. */
     uint32_t data_in_row;             /* data packets since the last patch */
     bool held;                        /* no data packets go out: rs_node_hold */
     rs_pacer nic;

@@ -38,6 +38,7 @@ typedef struct {
     uint32_t address; /* of this server on the data network */
     uint16_t port;
     uint32_t max_connections;
+    bool carries;              /* said in HELLO: RS_HELLO_CARRY */
     rs_tls_identity *identity; /* NULL: plain; else both ends show certificates. Must outlive it */
     rs_time connect_timeout;   /* [2 s], and as long for the HELLO */
     rs_time want_bound;        /* a wanted peer is tried this long [6 s] */

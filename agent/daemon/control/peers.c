@@ -191,6 +191,7 @@ void rs_peers_told(rs_peers *peers, rs_peer peer, uint32_t address, uint16_t con
             enter_address(peers, peer);
     }
     entry->control_port = control_port;
+    entry->rumoured = false;
     entry->rack = rack ? rack : entry->rack;
 }
 
@@ -260,7 +261,8 @@ static rs_peer find_claim(const rs_peers *peers, const char *name, uint32_t from
 
 rs_peer rs_peers_claim(rs_peers *peers, const char *name, uint32_t from) {
     rs_peer peer = rs_peers_find(peers, name);
-    if (peer != RS_NO_PEER && peers->entries[peer].address != 0)
+    const rs_peer_entry *told = peer == RS_NO_PEER ? NULL : &peers->entries[peer];
+    if (told && told->address != 0 && (!told->rumoured || told->address == from))
         return used_now(peers, peer);
     peer = find_claim(peers, name, from);
     if (peer == RS_NO_PEER)
@@ -279,6 +281,32 @@ rs_peer rs_peers_at(rs_peers *peers, const char *name, uint32_t address) {
         peer = there == RS_NO_PEER ? peer : there;
     }
     return used_now(peers, peer == RS_NO_PEER ? take_over(peers, name, address) : peer);
+}
+
+rs_peer rs_peers_heard(rs_peers *peers, const char *name, uint32_t address, uint16_t control_port) {
+    rs_peer there = rs_peers_located(peers, address), named = rs_peers_find(peers, name);
+    bool taken = named != RS_NO_PEER && peers->entries[named].address != 0;
+    size_t length = strlen(name);
+    if (taken || length == 0 || length > RS_NAME_MAX ||
+        (there != RS_NO_PEER && peers->entries[there].name[0] != NAMELESS))
+        return rs_peers_locate(peers, address, control_port);
+    rs_peer peer = find_claim(peers, name, address); /* it has connected from there */
+    if (peer == RS_NO_PEER)
+        peer = there == RS_NO_PEER ? new_number(peers, name) : there;
+    if (peer == RS_NO_PEER)
+        return peer;
+    rs_peers_rename(peers, peer, name);
+    if (peers->entries[peer].address == 0)
+        rs_peers_told(peers, peer, address, control_port, 0);
+    peers->entries[peer].rumoured = true;
+    return used_now(peers, peer);
+}
+
+void rs_peers_answers(rs_peers *peers, rs_peer peer, const char *name) {
+    size_t length = strlen(name);
+    if (peers->entries[peer].name[0] == NAMELESS && length > 0 && length <= RS_NAME_MAX &&
+        rs_peers_find(peers, name) == RS_NO_PEER)
+        rs_peers_rename(peers, peer, name);
 }
 
 rs_peer_entry *rs_peers_entry(const rs_peers *peers, rs_peer peer) {

@@ -13,6 +13,7 @@ typedef struct {
     uint32_t address; /* IPv4, host order, as the manager tells it; 0 = it has not */
     uint16_t control_port;
     bool used;
+    bool rumoured;         /* the address is what another agent said of it, and may be false */
     uint32_t rack;         /* the manager's number; 0 = not told */
     uint16_t outside_port; /* its datagrams come from there, by a translation of addresses; 0 = from its port */
     bool dials;            /* it connects, and cannot be connected to: its addresses are translated on the way */
@@ -60,6 +61,11 @@ rs_peer rs_peers_locate(rs_peers *peers, uint32_t address, uint16_t control_port
 /* Never NULL for a number that was given. */
 rs_peer_entry *rs_peers_entry(const rs_peers *peers, rs_peer peer);
 const char *rs_peers_name(const rs_peers *peers, rs_peer peer);
+/* The same; another agent says that it is called so. That is believed of somebody whom nobody has named, while no
+ * server of that name is known to be elsewhere; the manager's word, and who connects from there, count for more. */
+rs_peer rs_peers_heard(rs_peers *peers, const char *name, uint32_t address, uint16_t control_port);
+/* Who was connected to says that it is called so: that is its name, if nobody has named who is there. */
+void rs_peers_answers(rs_peers *peers, rs_peer peer, const char *name);
 /* It has another name than it was called by. */
 void rs_peers_rename(rs_peers *peers, rs_peer peer, const char *name);
 void rs_peers_hold(rs_peers *peers, rs_peer peer);

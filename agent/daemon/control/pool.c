@@ -268,7 +268,8 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
 bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *text) {
     rs_message hello = {.type = RS_MSG_HELLO};
     uint8_t bytes[RS_HEADER_MAX];
-    hello.hello.engines = rs_engines_here() | RS_HELLO_TREE | RS_HELLO_NAME;
+    hello.hello.engines =
+        rs_engines_here() | RS_HELLO_TREE | RS_HELLO_NAME | (control->options.carries ? RS_HELLO_CARRY : 0);
     hello.hello.boot = control->options.boot;
     hello.hello.name_length = (uint16_t)strlen(control->options.server);
     memcpy(hello.hello.name, control->options.server, hello.hello.name_length);
@@ -299,6 +300,8 @@ static bool identify(rs_control *control, rs_connection *c, const rs_message *he
                  rs_quote(name), rs_tls_agent(c->tls, whose));
         return false;
     }
+    if (c->outgoing && !c->tls)
+        rs_peers_answers(control->options.peers, c->peer, name);
     if (c->outgoing && strcmp(name, rs_peers_name(control->options.peers, c->peer)) != 0)
         return wrong_hello(text, "another server answers there: %s", rs_quote(name));
     if (!c->outgoing) {

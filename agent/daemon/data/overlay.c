@@ -255,9 +255,10 @@ static bool place_of(void *context, rs_peer peer, uint32_t *address, uint16_t *p
         return *address != 0;
     }
     const rs_peer_entry *entry = rs_peers_entry(&agent->peers, peer);
-    *address = entry->address;
-    *port = entry->control_port;
-    return entry->address != 0;
+    bool by_connection = agent->options.carry && !entry->dials; /* nobody names a sender to its receivers */
+    *address = by_connection ? address_of(agent->overlay, peer) : entry->address;
+    *port = by_connection ? port_of(agent->overlay, peer) : entry->control_port;
+    return *address != 0;
 }
 
 static uint32_t rack_of(void *context, rs_peer peer) {
@@ -270,11 +271,40 @@ static bool knows_tree(void *context, rs_peer peer) {
     return rs_control_knows(agent->control, peer) & RS_HELLO_TREE;
 }
 
+static bool carries(void *context, rs_peer peer) {
+    const rs_agent *agent = context;
+    return rs_control_knows(agent->control, peer) & RS_HELLO_CARRY;
+}
+
+/* "" of this server's own: who is not named here is not named to others. */
+static const char *name_of(void *context, rs_peer peer) {
+    const rs_agent *agent = context;
+    const char *name = rs_peers_name(&agent->peers, peer);
+    return name[0] == '@' ? "" : name;
+}
+
+static rs_peer peer_called(void *context, uint32_t address, uint16_t port, const char *name) {
+    rs_agent *agent = context;
+    if (address == agent->options.address || strcmp(name, agent->options.server) == 0)
+        return RS_NO_PEER;
+    return rs_peers_heard(&agent->peers, name, address, port);
+}
+
+static const char *object_name(void *context, const rs_object_id *id) {
+    const rs_agent *agent = context;
+    const rs_object *object = rs_store_find(agent->store, id);
+    return object && object->name ? object->name : "";
+}
+
 rs_directory rs_overlay_directory(rs_agent *agent) {
     return (rs_directory){.peer_at = peer_at,
                           .place_of = place_of,
                           .rack_of = rack_of,
                           .knows_tree = knows_tree,
+                          .carries = carries,
+                          .name_of = name_of,
+                          .peer_called = peer_called,
+                          .object_name = object_name,
                           .context = agent,
                           .host_bits = 8};
 }

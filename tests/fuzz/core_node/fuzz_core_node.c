@@ -186,12 +186,56 @@ static void wake(world *w, uint32_t n) {
     }
 }
 
+static void forge_open(world *w, rs_message *m, uint64_t a, uint64_t b) {
+    m->open.object = object(w);
+    m->open.size = take(w, 1) % 8 ? a : a << 40;
+    m->open.fragment_size = 1 + (uint32_t)(b % 300);
+    m->open.first = take(w, 1) % 8;
+    m->open.end = m->open.first + 1 + take(w, 1);
+    m->open.engine = (uint8_t)(take(w, 1) % 3);
+    m->open.path_kind = m->open.engine == RS_PROTOCOL_RDCM ? RS_PATH_PACKET : (uint8_t)(take(w, 1) % 4);
+    m->open.group_address = m->open.path_kind ? 0xe0000005 : 0;
+    m->open.light_confirm = (uint8_t)(1 + take(w, 1) % 3);
+    if (m->open.engine == RS_PROTOCOL_RDCM && take(w, 1) % 4 == 0) {
+        m->open.size = RS_STREAM;
+        m->open.first = 0;
+        m->open.end = RS_STREAM_FRAGMENTS;
+    }
+}
+
+static void forge_carried(world *w, rs_message *m, uint64_t a, uint64_t b) {
+    const rs_message_type types[] = {RS_MSG_OPEN, RS_MSG_OPEN_ACK, RS_MSG_INTL_SEQ, RS_MSG_DATA_FNSD,
+                                     RS_MSG_PING, RS_MSG_PONG,     RS_MSG_ABORT,    RS_MSG_REPORT_TO};
+    rs_message said = {.type = types[a % 8], .nonce = m->nonce, .session = m->session};
+    rs_wire_inner inner = {0};
+    if (m->type == RS_MSG_CARRY_TO) {
+        m->carry_to.first = (uint16_t)(a % 4);
+        m->carry_to.count = (uint8_t)(1 + b % 4);
+        for (uint32_t i = 0; i < m->carry_to.count; i++)
+            m->carry_to.places[i] = (rs_wire_place){1 + (uint32_t)(take(w, 1) % 4), 1};
+        return;
+    }
+    if (said.type == RS_MSG_OPEN)
+        forge_open(w, &said, take(w, 2), b);
+    else if (said.type == RS_MSG_INTL_SEQ)
+        said.intl_seq.sn = b;
+    rs_wire_inner_set(&inner, &said);
+    if (m->type == RS_MSG_CARRY) {
+        m->carry.bytes = 1;
+        m->carry.set[0] = (uint8_t)(1 + b % 15);
+        m->carry.inner = inner;
+    } else {
+        m->carried.sender = (rs_wire_place){(uint32_t)(b % 5), b % 5 ? 1 : 0};
+        m->carried.inner = inner;
+    }
+}
+
 /* A well-formed message that nobody sent, its fields as the input says. */
 static void forge(world *w, uint32_t to) {
     rs_message m;
     uint8_t header[RS_HEADER_MAX];
     memset(&m, 0, sizeof m);
-    m.type = (rs_message_type)(1 + take(w, 1) % RS_MSG_KEY);
+    m.type = (rs_message_type)(1 + take(w, 1) % RS_MSG_CARRIED);
     m.nonce = nonce(w);
     m.session = (uint32_t)(take(w, 1) % 5);
     if (m.session == 4)
@@ -199,20 +243,7 @@ static void forge(world *w, uint32_t to) {
     uint64_t a = take(w, 2), b = take(w, 2);
     uint32_t payload = 0;
     if (m.type == RS_MSG_OPEN) {
-        m.open.object = object(w);
-        m.open.size = take(w, 1) % 8 ? a : a << 40;
-        m.open.fragment_size = 1 + (uint32_t)(b % 300);
-        m.open.first = take(w, 1) % 8;
-        m.open.end = m.open.first + 1 + take(w, 1);
-        m.open.engine = (uint8_t)(take(w, 1) % 3);
-        m.open.path_kind = m.open.engine == RS_PROTOCOL_RDCM ? RS_PATH_PACKET : (uint8_t)(take(w, 1) % 4);
-        m.open.group_address = m.open.path_kind ? 0xe0000005 : 0;
-        m.open.light_confirm = (uint8_t)(1 + take(w, 1) % 3);
-        if (m.open.engine == RS_PROTOCOL_RDCM && take(w, 1) % 4 == 0) {
-            m.open.size = RS_STREAM;
-            m.open.first = 0;
-            m.open.end = RS_STREAM_FRAGMENTS;
-        }
+        forge_open(w, &m, a, b);
     } else if (m.type == RS_MSG_PTCH_DATA) {
         m.ptch_data.sn = a;
         payload = (uint32_t)(b % 1500);
@@ -245,6 +276,8 @@ static void forge(world *w, uint32_t to) {
         m.name.length = (uint16_t)(a % (RS_NAME_MAX + 2));
     } else if (m.type == RS_MSG_KEY) {
         m.key.epoch = (uint16_t)a;
+    } else if (m.type >= RS_MSG_CARRY_TO) {
+        forge_carried(w, &m, a, b);
     } else if (m.type == RS_MSG_REPORT_TO) {
         m.report_to.on = false;
     } else if (m.type == RS_MSG_OPEN_ACK || m.type == RS_MSG_DATA_RCVD) {
@@ -628,6 +661,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                             .start_policy = (rs_start_policy)(take(&w, 1) % 2),
                             .max_transfers = 4,
                             .direct_receivers = 1,
+                            .carries = true,
                             .feedback_arity = 1 + n,
                             .directory = {.peer_at = peer_at, .place_of = place_of, .host_bits = 1},
                             .options[RS_PROTOCOL_RDCM] = &rdcm,

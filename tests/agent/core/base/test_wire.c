@@ -231,7 +231,7 @@ static void frame__strangers_are_turned_away(void **state) {
         {0xff, 0xff, 0xff, 0xff, RS_MSG_PTCH_DATA, RS_WIRE_VERSION},
         {15, 0, 0, 0, RS_MSG_DATA_FNSD, RS_WIRE_VERSION}, /* too short */
         {40, 0, 0, 0, 0, RS_WIRE_VERSION},                /* no such types */
-        {40, 0, 0, 0, RS_MSG_KEY + 1, RS_WIRE_VERSION},
+        {40, 0, 0, 0, RS_MSG_CARRIED + 1, RS_WIRE_VERSION},
         {0xfd, 1, 0, 0, RS_MSG_PING, RS_WIRE_VERSION}, /* too long */
         {24, 0, 0, 0, RS_MSG_PING, 1},                 /* another version */
     };
