@@ -269,7 +269,13 @@ rs_peer rs_nonce_sender(const rs_node *node, uint64_t nonce) {
     return in ? in->link.peer->id : RS_NO_PEER;
 }
 
-/* By a receiver that has no connection. If it is whole it has accepted, whatever became of its answer. */
+/* By a receiver that has no connection, as another one carries to it: a datagram's source is easily forged, and of
+ * anybody else nothing is taken that ends or slows a transfer. */
+static bool may_say(const rs_sending *x, const rs_recipient *r) {
+    return x->carriers && !rs_peer_is_up(r->link.peer);
+}
+
+/* If it is whole it has accepted, whatever became of its answer. */
 static rs_rx_verdict on_said(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
     const rs_message accepted = {.type = RS_MSG_OPEN_ACK, .nonce = m->nonce, .session = m->session};
     if (m->type == RS_MSG_DATA_RCVD && r->state == RS_RECIPIENT_OPENED)
@@ -287,7 +293,8 @@ static rs_rx_result peer_datagram(rs_node *node, rs_time now, const rs_packet_in
     rs_sending *out = (rs_sending *)rs_find_nonce(node, nonce, true);
     rs_recipient *r = out ? rs_recipient_of(out, packet->peer) : NULL;
     rs_message said;
-    if (r && packet->payload_length == 0 && rs_said_decode(packet->header, packet->header_length, &said))
+    if (r && may_say(out, r) && packet->payload_length == 0 &&
+        rs_said_decode(packet->header, packet->header_length, &said))
         return (rs_rx_result){.verdict = on_said(node, now, out, r, &said)};
     if (out && out->t.engine->peer_datagram && rs_recipient_of(out, packet->peer))
         return out->t.engine->peer_datagram(node, now, &out->t, packet);

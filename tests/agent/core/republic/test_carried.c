@@ -481,6 +481,27 @@ static void no_memory(void **state) {
     }
 }
 
+/* "I am whole", by a datagram in the name of one that has a connection: with and without carriers. */
+static void forged_datagram__of_who_has_a_connection(void **state) {
+    (void)state;
+    rs_config config = many;
+    for (unsigned i = 0; i < 2; i++) {
+        config.carries = i > 0;
+        net *n = net_new(SERVERS, &config, 40);
+        net_send_all(n, 1, OBJECT);
+        net_at(n, 300 * MS);
+        const rs_message forged = {.type = RS_MSG_DATA_RCVD,
+                                   .nonce = net_message(n, 0, CARRIER, RS_MSG_OPEN, 0)->message.nonce};
+        assert_true(connected(n, CARRIER));
+        hand_in(n, 0, RS_CH_PEER_DATAGRAM, CARRIER, &forged);
+        net_at(n, 310 * MS);
+        assert_int_equal(net_events(n, 0, RS_EV_PEER_DONE, ANYONE), 0);
+        net_at(n, 5 * SEC);
+        assert_all_are_done(n, 0);
+        net_free(n);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sender__has_connections_to_reporters_only),
@@ -496,6 +517,7 @@ int main(void) {
         cmocka_unit_test(one_refuses__one_has_it),
         cmocka_unit_test(carrier_lies),
         cmocka_unit_test(strangers_lie),
+        cmocka_unit_test(forged_datagram__of_who_has_a_connection),
         cmocka_unit_test(open_by_one_who_does_not_carry__of_one_who_has_a_connection),
         cmocka_unit_test(garbage__from_receivers),
         cmocka_unit_test(cancelled),
