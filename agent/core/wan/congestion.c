@@ -253,7 +253,7 @@ static bool end_trial(rs_wan_path *p, double lost) {
     p->lost_usually = lost < p->lost_usually ? lost : p->lost_usually;
     p->lost_proven = lost < p->lost_proven ? lost : p->lost_proven;
     rs_time room = p->cut_queue > ROOM_LEAST ? p->cut_queue : ROOM_LEAST;
-    if (p->law == RS_WAN_FRIENDLY || p->cut_queue >= ROOM_LEAST) /* without one it may be chance */
+    if (!p->cut_by_host && (p->law == RS_WAN_FRIENDLY || p->cut_queue >= ROOM_LEAST)) /* without one: chance */
         p->room = p->room == 0 || room < p->room ? room : p->room;
     return false;
 }
@@ -267,7 +267,7 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
         return false;
     }
     double packets = LOSS_PACKETS, tried = p->lost_before_cut;
-    if (tried > 0 && tried < TRIAL_LOST / packets)
+    if (tried > 0 && tried < TRIAL_LOST / packets && !p->cut_by_host)
         packets = TRIAL_LOST / tried;
     if ((double)p->judged < packets && !w->dropped)
         return false;
@@ -285,6 +285,7 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
         p->lost_before_cut = lost;
         p->cut_from_bps = p->rate_bps;
         p->cut_queue = p->queue;
+        p->cut_by_host = w->dropped;
         p->judge_from = s->sent + 1;
         p->velocity = VELOCITY_FIRST;
         double out = (double)(p->out_most > p->out_before ? p->out_most : p->out_before);

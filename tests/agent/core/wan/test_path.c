@@ -76,8 +76,52 @@ static void statuses_that_wait_on_their_way_back__do_not_slow_what_they_are_of(v
     (void)state;
 }
 
+/* A receiver's socket drops some, once: that does not tell that the queue of the narrowest place is short, of which less
+ * is wanted from then on. */
+static void dropped_at_a_socket__nothing_is_learned_of_queues(void **state) {
+    enum { HALF = 20, END = 20000, DROP = 12000 }; /* ms */
+    static const double link = 50 * MBIT;
+    static double came[END];
+    static int stamp[END];
+    double under_way[HALF + 1] = {0}, there = 0, queue = 0, passed = 0, missing = 0;
+    rs_wan_path path;
+    rs_wan_path_start(&path, RS_WAN_OWN, (uint32_t)PACKET, 40000000, INT64_C(1000000000));
+    for (int now = 0; now < END; now++) {
+        int made = now - HALF;
+        if (now % 10 == 0 && made > HALF && came[made] > 0) {
+            double lost = made > DROP ? missing : 0;
+            const rs_wan_sample s = {.now = now * MS,
+                                     .rtt = (now - stamp[made]) * MS,
+                                     .at = made * MS,
+                                     .stamp = stamp[made] * MS,
+                                     .next = (uint64_t)(came[made] / PACKET),
+                                     .received = (uint64_t)((came[made] - lost) / PACKET),
+                                     .dropped = made > DROP,
+                                     .sent = (uint64_t)(came[made] / PACKET) + 10000,
+                                     .part = 1,
+                                     .sent_bps = path.rate_bps};
+            rs_wan_path_heard(&path, &s);
+        }
+        under_way[now % (HALF + 1)] = (double)path.rate_bps / 8e3;
+        queue += under_way[(now + 1) % (HALF + 1)];
+        passed = queue < link ? queue : link;
+        queue -= passed;
+        there += passed;
+        came[now] = there;
+        stamp[now] = now - HALF - (int)(queue / link);
+        if (now == DROP)
+            missing = 40 * PACKET;
+    }
+    printf("queue wanted: room %.1f ms, rate %.0f Mbit/s\n", (double)path.room / (double)MS,
+           (double)path.rate_bps / 1e6);
+    assert_int_equal(path.room, 0);
+    assert_true((double)path.rate_bps > 45e6);
+    (void)state;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dropped_at_a_socket__nothing_is_learned_of_queues),
         cmocka_unit_test(bursts__tell_of_the_path_as_a_steady_stream_does),
         cmocka_unit_test(statuses_that_wait_on_their_way_back__do_not_slow_what_they_are_of)};
     return cmocka_run_group_tests(tests, NULL, NULL);
