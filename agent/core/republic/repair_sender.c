@@ -210,16 +210,19 @@ static void next_round(rs_node *node, rs_time now, rs_sending *x) {
         return;
     }
     p->rounds++;
-    p->unanswered = 0;
+    p->unanswered = p->early = 0;
     p->tail_due = RS_NEVER;
     rs_republic_schedule(node, now, x);
 }
 
-/* Those that have answered do not wait for those whose answer is late: it was lost, and is said again by TCP. */
+/* Those that have answered do not wait for those whose answer is late: it was lost, and is said again by TCP. That goes
+ * for some rounds only: nothing else ends the tail of one that misses something and answers no mark. */
 static void go_on(rs_node *node, rs_time now, rs_sending *x) {
     rs_repairing *p = &rs_republic_sender_of(x)->repair;
-    p->tail_due = p->table.wanted ? RS_NEVER : p->answers_due;
-    if (p->table.wanted)
+    bool early = p->table.wanted && p->early < ROUNDS_CODED;
+    p->tail_due = early ? RS_NEVER : p->answers_due;
+    p->early += early;
+    if (early)
         rs_republic_schedule(node, now, x);
 }
 
@@ -459,7 +462,7 @@ bool rs_repair_tail(rs_node *node, rs_time now, rs_sending *x) {
     }
     rs_time length = now - x->stats.high_rate_at;
     p->phase = RS_REPAIR_TAIL;
-    p->rounds = p->idle = p->unanswered = p->marks = 0;
+    p->rounds = p->idle = p->unanswered = p->early = p->marks = 0;
     p->tail_due = RS_NEVER;
     p->tail_end = now + length / 2 + TAIL_LEAST;
     return true;

@@ -56,6 +56,7 @@ typedef struct {
     uint32_t marks;         /* So many marks are to be sent. */
     uint32_t mark_number;   /* Answers are awaited to the mark of that number. */
     uint32_t unanswered;    /* So many marks in a row were not answered by somebody. */
+    uint32_t early;         /* So many times in a row repairs went on before all had answered. */
     uint32_t rounds;        /* The tail has had so many rounds; */
     uint32_t idle;          /* the last ones of them mended nothing. */
     uint64_t mended_before; /* So many losses were mended when the present round began. */

@@ -224,6 +224,61 @@ static void connections_and_receivers_that_go__hold_nobody(void **state) {
     }
 }
 
+typedef struct {
+    uint32_t number; /* of the newest repair with something in it */
+    uint32_t marks, told;
+} heard;
+
+static void hear(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header,
+                 size_t length, void *context) {
+    heard *h = context;
+    rs_repair_header repair;
+    (void)n, (void)from, (void)to;
+    if (arrives || channel != RS_CH_GROUP || rs_wire_data_header_length(header, length) != RS_REPAIR_HEADER ||
+        !rs_wire_decode_repair(header, length, &repair))
+        return;
+    h->number = repair.count ? repair.number : h->number;
+    h->marks += repair.mark && repair.count == 0;
+}
+
+/* Whatever mark comes, it has seen the repair before it, and misses what that mended. */
+static void answers_no_mark__the_tail_ends(void **state) {
+    (void)state;
+    enum { LIAR = 3 };
+    losses l = {.share = 0.05, .run = 1};
+    heard h = {0};
+    net *n = make(3, &l);
+    net_knob(n)->quiet = false;
+    net_knob(n)->watch = hear;
+    net_knob(n)->watch_context = &h;
+    rs_xfer xfer = net_send_all(n, 1, 16000 * FRAGMENT);
+    rs_time at = 0;
+    while (net_stats(n, 0, xfer).phase != RS_PHASE_PATCHING)
+        net_at(n, at += MS / 10);
+    net_freeze(n, LIAR);
+    while (!net_event(n, 0, RS_EV_PATH_DONE, ANYONE)) {
+        net_at(n, at += MS / 20);
+        if (h.marks == h.told)
+            continue;
+        h.told = h.marks;
+        rs_message m = {.type = RS_MSG_PTCH_MAP,
+                        .nonce = net_message(n, 0, LIAR, RS_MSG_OPEN, 0)->message.nonce,
+                        .ptch_map = {.number = h.number, .last = true, .bits = 8, .map = {0xff}}};
+        uint8_t bytes[RS_HEADER_MAX];
+        size_t length = rs_wire_encode(&m, 0, bytes, sizeof bytes);
+        const rs_packet_in packet = {.channel = RS_CH_PEER_RELIABLE,
+                                     .peer = LIAR,
+                                     .group = RS_NO_GROUP,
+                                     .header = bytes,
+                                     .header_length = (uint16_t)length};
+        assert_int_not_equal(rs_receive(net_node(n, 0), net_knob(n)->now, &packet).verdict, RS_RX_BAD);
+    }
+    rs_time tail = net_event(n, 0, RS_EV_PATH_DONE, ANYONE)->at - net_stats(n, 0, xfer).data_done_at;
+    print_message("the tail took %.1f ms, %u marks\n", (double)tail / 1e6, h.marks);
+    assert_true(tail < 250 * MS); /* a mark in 10 ms, 12 times, and some rounds; not half of 1.14 s */
+    net_free(n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_loss__everything_arrives),
@@ -233,6 +288,7 @@ int main(void) {
         cmocka_unit_test(tail__on_a_packet_path_only),
         cmocka_unit_test(tail__its_path_fails),
         cmocka_unit_test(connections_and_receivers_that_go__hold_nobody),
+        cmocka_unit_test(answers_no_mark__the_tail_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
