@@ -8,6 +8,7 @@
 #include "core/transfer/tables.h"
 
 #define TOGETHER (RS_MS / 100)  /* an answer waits so long for others that are the same */
+#define BUNDLES_MOST 256        /* each way: all of them are looked through */
 #define RELAYED_MOST (1u << 15) /* others that are carried to from here, of all transfers (a bound) */
 
 typedef struct rs_relay rs_relay;
@@ -80,10 +81,17 @@ static void supersede(rs_node *node, rs_list *bundles, uint32_t number, uint8_t 
     }
 }
 
+static bool is_full(const rs_list *bundles) {
+    uint32_t count = 0;
+    for (const rs_list *at = bundles->next; at != bundles && count < BUNDLES_MOST; at = at->next)
+        count++;
+    return count == BUNDLES_MOST;
+}
+
 static bundle *make(rs_node *node, const rs_relay *relay, rs_list *bundles, uint32_t session,
                     const rs_wire_inner *inner) {
     uint32_t words = (relay->count + 63) / 64;
-    bundle *b = rs_memory_take(&node->allocator, sizeof *b + words * sizeof b->set[0]);
+    bundle *b = is_full(bundles) ? NULL : rs_memory_take(&node->allocator, sizeof *b + words * sizeof b->set[0]);
     if (!b)
         return NULL; /* as if it was lost: the sender asks without anybody between */
     b->due = RS_NEVER;

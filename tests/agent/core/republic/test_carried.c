@@ -469,6 +469,55 @@ static void cancelled(void **state) {
     net_free(n);
 }
 
+static uint32_t count_carried(const net *n, uint32_t servers) {
+    uint32_t count = 0;
+    for (rs_peer i = 1; i < servers; i++)
+        count += net_messages(n, CARRIER, i, RS_MSG_CARRIED);
+    return count;
+}
+
+/* Each message differs from all that wait: a carrier keeps 256 for its others, and as many for the sender. */
+static void much_to_carry__what_is_too_much_is_lost(void **state) {
+    (void)state;
+    enum { LARGE = 400, MOST = 256 };
+    const rs_message_type types[] = {RS_MSG_PING, RS_MSG_PONG};
+    net *n = net_new(LARGE, &many, 34);
+    net_send_all(n, 1, OBJECT);
+    net_at(n, 300 * MS);
+    uint64_t nonce = net_message(n, 0, CARRIER, RS_MSG_OPEN, 0)->message.nonce;
+    for (int up = 1; up >= 0; up--) {
+        uint32_t others = 0, before = count_carried(n, LARGE), told = net_messages(n, CARRIER, 0, RS_MSG_CARRY);
+        for (rs_peer i = 1; i < LARGE; i++) {
+            if (net_messages(n, CARRIER, i, RS_MSG_CARRIED) == 0)
+                continue;
+            for (uint32_t k = 0; k < 2; k++) {
+                const rs_message said = {.type = types[k], .nonce = nonce, .ping.token = 1000 * i + k};
+                rs_message m = {.type = up ? RS_MSG_CARRIED : RS_MSG_CARRY, .nonce = nonce};
+                if (!up) {
+                    m.carry.base = (uint16_t)(others / 8);
+                    m.carry.bytes = 1;
+                    m.carry.set[0] = (uint8_t)(1u << others % 8);
+                }
+                assert_true(rs_wire_inner_set(up ? &m.carried.inner : &m.carry.inner, &said));
+                assert_true(hand_in(n, CARRIER, RS_CH_PEER_RELIABLE, up ? i : 0, &m));
+            }
+            others++;
+        }
+        assert_true(2 * others > MOST);
+        net_call(n, CARRIER, RS_OK);
+        net_at(n, up ? 301 * MS : 311 * MS);
+        if (up)
+            assert_in_range(net_messages(n, CARRIER, 0, RS_MSG_CARRY) - told, MOST / 2, MOST);
+        else
+            assert_in_range(count_carried(n, LARGE) - before, MOST / 2, MOST);
+        if (up)
+            net_at(n, 310 * MS); /* what came of it */
+    }
+    net_at(n, 10 * SEC);
+    assert_int_equal(net_events(n, 0, RS_EV_PEER_DONE, ANYONE), LARGE - 1);
+    net_free(n);
+}
+
 static void no_memory(void **state) {
     (void)state;
     for (int64_t at = 0; at < 400; at += 3) {
@@ -521,6 +570,7 @@ int main(void) {
         cmocka_unit_test(open_by_one_who_does_not_carry__of_one_who_has_a_connection),
         cmocka_unit_test(garbage__from_receivers),
         cmocka_unit_test(cancelled),
+        cmocka_unit_test(much_to_carry__what_is_too_much_is_lost),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
