@@ -584,6 +584,8 @@ static bool says(rs_node *node, rs_time now, rs_peer_session *link, uint32_t wha
     case RS_CONTROL_CARRY:
         return rs_carry_relay_says(now, node, x, m, more);
     case RS_CONTROL_DATA_RCVD:
+        if (!link->via)
+            x->rcvd_due = RS_NEVER; /* of a datagram, which none will be */
         m->type = RS_MSG_DATA_RCVD;
         m->data_rcvd.status = x->rcvd_status;
         m->data_rcvd.patched = x->stats.patches_received + x->stats.repairs_used;

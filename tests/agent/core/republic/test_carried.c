@@ -518,6 +518,38 @@ static void much_to_carry__what_is_too_much_is_lost(void **state) {
     net_free(n);
 }
 
+/* The end of a receiver's wait to say that it is whole finds it with a connection of its own, while it still repairs
+ * others: it says so by that, and no more. */
+static void carrier_leaves_one_that_waits_to_say_that_it_is_whole(void **state) {
+    (void)state;
+    seen s;
+    net *n = begin(35, &s);
+    net_at(n, 300 * MS);
+    rs_message m = {0}, said;
+    rs_peer one = CARRIER;
+    for (bool found = false; !found && ++one < SERVERS;)
+        for (uint32_t k = 0; !found && k < net_messages(n, CARRIER, one, RS_MSG_CARRIED); k++) {
+            m = net_message(n, CARRIER, one, RS_MSG_CARRIED, k)->message;
+            found = rs_wire_inner_get(&m.carried.inner, m.nonce, m.session, &said) && said.type == RS_MSG_REPORT_TO &&
+                    said.report_to.count > 0;
+        }
+    assert_true(one < SERVERS);
+    rs_peer below = peer_at(NULL, said.report_to.children[0].address, 0);
+    said.report_to.sample_us = UINT32_MAX / 100; /* it waits for up to 2.7 ms */
+    assert_true(rs_wire_inner_set(&m.carried.inner, &said));
+    assert_true(hand_in(n, one, RS_CH_PEER_RELIABLE, CARRIER, &m));
+    net_ringing_until(n, below, 10 * SEC, 0.05);
+    rs_time at = 300 * MS;
+    while (!net_event(n, one, RS_EV_COMPLETE, ANYONE))
+        net_at(n, at += 50 * US);
+    net_cut(n, CARRIER, one);
+    assert_int_equal(net_messages(n, one, 0, RS_MSG_DATA_RCVD), 0);
+    net_at(n, 5 * SEC);
+    assert_all_are_done(n, 0);
+    assert_in_range(net_messages(n, one, 0, RS_MSG_DATA_RCVD), 1, 2); /* when it knows, and when it ends */
+    net_free(n);
+}
+
 static void no_memory(void **state) {
     (void)state;
     for (int64_t at = 0; at < 400; at += 3) {
@@ -571,6 +603,7 @@ int main(void) {
         cmocka_unit_test(garbage__from_receivers),
         cmocka_unit_test(cancelled),
         cmocka_unit_test(much_to_carry__what_is_too_much_is_lost),
+        cmocka_unit_test(carrier_leaves_one_that_waits_to_say_that_it_is_whole),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
