@@ -70,7 +70,9 @@ struct EngineOption {
   /** It may have up to three digits behind the point; else it is a whole number. */
   5: required bool fraction,
   /** For people, with its unit. */
-  6: optional string meaning (max = "100")
+  6: optional string meaning (max = "100"),
+  /** It came after a release: it is left out where all are named while it has its usual value. Absent = false. */
+  7: optional bool later
 }
 
 /** A protocol that an agent has an engine for, and the options that it takes. */

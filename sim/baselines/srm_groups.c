@@ -135,13 +135,15 @@ typedef struct {
 enum { OPTION_SESSION, OPTION_ADAPT, OPTION_C1, OPTION_C2, OPTION_D1, OPTION_D2 };
 static const rs_group_option OPTIONS[] = {
     [OPTION_SESSION] = {"session", 0, 10 * MILLI, 50, true,
-                        "share of the group's data that session messages have; 0: none is sent"}, /* Sec. III-A */
-    [OPTION_ADAPT] = {"adapt", 0, MILLI, MILLI, false, "1: timers adapt (Sec. VII)"},
-    [OPTION_C1] = {"c1", 0, 100 * MILLI, 2 * MILLI, true,
-                   "requests wait C1 distances at least"}, /* Sec. VII-A's start */
-    [OPTION_C2] = {"c2", 0, 100 * MILLI, 2 * MILLI, true, "and C2 more at random"},
-    [OPTION_D1] = {"d1", 0, 100 * MILLI, MILLI, true, "repairs wait D1 distances at least"}, /* log10 of ten members */
-    [OPTION_D2] = {"d2", 0, 100 * MILLI, MILLI, true, "and D2 more at random"},
+                        "share of the group's data that session messages have; 0: none is sent",
+                        false}, /* Sec. III-A */
+    [OPTION_ADAPT] = {"adapt", 0, MILLI, MILLI, false, "1: timers adapt (Sec. VII)", false},
+    [OPTION_C1] = {"c1", 0, 100 * MILLI, 2 * MILLI, true, "requests wait C1 distances at least",
+                   false}, /* Sec. VII-A's start */
+    [OPTION_C2] = {"c2", 0, 100 * MILLI, 2 * MILLI, true, "and C2 more at random", false},
+    [OPTION_D1] = {"d1", 0, 100 * MILLI, MILLI, true, "repairs wait D1 distances at least",
+                   false}, /* log10 of ten members */
+    [OPTION_D2] = {"d2", 0, 100 * MILLI, MILLI, true, "and D2 more at random", false},
 };
 static const uint8_t KINDS[] = {KIND_SESSION, KIND_REQUEST, KIND_REPAIR};
 

@@ -27,6 +27,10 @@ typedef struct {
     uint32_t least_milli, most_milli, usual_milli;
     bool fraction;       /* It need not be a whole number. */
     const char *meaning; /* for people, with its unit, in 100 bytes at most (rostrum.thrift); NULL: nothing is said */
+    /* Left out of the options' text while it has its usual value. So is each that came after a release: agents of that
+     * refuse names that they do not know, and standalone groups compare the text. The usual value is then what the
+     * engine did before, and stays. Never changed of an option that was in a release: the text would be another. */
+    bool later;
 } rs_group_option;
 
 /* What a group does about packets that are missing. */

@@ -91,10 +91,12 @@ void rs_group_options_write(const rs_group_engine *engine, const uint32_t milli[
     size_t used = 0;
     out[0] = 0;
     for (uint32_t i = 0; i < engine->option_count; i++) {
+        const rs_group_option *o = &engine->options[i];
         char value[NUMBER];
+        if (o->later && milli[i] == o->usual_milli)
+            continue;
         write_number(milli[i], value);
-        int more =
-            snprintf(out + used, RS_GROUP_OPTIONS_TEXT - used, "%s%s=%s", i ? "," : "", engine->options[i].name, value);
+        int more = snprintf(out + used, RS_GROUP_OPTIONS_TEXT - used, "%s%s=%s", used ? "," : "", o->name, value);
         used += more > 0 && used + (size_t)more < RS_GROUP_OPTIONS_TEXT ? (size_t)more : 0;
     }
 }

@@ -10,7 +10,8 @@ void rs_group_options_usual(const rs_group_engine *engine, uint32_t milli[RS_GRO
  * twice, or its value is out of range. */
 bool rs_group_options_read(const rs_group_engine *engine, const char *text, uint32_t milli[RS_GROUP_OPTIONS_MOST],
                            char *why, size_t size);
-/* All of them, as text that rs_group_options_read takes: the same values are the same text. */
+/* All of them but what is left out (`later`), as text that rs_group_options_read takes: the same values are the same
+ * text. */
 void rs_group_options_write(const rs_group_engine *engine, const uint32_t milli[RS_GROUP_OPTIONS_MOST],
                             char out[RS_GROUP_OPTIONS_TEXT]);
 

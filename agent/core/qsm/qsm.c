@@ -20,12 +20,13 @@
 
 static const rs_group_option OPTIONS[] = {
     [RS_QSM_OPTION_REPLICAS] = {"replicas", MILLI, 64 * MILLI, RS_QSM_REPLICAS *MILLI, false,
-                                "nodes that keep a packet for others, at least (R)"}, /* Sec. 2.2 */
-    [RS_QSM_OPTION_TOKEN] = {"token", MILLI, 60000 * MILLI, 5 * MILLI, false, "ms between tokens; the paper's is 1000"},
-    [RS_QSM_OPTION_RATE] = {"rate", 0, MILLI, 0, false, "1: the paper's rate control"}, /* Sec. 2.4 */
-    [RS_QSM_OPTION_LAMBDA] = {"lambda", 0, MILLI, 0, true, "growth of the rate; 0: as usual"},
-    [RS_QSM_OPTION_LEAST] = {"least", 0, 100000 * MILLI, 0, false,
-                             "packets/s that are sent at least; 0: as usual"}, /* mu_min */
+                                "nodes that keep a packet for others, at least (R)", false}, /* Sec. 2.2 */
+    [RS_QSM_OPTION_TOKEN] = {"token", MILLI, 60000 * MILLI, 5 * MILLI, false, "ms between tokens; the paper's is 1000",
+                             false},
+    [RS_QSM_OPTION_RATE] = {"rate", 0, MILLI, 0, false, "1: the paper's rate control", false}, /* Sec. 2.4 */
+    [RS_QSM_OPTION_LAMBDA] = {"lambda", 0, MILLI, 0, true, "growth of the rate; 0: as usual", false},
+    [RS_QSM_OPTION_LEAST] = {"least", 0, 100000 * MILLI, 0, false, "packets/s that are sent at least; 0: as usual",
+                             false}, /* mu_min */
 };
 static const uint8_t KINDS[] = {RS_QSM_KIND_DATA, RS_QSM_KIND_TOKEN, RS_QSM_KIND_TOKEN_ACK, RS_QSM_KIND_PULL,
                                 RS_QSM_KIND_ACK,  RS_QSM_KIND_NAK,   RS_QSM_KIND_POSITION};

@@ -9,14 +9,16 @@
 #define R_MOST (1000u * RS_RICOCHET_R_MAX)
 
 static const rs_group_option OPTIONS[] = {
-    [RS_RICOCHET_R] = {"r", MILLI, R_MOST, 8 * MILLI, false,
-                       "packets that a repair is the XOR of"}, /* (8, 5): the paper's, Sec. 5 */
-    [RS_RICOCHET_C] = {"c", 0, 64 * MILLI, 5 * MILLI, true, "repairs that a member sends for each r packets; 0: none"},
+    [RS_RICOCHET_R] = {"r", MILLI, R_MOST, 8 * MILLI, false, "packets that a repair is the XOR of",
+                       false}, /* (8, 5): the paper's, Sec. 5 */
+    [RS_RICOCHET_C] = {"c", 0, 64 * MILLI, 5 * MILLI, true, "repairs that a member sends for each r packets; 0: none",
+                       false},
     [RS_RICOCHET_STAGGER] = {"stagger", MILLI, 64 * MILLI, MILLI, false,
-                             "repairs in the making at once: more mend longer bursts, later"},
-    [RS_RICOCHET_NAKS] = {"naks", 0, MILLI, MILLI, false, "1: what repairs do not bring is asked for; 0: it is lost"},
+                             "repairs in the making at once: more mend longer bursts, later", false},
+    [RS_RICOCHET_NAKS] = {"naks", 0, MILLI, MILLI, false, "1: what repairs do not bring is asked for; 0: it is lost",
+                          false},
     [RS_RICOCHET_FLUSH] = {"flush", 0, 1000 * MILLI, 0, true,
-                           "ms after which a repair goes with fewer than r packets; 0: never"},
+                           "ms after which a repair goes with fewer than r packets; 0: never", true},
 };
 static const uint8_t KINDS[] = {RS_RICOCHET_KIND_REPAIR};
 

@@ -97,8 +97,8 @@ static void free_paths(rs_thrift_live_path *paths, uint32_t count) {
 static uint32_t engine_options(const rs_group_engine *engine, rs_thrift_engine_option *out) {
     const rs_group_option *o = engine->options;
     for (uint32_t i = 0; i < engine->option_count; i++, o++)
-        out[i] =
-            (rs_thrift_engine_option){o->name, o->least_milli, o->most_milli, o->usual_milli, o->fraction, o->meaning};
+        out[i] = (rs_thrift_engine_option){o->name,     o->least_milli, o->most_milli, o->usual_milli,
+                                           o->fraction, o->meaning,     o->later,      o->later};
     return engine->option_count;
 }
 

@@ -33,6 +33,7 @@ class EngineOption:
     usual_milli: int
     fraction: bool = False
     meaning: str = field(default="", compare=False)  # for people, with its unit
+    later: bool = False  # as in rostrum.thrift
 
     def read(self, text: str, engine: str) -> int:
         """The value in thousandths. Raises WrongOptions."""
@@ -71,15 +72,20 @@ class Engine:
         return named
 
     def complete(self, text: str) -> str:
-        """All options, those that are not named as usual: the same values are the same text. Raises WrongOptions."""
-        named = self.read(text)
-        values = ((one.name, named.get(one.name, one.usual_milli)) for one in self.options)
-        return ",".join(f"{name}={shown_milli(value)}" for name, value in values)
+        """All options, those that are not named as usual: the same values are the same text. An option that older
+        agents may not know (`later`) is left out while it is as usual. Raises WrongOptions.
+        """
+        values = self._values(text)
+        shown = (one.name for one in self.options if not one.later or values[one.name] != one.usual_milli)
+        return ",".join(f"{name}={shown_milli(values[name])}" for name in shown)
 
     def agree(self, asked: str, has: str) -> bool:
         """All that `asked` names is so in `has`. Raises WrongOptions."""
-        values = self.read(self.complete(has))
+        values = self._values(has)
         return all(values[name] == value for name, value in self.read(asked).items())
+
+    def _values(self, text: str) -> dict[str, int]:
+        return {one.name: one.usual_milli for one in self.options} | self.read(text)
 
 
 @lru_cache(maxsize=ENGINES_KEPT)

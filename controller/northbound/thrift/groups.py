@@ -58,7 +58,8 @@ def _option(one: Any) -> EngineOption:
     least, most, usual = (need(one, field, int) for field in ("least_milli", "most_milli", "usual_milli"))
     if not 0 <= least <= usual <= most < 1 << 32:
         raise BadMessage(f"option {one.name!r}: {usual} is not from {least} to {most} thousandths")
-    return EngineOption(_word(one, "name"), least, most, usual, need(one, "fraction", bool), _meaning(one))
+    fraction = need(one, "fraction", bool)
+    return EngineOption(_word(one, "name"), least, most, usual, fraction, _meaning(one), one.later is True)
 
 
 def _meaning(one: Any) -> str:

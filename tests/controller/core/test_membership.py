@@ -9,7 +9,7 @@ import pytest
 from rostrum.controller.core import actions as act
 from rostrum.controller.core import events as ev
 from rostrum.controller.core.groups.sharing import Shared
-from rostrum.controller.core.groups.values import Engine, GroupOptions, GroupUse, WrongOptions
+from rostrum.controller.core.groups.values import Engine, EngineOption, GroupOptions, GroupUse, WrongOptions
 from rostrum.controller.core.manager import Manager
 from rostrum.controller.core.persistence import parts
 from rostrum.controller.core.values import MS, Settings
@@ -314,6 +314,27 @@ def test_options__that_no_engine_would_take_are_refused(text: str) -> None:
 ])  # fmt: skip
 def test_options__are_completed_as_agents_write_them(text: str, expected: str) -> None:
     assert ENGINES[1].complete(text) == expected
+
+
+def test_options__that_came_later_are_left_out_while_as_usual() -> None:
+    before = ENGINES[1]
+    later = (EngineOption("flush", 0, 1_000_000, 0, True, later=True), EngineOption("most", 0, 9000, 5000, later=True))
+    engine = Engine("ricochet", before.options + later)
+    assert engine.complete("most=5,flush=0.0") == before.complete("")
+    assert engine.complete("flush=0.40") == "r=8,c=5,stagger=1,flush=0.4"
+    assert engine.complete("most=0") == "r=8,c=5,stagger=1,most=0"
+    assert engine.agree("flush=0,most=5", "r=4,c=5,stagger=1") and not engine.agree("flush=1", "r=4,c=5,stagger=1")
+    assert not engine.agree("flush=0", "r=4,c=5,stagger=1,flush=0.4")
+    line = GroupLine()
+    line.up("h1", knows=(Engine("plain"), engine))
+    line.up("h2", knows=(Engine("plain"), before))  # an agent from before
+    for name, options in (("news", ""), ("fast", "flush=0.4")):
+        line.join(name, "h1", options=GroupOptions("ricochet", "none", options))
+        line.join(name, "h2", options=GroupOptions("ricochet"))
+    line.wait(QUARTER_S)
+    assert line.members("news") == {"h1", "h2"}
+    assert line.listeners["h2"].groups["news"].facts.options.options == "r=8,c=5,stagger=1"
+    assert line.listeners["h2"].refused["fast"] == "ricochet has no option 'flush'; it has r, c, stagger"
 
 
 def test_join__bounds_are_told() -> None:

@@ -35,6 +35,7 @@ OPTIONS = {
         idl.EngineOption("r", 1000, 32_000, 8000, False, "clears\x1b[2J the terminal"),
         idl.EngineOption("c", 0, 64_000, 5000, True, "repairs for each r packets"),
         idl.EngineOption("stagger", 1000, 64_000, 1000, False, "long" * 100),
+        idl.EngineOption("flush", 0, 1_000_000, 0, True, "ms", True),
     ]
 }
 
@@ -148,7 +149,7 @@ async def test_rest__lists_the_protocols_that_agents_have_and_their_options(mana
     assert plain == {"name": "plain", "meaning": "", "options": []}
     c = {"name": "c", "least": 0, "most": 64, "usual": 5, "whole": False, "meaning": "repairs for each r packets"}
     assert ricochet["options"][1] == c
-    assert [one["meaning"] for one in ricochet["options"]] == ["", c["meaning"], "long" * 25]
+    assert [one["meaning"] for one in ricochet["options"]] == ["", c["meaning"], "long" * 25, "ms"]
     h1.close()
 
 

@@ -35,7 +35,7 @@ typedef struct {
     uint64_t asked, given;
 } resend;
 
-static const rs_group_option OPTIONS[] = {{"every", 1000, 1000000, 20000, false, "ms between requests"}};
+static const rs_group_option OPTIONS[] = {{"every", 1000, 1000000, 20000, false, "ms between requests", false}};
 static const uint8_t KINDS[] = {KIND_ASK};
 
 static rs_status start(rs_messages *node, void **out) {

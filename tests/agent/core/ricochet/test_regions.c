@@ -282,17 +282,21 @@ static void regions__options_are_checked(void **unused) {
     rs_messages_free(node);
 }
 
-/* The same values are the same text, with all that was not named. */
+/* The same values are the same text, with all that was not named, but for what agents of before do not know. */
 static void regions__options_are_completed(void **unused) {
     (void)unused;
     rs_messages *node = new_node();
     char complete[RS_GROUP_OPTIONS_TEXT];
     assert_int_equal(rs_messages_check_options(node, "ricochet", NULL, NULL, complete), RS_OK);
-    assert_string_equal(complete, "r=8,c=5,stagger=1,naks=1,flush=0");
+    assert_string_equal(complete, "r=8,c=5,stagger=1,naks=1");
     assert_int_equal(rs_messages_check_options(node, "ricochet", NULL, "stagger=10,c=2.50,r=08", complete), RS_OK);
-    assert_string_equal(complete, "r=8,c=2.5,stagger=10,naks=1,flush=0");
+    assert_string_equal(complete, "r=8,c=2.5,stagger=10,naks=1");
     assert_int_equal(rs_messages_check_options(node, "ricochet", "stagger=10,c=2.5", "c=3", complete), RS_OK);
-    assert_string_equal(complete, "r=8,c=3,stagger=10,naks=1,flush=0");
+    assert_string_equal(complete, "r=8,c=3,stagger=10,naks=1");
+    assert_int_equal(rs_messages_check_options(node, "ricochet", NULL, "flush=0.40,r=4", complete), RS_OK);
+    assert_string_equal(complete, "r=4,c=5,stagger=1,naks=1,flush=0.4");
+    assert_int_equal(rs_messages_check_options(node, "ricochet", complete, "flush=0.0", complete), RS_OK);
+    assert_string_equal(complete, "r=4,c=5,stagger=1,naks=1");
     assert_int_equal(rs_messages_check_options(node, "plain", NULL, "", complete), RS_OK);
     assert_string_equal(complete, "");
     assert_int_equal(rs_messages_check_options(node, "ricochet", NULL, "r", complete), RS_ERR_INVALID);

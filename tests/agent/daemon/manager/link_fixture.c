@@ -1,4 +1,5 @@
 #include "link_fixture.h"
+#include "core/ricochet/ricochet.h"
 
 #include <poll.h>
 
@@ -75,7 +76,10 @@ static int set_up(void **state, bool two, const rs_tls_files *tls) {
     f->fd = -1;
     f->now = 1000 * MS;
     link_peer_listen(&f->peer, 0);
-    rs_manager_options options = {.manager_address = "127.0.0.1",
+    static const rs_group_engine *const engines[] = {&rs_group_engine_ricochet};
+    rs_manager_options options = {.group_engines = engines,
+                                  .group_engine_count = 1,
+                                  .manager_address = "127.0.0.1",
                                   .manager_port = f->peer.port,
                                   .server = "h1",
                                   .boot_id = 0xfeedfacecafebeef,

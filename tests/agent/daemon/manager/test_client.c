@@ -25,6 +25,11 @@ static void start__says_hello_with_the_paths_held(void **state) {
     assert_string_equal(protocols[0], "republic");
     assert_string_equal(protocols[1], "rdcm");
     assert_string_equal(protocols[2], "wan");
+    assert_int_equal(hello->info.group_engines.count, 1);
+    const rs_thrift_engine *engine = hello->info.group_engines.items;
+    const rs_thrift_engine_option *option = engine->options.items;
+    for (uint32_t i = 0; i < engine->options.count; i++) /* the manager leaves it out, as this agent does */
+        assert_int_equal(option[i].has_later && option[i].later, strcmp(option[i].name, "flush") == 0);
     assert_int_equal(hello->info.live_paths.count, 1);
     const rs_thrift_live_path *path = hello->info.live_paths.items;
     assert_string_equal(path->group, "239.192.0.1");
