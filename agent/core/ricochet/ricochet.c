@@ -176,8 +176,10 @@ static uint32_t hope_packets(const rs_gm_group *group) {
     if (!lec)
         return 0;
     uint32_t packets = 2 * rs_ricochet_option(group, RS_RICOCHET_R) * rs_ricochet_option(group, RS_RICOCHET_STAGGER);
-    rs_time flushed = group->pace.each > 0 ? 2 * lec->plane->flush_last / group->pace.each + 1 : 0;
-    return flushed > 1 && flushed < packets ? (uint32_t)flushed : packets;
+    if (lec->plane->flush_last <= 0 || group->pace.each <= 0)
+        return packets;
+    rs_time flushed = 2 * lec->plane->flush_last / group->pace.each + 1;
+    return flushed < packets ? (uint32_t)flushed : packets;
 }
 
 /* ---------------------------------------------------------------------------------------------- timers, output */

@@ -210,6 +210,28 @@ static void nak__waits_no_longer_than_bins_take_to_fill(void **state) {
     end(&t);
 }
 
+/* Repairs are flushed after 0.8 ms at most, and two packets come each 5 ms: hope is over with the next one. */
+static void nak__of_a_slow_stream_waits_no_longer_than_for_the_flush(void **state) {
+    (void)state;
+    const rs_messages_view view = {.protocol = "ricochet", .options = "r=16,c=2,stagger=2,flush=0.4"};
+    two t = begin((rs_messages_config){0}, &view, 1);
+    rs_time now = 5 * MS;
+    for (uint32_t i = 0; i < 50; i++, now += 5 * MS) {
+        lose(&t, now, 0);
+        rs_messages_timeout(t.receiver, now);
+        while (pair_take(t.receiver, now, t.d, 1))
+            ;
+        drop_events(t.receiver);
+    }
+    lose(&t, now, 1);
+    assert_int_equal(pair_stats(t.receiver).missing, 1);
+    const rs_time found = now;
+    while (next_naks(&t, &now) == 0) /* deadlines of repairs */
+        assert_true(now - found < 10 * MS);
+    assert_true(now - found < 10 * MS);
+    end(&t);
+}
+
 /* A flood begins after a pause: what is missing of its first packets is asked for as soon as it is known how fast they
  * come, not when it would have been at the pace before. */
 static void nak__of_a_flood_that_begins_is_sooner(void **state) {
@@ -488,6 +510,7 @@ int main(void) {
         cmocka_unit_test(nak__tells_what_is_missing_longest),
         cmocka_unit_test(nak__is_bounded_by_what_is_answered),
         cmocka_unit_test(nak__waits_no_longer_than_bins_take_to_fill),
+        cmocka_unit_test(nak__of_a_slow_stream_waits_no_longer_than_for_the_flush),
         cmocka_unit_test(nak__of_a_flood_that_begins_is_sooner),
         cmocka_unit_test(nak__waits_for_its_turn_without_spinning),
         cmocka_unit_test(nak__in_a_flood_is_before_the_ring_is_written_again),
