@@ -76,8 +76,8 @@ static void statuses_that_wait_on_their_way_back__do_not_slow_what_they_are_of(v
     (void)state;
 }
 
-/* A receiver's socket drops some, once: that does not tell that the queue of the narrowest place is short, of which less
- * is wanted from then on. */
+/* A receiver's socket drops some, once: that does not tell that the queue of the narrowest place is short, of which
+ * less is wanted from then on. */
 static void dropped_at_a_socket__nothing_is_learned_of_queues(void **state) {
     enum { HALF = 20, END = 20000, DROP = 12000 }; /* ms */
     static const double link = 50 * MBIT;
