@@ -353,6 +353,20 @@ static bool refuse_existing(const rs_store *store, const rs_object_id *id, rs_er
                         id->data, text[object->phase]);
 }
 
+/* Of a file of which `missing` bytes are not there; the reserve makes room. */
+static bool fill_holes(rs_store *store, int fd, uint64_t size, uint64_t missing, rs_error *error) {
+    rs_reserve_give(&store->reserve, missing);
+    while (!rs_store_file_allocate(fd, 0, size, error)) {
+        if (store->reserve.filled > 0)
+            rs_reserve_give(&store->reserve, missing);
+        else if (store->reclaims)
+            rs_slices_bury_oldest(store);
+        else
+            return false;
+    }
+    return true;
+}
+
 /* The file of rs_store_create comes back as an object. It may have been shortened or grown meanwhile. */
 static bool adopt_created(rs_store *store, rs_object *object, uint64_t size, rs_error *error) {
     struct rs_object_private *internal = object->internal;
@@ -369,8 +383,8 @@ static bool adopt_created(rs_store *store, rs_object *object, uint64_t size, rs_
     struct stat info;
     if (fstat(object->fd, &info) < 0)
         return rs_error_system(error, errno, "the created file cannot be examined");
-    bool holes = (uint64_t)info.st_blocks * 512 < size; /* the application made it longer, or punched */
-    if (holes && !rs_store_file_allocate(object->fd, 0, size, error))
+    uint64_t there = (uint64_t)info.st_blocks * 512; /* less: the application made it longer, or punched */
+    if (there < size && !fill_holes(store, object->fd, size, size - there, error))
         return false;
     if (!rs_store_file_map(object->fd, size, false, &map, error))
         return false;

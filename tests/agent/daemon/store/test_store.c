@@ -529,6 +529,30 @@ static void reserve__keeps_no_object_out(void **context) {
     rs_store_close(store);
 }
 
+/* An application may make its file longer: also then. */
+static void reserve__keeps_no_holes_of_a_created_file_out(void **context) {
+    (void)context;
+    rs_error error;
+    rs_store *store = open_with_reserve(4 * MIB);
+    rs_object *created = rs_store_create(store, 256 << 10, 1, &error);
+    assert_non_null(created);
+    while (rs_store_allocate_step(store, created, MIB, &error) > 0)
+        ;
+    while (rs_store_prepare(store, 2 * MIB))
+        ;
+    assert_int_equal(rs_store_in_reserve(store), 4 * MIB);
+    int fd = rs_store_writer_fd(created, &error);
+    assert_int_equal(ftruncate(fd, 5 * MIB), 0);
+    assert_ptr_equal(rs_store_add(store, &ids[0], fd, 1, &error), created);
+    struct stat info;
+    assert_int_equal(fstat(fd, &info), 0);
+    assert_true((uint64_t)info.st_blocks * 512 >= 5 * MIB);
+    assert_true(rs_store_in_reserve(store) < 4 * MIB);
+    close(fd);
+    rs_store_discard(store, created);
+    rs_store_close(store);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(receive__is_visible_only_when_complete),
@@ -545,6 +569,7 @@ int main(void) {
         cmocka_unit_test(reserve__goes_to_objects_and_is_made_again),
         cmocka_unit_test(reserve__makes_an_object_ready_at_once),
         cmocka_unit_test(reserve__keeps_no_object_out),
+        cmocka_unit_test(reserve__keeps_no_holes_of_a_created_file_out),
         cmocka_unit_test(limit__of_objects),
         cmocka_unit_test(open__cleans_what_a_crash_left_and_nothing_else),
         cmocka_unit_test(open__refuses_what_is_not_ours),
