@@ -200,7 +200,7 @@ static rs_rx_verdict on_carried(rs_node *node, rs_time now, rs_peer by, const rs
         return RS_RX_NONE; /* who has a connection to here says by it what it has to say */
     if (said.type != RS_MSG_OPEN || said.session > 0 || (before && !rs_is_finished(&before->t)))
         return RS_RX_NONE; /* it would end what comes in: the sender says so itself, soon */
-    rs_rx_verdict verdict = rs_on_open(node, now, sender, &said);
+    rs_rx_verdict verdict = rs_on_open(node, now, sender, by, &said);
     in = (rs_receiving *)rs_find_nonce(node, m->nonce, false);
     if (in)
         rs_receiver_carried(node, now, in, by);
@@ -238,7 +238,7 @@ static rs_rx_result receive_message(rs_node *node, rs_time now, const rs_packet_
     if (m.type == RS_MSG_CARRIED)
         return (rs_rx_result){.verdict = on_carried(node, now, packet->peer, &m)};
     if (m.type == RS_MSG_OPEN)
-        return (rs_rx_result){.verdict = rs_on_open(node, now, packet->peer, &m)};
+        return (rs_rx_result){.verdict = rs_on_open(node, now, packet->peer, packet->peer, &m)};
     rs_receiving *in = (rs_receiving *)rs_find_nonce(node, m.nonce, false);
     if ((is_for_receiver(m.type) || is_for_either(m.type)) && in && in->link.peer->id == packet->peer)
         return rs_receiver_message(node, now, in, &m, packet);

@@ -277,6 +277,11 @@ static bool gives_place(const rs_receiving *x) {
     return x->state == RS_RX_OFFERED || x->state == RS_RX_RECEIVING;
 }
 
+/* Whose word it is that it comes: who carries may have made up its sender. */
+static rs_peer_state *announcer(const rs_receiving *x) {
+    return x->link.via ? x->link.via : x->link.peer;
+}
+
 /* No peer keeps others out by announcing objects: while there are no places, the peer that has the most gives one to
  * any that would still have fewer with it. Of its objects the one goes of which the least is here, none of which a
  * MiB came; of those that are alike the oldest. */
@@ -287,23 +292,23 @@ void rs_receiver_make_place(rs_node *node, rs_time now, const rs_peer_state *new
     for (rs_list *at = node->sending.next; at != &node->sending; at = at->next)
         own++;
     for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next)
-        ((rs_receiving *)RS_HOLDER(rs_transfer, listed, at))->link.peer->announced = 0;
+        announcer((rs_receiving *)RS_HOLDER(rs_transfer, listed, at))->announced = 0;
     const rs_peer_state *most = NULL;
     for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
-        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
-        x->link.peer->announced++;
-        if (!most || x->link.peer->announced > most->announced)
-            most = x->link.peer;
+        rs_peer_state *p = announcer((rs_receiving *)RS_HOLDER(rs_transfer, listed, at));
+        p->announced++;
+        if (!most || p->announced > most->announced)
+            most = p;
     }
     uint32_t fewer = newcomer ? 0 : own;
     for (rs_list *at = node->receiving.next; at != &node->receiving && newcomer; at = at->next)
-        fewer += ((rs_receiving *)RS_HOLDER(rs_transfer, listed, at))->link.peer == newcomer;
+        fewer += announcer((rs_receiving *)RS_HOLDER(rs_transfer, listed, at)) == newcomer;
     if (!most || most->announced <= fewer + 1)
         return;
     rs_receiving *least = NULL;
     for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
         rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
-        if (x->link.peer == most && gives_place(x) && x->stats.bytes_present < PLACE_KEPT &&
+        if (announcer(x) == most && gives_place(x) && x->stats.bytes_present < PLACE_KEPT &&
             (!least || x->stats.bytes_present < least->stats.bytes_present))
             least = x;
     }
@@ -828,11 +833,11 @@ rs_rx_verdict rs_receiver_hearsay(rs_node *node, rs_time now, rs_receiving *x, r
     if (m->type == RS_MSG_ABORT)
         return RS_RX_NONE;
     if (m->type == RS_MSG_OPEN)
-        return rs_on_open(node, now, x->link.peer->id, m);
+        return rs_on_open(node, now, x->link.peer->id, by, m);
     return rs_receiver_message(node, now, x, m, NULL).verdict;
 }
 
-rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_message *m) {
+rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_peer by, const rs_message *m) {
     rs_receiving *x = rs_find_receiving(node, &m->open.object);
     if (x && x->link.peer->id == peer && x->t.nonce == m->nonce) {
         x->link.heard_at = now;
@@ -856,7 +861,7 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_mess
         end_for_another(node, now, x, replaces);
     if (x)
         rs_receiver_free(node, &x->t);
-    rs_receiver_make_place(node, now, rs_find_peer(node, peer));
+    rs_receiver_make_place(node, now, rs_find_peer(node, by));
     x = make(node, now, peer, m);
     if (!x) {
         rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK,

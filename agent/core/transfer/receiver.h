@@ -12,7 +12,8 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
                                  const rs_packet_in *packet);
 /* The session's data channel is over, says its sender, or who was told by it. */
 rs_rx_verdict rs_on_data_fnsd(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m);
-rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, const rs_message *m);
+/* Of that peer, as `by` says: itself, or who carries. */
+rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_peer by, const rs_message *m);
 
 /* ---- from INCOMING to RECEIVE_DONE */
 void rs_receiver_finish(rs_node *node, rs_time now, rs_receiving *x, uint32_t final_control, const char *cause);

@@ -598,6 +598,64 @@ static void one_peer_announces_more_than_there_are_places__others_have_theirs(vo
     net_free(n);
 }
 
+static rs_peer peer_at(void *context, uint32_t address, uint16_t port) {
+    (void)context, (void)port;
+    return address - 1;
+}
+
+/* In the name of a sender that only `by` tells of. */
+static bool carried_announcement(rs_node *node, rs_peer by, rs_peer sender, uint32_t *ended) {
+    const rs_message said = {.type = RS_MSG_OPEN,
+                             .nonce = 1000 + sender,
+                             .open = {.object = {.app = {1}, .data = sender},
+                                      .size = 1000,
+                                      .fragment_size = 1000,
+                                      .end = 1,
+                                      .group_address = 0xefff0001,
+                                      .data_port = 7070,
+                                      .path_kind = RS_PATH_PACKET,
+                                      .light_confirm = 1}};
+    rs_message m = {.type = RS_MSG_CARRIED, .nonce = said.nonce, .carried.sender = {sender + 1, 7071}};
+    uint8_t bytes[RS_HEADER_MAX];
+    rs_event event;
+    bool incoming = false;
+    assert_true(rs_wire_inner_set(&m.carried.inner, &said));
+    rs_packet_in in = {.channel = RS_CH_PEER_RELIABLE,
+                       .peer = by,
+                       .header = bytes,
+                       .header_length = rs_wire_encode(&m, 0, bytes, sizeof bytes)};
+    assert_int_not_equal(rs_receive(node, NET_START, &in).verdict, RS_RX_BAD);
+    while (rs_poll_event(node, &event)) {
+        incoming |= event.kind == RS_EV_INCOMING && event.peer == sender;
+        *ended += event.kind == RS_EV_RECEIVE_DONE && !event.ok;
+    }
+    return incoming;
+}
+
+static void one_peer_announces_in_the_names_of_many__others_have_their_places(void **state) {
+    (void)state;
+    rs_config config = usual;
+    config.max_transfers = 8;
+    config.carries = true;
+    config.directory.peer_at = peer_at;
+    net *n = net_new(2, &config, 24);
+    rs_node *node = net_node(n, 1);
+    uint32_t ended = 0;
+    for (rs_peer p = 7; p <= 9; p++)
+        assert_int_equal(rs_peer_up(node, NET_START, p), RS_OK);
+    for (uint64_t i = 0; i < 2; i++)
+        assert_true(announced(node, 8, i, &ended));
+    for (rs_peer sender = 100; sender < 106; sender++)
+        assert_true(carried_announcement(node, 9, sender, &ended));
+    for (rs_peer sender = 106; sender < 120; sender++)
+        assert_false(carried_announcement(node, 9, sender, &ended));
+    assert_int_equal(ended, 0);
+    assert_true(announced(node, 8, 2, &ended)); /* in the place of one of the six */
+    assert_true(announced(node, 7, 0, &ended));
+    assert_int_equal(ended, 2);
+    net_free(n);
+}
+
 static void strangers__get_an_answer_or_nothing(void **state) {
     (void)state;
     net *n = net_new(2, &usual, 17);
@@ -660,6 +718,7 @@ int main(void) {
         cmocka_unit_test(object_replaced__a_straggler_of_the_earlier_opening_is_no_content),
         cmocka_unit_test(open__of_what_is_not_known_is_refused_with_a_reason),
         cmocka_unit_test(one_peer_announces_more_than_there_are_places__others_have_theirs),
+        cmocka_unit_test(one_peer_announces_in_the_names_of_many__others_have_their_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
