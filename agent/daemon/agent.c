@@ -580,7 +580,7 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
                               .sender_away_bound = SENDER_AWAY,
                               .direct_receivers = o->direct_receivers,
                               .directory = rs_overlay_directory(agent),
-                              .carries = o->carry && !o->security,
+                              .carries = o->carry,
                               .options[RS_PROTOCOL_RDCM] = &rdcm,
                               .options[RS_PROTOCOL_WAN] = &wan,
                               .answer_bound =
@@ -642,7 +642,7 @@ static bool start_control(rs_agent *agent) {
                                         .address = agent->options.address,
                                         .port = agent->options.control_port,
                                         .max_connections = agent->options.max_connections,
-                                        .carries = agent->options.carry && !agent->options.security,
+                                        .carries = agent->options.carry,
                                         .identity = agent->trust,
                                         .dead_timeout = agent->options.silence_bound};
     const rs_control_callbacks callbacks = {.context = agent,

@@ -571,6 +571,10 @@ rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out,
                           "required takes sha256\n");
         return RS_OPTIONS_WRONG;
     }
+    if (out->security && out->carry) {
+        rs_log(RS_LOG_WARNING, "agent", "--carry true is off: with --security required each says what it says itself");
+        out->carry = false;
+    }
     out->manager_tls.strict = out->security;
     if (out->digest_algorithm == 0)
         out->digest_algorithm = out->security ? RS_DIGEST_SHA256 : RS_DIGEST_XXH3;
