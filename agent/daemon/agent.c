@@ -3,6 +3,7 @@
 #include "daemon/agent.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -721,6 +722,11 @@ static bool start_api(rs_agent *agent) {
         return false;
     }
     (void)rs_store_prepare(agent->store, o->reserve_bytes);
+    if (!rs_store_prepared(agent->store))
+        rs_log(RS_LOG_WARNING, "store",
+               "%" PRIu64 " of %" PRIu64 " bytes of --reserve are ready: %s has no room for more; its tmpfs holds the "
+               "quota and the reserve",
+               rs_store_in_reserve(agent->store), o->reserve_bytes, o->store_directory);
     const rs_evict_config evict = {
         .store = agent->store, .notice = o->evict_notice, .tell = object_goes, .context = agent};
     agent->evict = o->evict_notice ? rs_evict_new(&evict) : NULL;

@@ -148,6 +148,21 @@ def test_the_tmpfs_of_the_store_is_full(lab: World) -> None:
         subprocess.run(["umount", "-l", folder / "objects"], check=True)
 
 
+def test_the_tmpfs_has_no_room_for_the_reserve(lab: World) -> None:
+    """The agent says so when it starts, once, and has what there is."""
+    folder = lab.folder / "h2"
+    (folder / "objects").mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m,mode=0710", "none", folder / "objects"], check=True)
+    try:
+        agent = lab.start("h2", "--reserve", "64M")
+        told = [line for line in agent.log if "of 67108864 bytes of --reserve are ready" in line]
+        assert len(told) == 1 and f"{folder / 'objects'} has no room for more" in told[0], agent.log
+    finally:
+        for agent in lab.agents.values():
+            agent.stop()
+        subprocess.run(["umount", "-l", folder / "objects"], check=True)
+
+
 def wait_for_line(log: int, text: bytes) -> None:
     """In what a pipe has. An agent that says it no more fails the test, and does not keep it."""
     seen, until = b"", time.monotonic() + WAIT_S

@@ -29,7 +29,7 @@ static int take_out(rs_reserve *reserve, unsigned at) {
     return fd;
 }
 
-/* The end of a file, up to `bytes`, goes back to the system; its bytes. */
+/* The end of a file, up to `bytes`, goes back to the system; its bytes. More: all of a file that cannot be cut. */
 static uint64_t cut(rs_reserve *reserve, unsigned at, uint64_t bytes) {
     rs_ready_file *file = &reserve->files[at];
     uint64_t part = bytes < file->filled ? bytes : file->filled;
@@ -104,8 +104,8 @@ bool rs_reserve_fill(rs_reserve *reserve, uint64_t bytes) {
 }
 
 void rs_reserve_give(rs_reserve *reserve, uint64_t bytes) {
-    for (uint64_t left = whole(bytes); left > 0 && reserve->count > 0;)
-        left -= cut(reserve, reserve->count - 1, left);
+    for (uint64_t left = whole(bytes), went; left > 0 && reserve->count > 0; left -= went < left ? went : left)
+        went = cut(reserve, reserve->count - 1, left);
 }
 
 /* The smallest one that is large enough and not much larger; else the largest that is smaller. */

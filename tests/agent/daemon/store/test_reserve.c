@@ -200,6 +200,28 @@ static void taken__not_if_much_would_be_left(void **state) {
     rs_reserve_close(&reserve);
 }
 
+/* A file that cannot be made shorter goes as a whole, and no other one because of that. */
+static void given__is_no_more_than_asked_where_a_file_cannot_be_cut(void **state) {
+    (void)state;
+    rs_reserve reserve = filled(8 * MIB);
+    uint64_t ready;
+    int fd = rs_reserve_take(&reserve, 4 * MIB, &ready);
+    if (fd >= 0)
+        close(fd);
+    while (rs_reserve_fill(&reserve, 2 * MIB))
+        ;
+    assert_int_equal(reserve.count, 2);
+    rs_ready_file *last = &reserve.files[1];
+    fd = rs_store_file_reopen(last->fd, O_RDONLY);
+    assert_true(fd >= 0);
+    close(last->fd);
+    last->fd = fd;
+    rs_reserve_give(&reserve, 2 * MIB);
+    assert_int_equal(reserve.count, 1);
+    assert_int_equal(reserve.filled, 4 * MIB);
+    rs_reserve_close(&reserve);
+}
+
 static void full_tmpfs__ends_filling(void **state) {
     (void)state;
     rs_reserve reserve;
@@ -244,6 +266,7 @@ int main(void) {
             cmocka_unit_test(taken__by_several_objects_of_a_size),
             cmocka_unit_test(taken__not_by_small_objects),
             cmocka_unit_test(taken__not_if_much_would_be_left),
+            cmocka_unit_test(given__is_no_more_than_asked_where_a_file_cannot_be_cut),
             cmocka_unit_test(full_tmpfs__ends_filling),
         };
         static const char *options;
