@@ -46,6 +46,7 @@ class Case:
     nic_bps: int = 0  # of the sender; 0 = as the link: then that is told at least
     options: str = ""  # of the sends, as `rostrum send --option` has them
     stall_s: float = 0.0  # every host's process stands still so long in the mean, after running for ten times that
+    burst: float = 1.0  # packets lost in a row, in the mean
 
     @property
     def size(self) -> int:
@@ -172,7 +173,7 @@ def one(case: Case, seed: int) -> dict[str, Any]:
     for node in [sender, *receivers] if case.stall_s else []:
         net.stalls(node, round(10 * case.stall_s * 1e9), round(case.stall_s * 1e9))
     for link in [up] if case.shared else down:
-        net.loss(link, "bernoulli", case.loss)
+        net.loss(link, "gilbert" if case.burst > 1 else "bernoulli", case.loss, case.burst)
     sends = []
     for group in range(GROUP, GROUP + case.transfers):
         net.group(sender, group, [up])

@@ -246,15 +246,14 @@ static bool end_trial(rs_wan_path *p, double lost) {
     bool same = lost > 0.7 * p->lost_before_cut;
     p->lost_before_cut = 0;
     if (same) {
-        p->lost_usually = p->lost_proven = lost < most_usual(p) ? lost : most_usual(p);
+        p->lost_usually = lost < most_usual(p) ? lost : most_usual(p);
+        p->lost_proven = p->cut_for_creep ? p->lost_usually : p->lost_proven;
         set_rate(p, (double)p->cut_from_bps);
         return true;
     }
-    p->lost_usually = lost < p->lost_usually ? lost : p->lost_usually;
-    p->lost_proven = lost < p->lost_proven ? lost : p->lost_proven;
-    rs_time room = p->cut_queue > ROOM_LEAST ? p->cut_queue : ROOM_LEAST;
-    if (!p->cut_by_host && (p->law == RS_WAN_FRIENDLY || p->cut_queue >= ROOM_LEAST)) /* without one: chance */
-        p->room = p->room == 0 || room < p->room ? room : p->room;
+    if (p->cut_for_creep) /* a trial of one great loss may have been chance, in bursts */
+        p->lost_usually = lost < p->lost_usually ? lost : p->lost_usually;
+    p->lost_proven = p->lost_usually < p->lost_proven ? p->lost_usually : p->lost_proven;
     return false;
 }
 
@@ -267,7 +266,7 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
         return false;
     }
     double packets = LOSS_PACKETS, tried = p->lost_before_cut;
-    if (tried > 0 && tried < TRIAL_LOST / packets && !p->cut_by_host)
+    if (tried > 0 && tried < TRIAL_LOST / packets && p->cut_for_creep)
         packets = TRIAL_LOST / tried;
     if ((double)p->judged < packets && !w->dropped)
         return false;
@@ -284,12 +283,12 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
         lost = crept && lost < usual ? usual : lost;
         p->lost_before_cut = lost;
         p->cut_from_bps = p->rate_bps;
-        p->cut_queue = p->queue;
-        p->cut_by_host = w->dropped;
+        p->cut_for_creep = crept;
         p->judge_from = s->sent + 1;
         p->velocity = VELOCITY_FIRST;
         double out = (double)(p->out_most > p->out_before ? p->out_most : p->out_before);
-        double rate = out * (1 - (lost > p->lost_proven ? lost - p->lost_proven : 0)) * 0.97;
+        double known = crept ? p->lost_proven : usual;
+        double rate = out * (1 - (lost > known ? lost - known : 0)) * 0.97;
         if (rate < (double)p->rate_bps)
             set_rate(p, rate > (double)p->rate_bps / 2 ? rate : (double)p->rate_bps / 2);
         return true;
@@ -325,7 +324,7 @@ static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
         p->velocity = VELOCITY_FIRST;
         if (rate < FAR_BELOW * (double)p->best_bps) /* it carries that no more */
             p->best_bps = p->best_recent = (int64_t)(rate / FAR_BELOW);
-    } else if (p->lost_before_cut > 0 && p->law == RS_WAN_OWN) { /* a trial that goes faster shows nothing */
+    } else if (p->lost_before_cut > 0 && p->cut_for_creep && p->law == RS_WAN_OWN) { /* faster, it shows nothing */
         p->velocity = VELOCITY_FIRST;
     } else if (w->limited && s->sent_bps < p->rate_bps / 10 * 9) {
         p->velocity = VELOCITY_FIRST; /* what was not sent says nothing of what would come out */

@@ -69,8 +69,7 @@ typedef struct {
     double lost_spread;           /* how far from that it usually is, of so few packets */
     double lost_before_cut;       /* when the rate was cut for it; 0: it was not */
     int64_t cut_from_bps;         /* the rate before that, */
-    rs_time cut_queue;            /* and the queue */
-    bool cut_by_host;             /* and packets had been dropped at a socket: that tells nothing of queues */
+    bool cut_for_creep;           /* it was for what is usually lost, not for one great loss */
     uint64_t judge_from;          /* fragments sent before that position say nothing of a cut */
     /* start-up */
     uint64_t round_end; /* a round trip is over when that position was seen */
