@@ -148,7 +148,7 @@ def run(entries: list[Entry], wish: Wish) -> None:
 
 def _run(entries: list[Entry], wish: Wish) -> None:
     programs, place, results = bench_programs(), build_folder() / "bench-tools", wish.folder / "results.json"
-    missing = install({tool for entry in entries for tool in entry.tools}, programs, place, OUT.print)
+    missing = install({tool for entry in entries for tool in entry.tools}, place, OUT.print)
     for name, why in missing.items():
         OUT.print(f"{name} is missing: {why}")
     job = {

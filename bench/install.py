@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rostrum.bench.account import FOLDER
 from rostrum.bench.tools.aeron import VERSION as AERON
+from rostrum.lab.processes import bench_programs
 
 NATIVE = FOLDER / "native"
 BOUND_S = 600
@@ -69,9 +70,8 @@ JARS = {
 }
 
 
-def install(tools: Iterable[str], programs: Path, place: Path, say: Say) -> dict[str, str]:
-    """Installs what the tools need. `programs`: where bench_programs says that those of `native` are; `place`: for what
-    no package has. Why tools are missing, by name."""
+def install(tools: Iterable[str], place: Path, say: Say) -> dict[str, str]:
+    """Installs what the tools need. `place`: for what no package has. Why tools are missing, by name."""
     wanted = [name for name in NEEDS if name in set(tools)]
     lacking = sorted({need.package for name in wanted for need in NEEDS[name] if not need.there()})
     text = _install_packages(lacking, say) if lacking else ""
@@ -81,6 +81,7 @@ def install(tools: Iterable[str], programs: Path, place: Path, say: Say) -> dict
         if (absent := [need.package for need in NEEDS[name] if not need.there()])
     }
     drivers: list[str] = [name for name in ("norm", "norm_messages", "pgm") if name in wanted and name not in missing]
+    programs = bench_programs()
     build = programs.parents[1]
     if not all((programs / name).exists() for name in drivers):
         say(f"building the drivers of {' and '.join(drivers)}")

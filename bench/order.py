@@ -345,7 +345,7 @@ def order(quick: bool, tools: str, members: int, size: int, rate: float, output:
         raise click.BadParameter(f"there is no {', '.join(unknown)}: {', '.join(TOOLS)}", param_hint="--tools")
     plan = Plan(members, size, 2.0 if quick else 10.0, 5 if quick else 7, rate)
     needs = [NEEDS[name] for name in chosen if name in NEEDS]
-    missing = install(needs, bench_programs(), build_folder() / "bench-tools", OUT.print)
+    missing = install(needs, build_folder() / "bench-tools", OUT.print)
     skipped = {name: missing[need] for name in chosen if (need := NEEDS.get(name)) in missing}
     found: Rounds = {}
     views: list[float] = []

@@ -76,7 +76,7 @@ def run(cases: list[MessageCase], given: dict[str, Any], seed: int, folder: Path
     programs, place, results = bench_programs(), build_folder() / "bench-tools", folder / "results.json"
     known = all_tools(place)
     needs = {name: known[name].needs for name in given["tools"] if known[name].needs}
-    absent = install(needs.values(), programs, place, OUT.print)
+    absent = install(needs.values(), place, OUT.print)
     missing = {name: absent[need] for name, need in needs.items() if need in absent}
     for name, why in missing.items():
         OUT.print(f"{name} is missing: {why}")

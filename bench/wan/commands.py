@@ -120,7 +120,7 @@ def _run(
     programs = bench_programs()
     families = {name.removesuffix("-untold") for name in names}
     needs = {NEEDS[name] for name in families if name in NEEDS}
-    why = install(needs, programs, build_folder() / "bench-tools", OUT.print)
+    why = install(needs, build_folder() / "bench-tools", OUT.print)
     missing = {name: why[need] for name in names if (need := NEEDS.get(name.removesuffix("-untold"), "")) in why}
     job = {
         "points": [asdict(point) for point in points],

@@ -121,7 +121,7 @@ def test_install__what_cannot_be_had_is_missing_with_the_reason(
     monkeypatch.setattr(install, "NEEDS", {"uftp": (need,)})
     monkeypatch.setattr(install, "_install_packages", lambda packages, say: f"no {packages[0]} anywhere")
     said: list[str] = []
-    missing = install.install(["uftp", "rostrum"], tmp_path, tmp_path, said.append)
+    missing = install.install(["uftp", "rostrum"], tmp_path, said.append)
     assert missing == {"uftp": "no-such-package cannot be installed: no no-such-package anywhere"}
 
 
@@ -138,7 +138,8 @@ def test_install__drivers_are_built_where_the_benchs_programs_are(
 
     monkeypatch.setattr(install, "NEEDS", {"norm_messages": ()})
     monkeypatch.setattr(install, "_quiet", run)
-    assert install.install(["norm_messages"], native, tmp_path, lambda text: None) == {}
+    monkeypatch.setattr(install, "bench_programs", lambda: native)
+    assert install.install(["norm_messages"], tmp_path, lambda text: None) == {}
 
 
 def test_install__packages_are_explained_to_people() -> None:
