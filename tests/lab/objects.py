@@ -22,12 +22,13 @@ def data_of(size: int, seed: int) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
-def stream_received(agent: Agent, name: int | str, begun: threading.Event) -> bytes:
-    """All of a stream; `begun` is set when its first piece came."""
+def stream_received(agent: Agent, name: int | str, begun: threading.Event, enough: int = 1) -> bytes:
+    """All of a stream; `begun` is set when so many bytes came."""
     pieces = []
     for piece in agent.stream_receive(name, wait=20):
         pieces.append(piece)
-        begun.set()
+        if sum(map(len, pieces)) >= enough:
+            begun.set()
     return b"".join(pieces)
 
 

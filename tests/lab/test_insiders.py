@@ -169,7 +169,7 @@ def test_who_joins_a_stream_under_way_takes_nothing_of_it_that_was_recorded_befo
         ThreadPoolExecutor(3) as pool,
         one.stream_send("recorded", ["h3", "h5"]) as out,
     ):
-        receivers = [pool.submit(stream_received, agent, "recorded", begun) for agent in (three, five)]
+        receivers = [pool.submit(stream_received, agent, "recorded", begun, 300_000) for agent in (three, five)]
         with stage.heard("h3") as heard:
             for part in parts[:6]:
                 out.write(part)
