@@ -3,7 +3,7 @@
 A virtual machine's memory is backed by its host when it is first touched, and may be taken back soon after it was
 freed. Touching it then is slower than most networks, and would meet whichever tool runs after a pause. So between runs
 the bench holds as much as the receivers will need, in huge pages; during a transfer it gives that back a step ahead of
-what they take: for every tool alike. (rostrumd can do the same for itself, `--reserve`; here it does not.)
+what they take: for every tool alike. (rostrumd can do the same for itself, `--reserve`: the tool rostrum-ready.)
 """
 
 from __future__ import annotations

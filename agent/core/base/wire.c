@@ -398,30 +398,42 @@ static bool may_be_carried(uint8_t type) {
            type == RS_MSG_NAME;
 }
 
-bool rs_wire_inner_set(rs_wire_inner *inner, const rs_message *m) {
+bool rs_wire_encode_fields(const rs_message *m, uint8_t *out, size_t most, size_t *length) {
     uint8_t bytes[RS_HEADER_MAX];
-    size_t length = may_be_carried((uint8_t)m->type) ? rs_wire_encode(m, 0, bytes, sizeof bytes) : 0;
-    if (length < RS_CONTROL_COMMON || length - RS_CONTROL_COMMON > RS_INNER_BYTES)
+    size_t all = rs_wire_encode(m, 0, bytes, sizeof bytes);
+    if (all < RS_CONTROL_COMMON || all - RS_CONTROL_COMMON > most)
         return false;
-    inner->type = (uint8_t)m->type;
-    inner->length = (uint16_t)(length - RS_CONTROL_COMMON);
-    memcpy(inner->bytes, bytes + RS_CONTROL_COMMON, inner->length);
+    *length = all - RS_CONTROL_COMMON;
+    memcpy(out, bytes + RS_CONTROL_COMMON, *length);
     return true;
 }
 
-bool rs_wire_inner_get(const rs_wire_inner *inner, uint64_t nonce, uint32_t session, rs_message *out) {
-    uint8_t bytes[RS_CONTROL_COMMON + RS_INNER_BYTES];
+bool rs_wire_decode_fields(uint8_t type, uint64_t nonce, uint32_t session, const uint8_t *fields, size_t length,
+                           rs_message *out) {
+    uint8_t bytes[RS_CONTROL_COMMON + RS_HEADER_MAX];
     cursor c = {.write = bytes, .size = sizeof bytes};
-    if (!may_be_carried(inner->type) || inner->length > RS_INNER_BYTES)
-        return false;
-    put(&c, RS_CONTROL_COMMON - RS_CONTROL_LENGTH + inner->length, RS_CONTROL_LENGTH);
-    put(&c, inner->type, 1);
+    put(&c, RS_CONTROL_COMMON - RS_CONTROL_LENGTH + length, RS_CONTROL_LENGTH);
+    put(&c, type, 1);
     put(&c, RS_WIRE_VERSION, 1);
     put(&c, 0, 2);
     put(&c, nonce, 8);
     put(&c, session, 4);
-    put_bytes(&c, inner->bytes, inner->length);
+    put_bytes(&c, fields, length);
     return !c.bad && rs_wire_decode(bytes, c.at, 0, out);
+}
+
+bool rs_wire_inner_set(rs_wire_inner *inner, const rs_message *m) {
+    size_t length;
+    if (!may_be_carried((uint8_t)m->type) || !rs_wire_encode_fields(m, inner->bytes, RS_INNER_BYTES, &length))
+        return false;
+    inner->type = (uint8_t)m->type;
+    inner->length = (uint16_t)length;
+    return true;
+}
+
+bool rs_wire_inner_get(const rs_wire_inner *inner, uint64_t nonce, uint32_t session, rs_message *out) {
+    return may_be_carried(inner->type) && inner->length <= RS_INNER_BYTES &&
+           rs_wire_decode_fields(inner->type, nonce, session, inner->bytes, inner->length, out);
 }
 
 bool rs_wire_inner_same(const rs_wire_inner *one, const rs_wire_inner *other) {

@@ -311,6 +311,11 @@ int rs_wire_frame(const uint8_t *bytes, size_t have, size_t *header_length, uint
 
 void rs_wire_cause_set(rs_wire_cause *cause, const char *text);
 
+/* A control message's fields alone, at most `most` bytes: what goes within others. False: it cannot be said, or is
+ * longer; and: malformed. */
+bool rs_wire_encode_fields(const rs_message *message, uint8_t *out, size_t most, size_t *length);
+bool rs_wire_decode_fields(uint8_t type, uint64_t nonce, uint32_t session, const uint8_t *fields, size_t length,
+                           rs_message *out);
 /* False: it is of a kind that is not carried. */
 bool rs_wire_inner_set(rs_wire_inner *inner, const rs_message *message);
 /* The message that it is. False: malformed, or none. */

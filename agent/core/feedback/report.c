@@ -1,7 +1,5 @@
 #include "core/feedback/report.h"
 
-#include <string.h>
-
 #include "core/base/bytes.h"
 
 enum { KIND_REPORT = 1, KIND_REQUEST = 2, KIND_SAID = 3 };
@@ -98,31 +96,20 @@ static bool is_said(const rs_message *m) {
 }
 
 size_t rs_said_encode(const rs_message *m, uint8_t *out) {
-    uint8_t bytes[RS_HEADER_MAX];
-    size_t length = is_said(m) && m->session < RS_SESSIONS_MAX ? rs_wire_encode(m, 0, bytes, sizeof bytes) : 0;
-    if (length < RS_CONTROL_COMMON || SAID_HEAD + length - RS_CONTROL_COMMON > RS_HEADER_MAX)
+    size_t length;
+    if (!is_said(m) || m->session >= RS_SESSIONS_MAX ||
+        !rs_wire_encode_fields(m, out + SAID_HEAD, RS_HEADER_MAX - SAID_HEAD, &length))
         return 0;
-    uint8_t *to = put_common(out, KIND_SAID, m->session, m->nonce);
-    to = rs_le_put(to, (uint64_t)m->type, 4);
-    memcpy(to, bytes + RS_CONTROL_COMMON, length - RS_CONTROL_COMMON);
-    return SAID_HEAD + length - RS_CONTROL_COMMON;
+    (void)rs_le_put(put_common(out, KIND_SAID, m->session, m->nonce), (uint64_t)m->type, 4);
+    return SAID_HEAD + length;
 }
 
 bool rs_said_decode(const uint8_t *bytes, size_t length, rs_message *m) {
-    uint8_t whole[RS_CONTROL_COMMON + RS_HEADER_MAX], *to = whole;
     uint32_t session;
     uint64_t nonce;
     if (length < SAID_HEAD || length > RS_HEADER_MAX || !get_common(&bytes, KIND_SAID, &session, &nonce))
         return false;
     uint64_t type = rs_le_take(&bytes, 4);
-    if (type > UINT8_MAX)
-        return false;
-    to = rs_le_put(to, RS_CONTROL_COMMON - RS_CONTROL_LENGTH + length - SAID_HEAD, RS_CONTROL_LENGTH);
-    to = rs_le_put(to, type, 1);
-    to = rs_le_put(to, RS_WIRE_VERSION, 1);
-    to = rs_le_put(to, 0, 2);
-    to = rs_le_put(to, nonce, 8);
-    to = rs_le_put(to, session, 4);
-    memcpy(to, bytes, length - SAID_HEAD);
-    return rs_wire_decode(whole, RS_CONTROL_COMMON + length - SAID_HEAD, 0, m) && is_said(m);
+    return type <= UINT8_MAX && rs_wire_decode_fields((uint8_t)type, nonce, session, bytes, length - SAID_HEAD, m) &&
+           is_said(m);
 }

@@ -188,6 +188,10 @@ void rs_carriers_timeout(rs_node *node, rs_time now, rs_sending *x) {
 
 /* -------------------------------------------------------------------------------------------------- what is said */
 
+bool rs_carry_is_answer(uint8_t type) {
+    return type == RS_MSG_OPEN_ACK || type == RS_MSG_INTL_SEQ || type == RS_MSG_PING || type == RS_MSG_PONG;
+}
+
 bool rs_carry_add(rs_message *m, uint32_t number) {
     if (m->carry.bytes == 0) {
         m->carry.base = (uint16_t)(number / RS_CARRY_BITS * RS_CARRY_BYTES);
@@ -236,11 +240,6 @@ bool rs_carriers_tell(const rs_node *node, const rs_sending *x, const rs_recipie
     return true;
 }
 
-static uint32_t next_of(const rs_peer_session *link) {
-    uint32_t pending = link->pending & ~(uint32_t)RS_CONTROL_CONNECT;
-    return pending & (~pending + 1);
-}
-
 /* All others by the same carrier that are to be told the same now. */
 static void gather(rs_node *node, rs_time now, const rs_peer_session *link, uint32_t what, const rs_message *said,
                    rs_message *m) {
@@ -249,7 +248,8 @@ static void gather(rs_node *node, rs_time now, const rs_peer_session *link, uint
     for (rs_list *at = all->next, *next; at != all && unlike < UNLIKE_MOST; at = next) {
         next = at->next;
         rs_peer_session *other = RS_HOLDER(rs_peer_session, in_talking, at);
-        if (other == link || other->via != link->via || other->transfer != link->transfer || next_of(other) != what)
+        if (other == link || other->via != link->via || other->transfer != link->transfer ||
+            rs_peer_session_next(other) != what)
             continue;
         rs_message theirs = {0};
         rs_wire_inner inner;

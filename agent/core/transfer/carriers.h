@@ -33,6 +33,8 @@ bool rs_carriers_wrap(rs_node *node, rs_time now, rs_peer_session *link, uint32_
                       rs_packet_out *out);
 void rs_carriers_timeout(rs_node *node, rs_time now, rs_sending *x);
 
+/* Of those kinds is what one that is carried to says to the sender by who carries. */
+bool rs_carry_is_answer(uint8_t type);
 /* Numbers as CARRY has them. False: that one is too far from the others. */
 bool rs_carry_add(rs_message *m, uint32_t number);
 void rs_carry_trim(rs_message *m); /* after the last one */

@@ -211,8 +211,7 @@ static rs_rx_verdict on_carried(rs_node *node, rs_time now, rs_peer by, const rs
 static rs_rx_verdict on_answers(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r, const rs_message *m) {
     uint8_t type = m->carry.inner.type;
     rs_message said = {.type = RS_MSG_ABORT};
-    if (type && (!rs_wire_inner_get(&m->carry.inner, m->nonce, m->session, &said) ||
-                 (type != RS_MSG_OPEN_ACK && type != RS_MSG_INTL_SEQ && type != RS_MSG_PING && type != RS_MSG_PONG) ||
+    if (type && (!rs_wire_inner_get(&m->carry.inner, m->nonce, m->session, &said) || !rs_carry_is_answer(type) ||
                  (type == RS_MSG_OPEN_ACK && said.open_ack.status != RS_ACK_ACCEPTED)))
         return RS_RX_BAD;
     rs_recipient *other;

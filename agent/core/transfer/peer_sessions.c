@@ -149,7 +149,8 @@ const char *rs_peer_session_cause(const rs_peer_session *link) {
     return link->cause ? link->cause : "out of memory: the reason was lost";
 }
 
-static uint32_t lowest(uint32_t bits) {
+uint32_t rs_peer_session_next(const rs_peer_session *link) {
+    uint32_t bits = link->pending & ~(uint32_t)RS_CONTROL_CONNECT;
     return bits & (~bits + 1);
 }
 
@@ -179,7 +180,7 @@ bool rs_peer_session_makes(rs_node *node, rs_time now, rs_peer_session *link, ui
 
 /* Makes the link's next message. False if what was to be said no longer matters. */
 static bool say_next(rs_node *node, rs_time now, rs_peer_session *link, rs_packet_out *out) {
-    uint32_t what = lowest(link->pending & ~(uint32_t)RS_CONTROL_CONNECT);
+    uint32_t what = rs_peer_session_next(link);
     rs_message m = {0};
     bool more = false;
     link->pending &= ~(what | RS_CONTROL_CONNECT);

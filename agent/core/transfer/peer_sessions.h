@@ -10,6 +10,8 @@ void rs_peer_session_attach(rs_peer_session *link, const rs_talk *talk, rs_peer_
 void rs_peer_session_end(rs_node *node, rs_peer_session *link);
 /* From now on what is said goes by the connection to that one; NULL: by its own. */
 void rs_peer_session_go_by(rs_node *node, rs_time now, rs_peer_session *link, rs_peer_state *via);
+/* The bit that is said next, of RS_CONTROL_*; 0: none. */
+uint32_t rs_peer_session_next(const rs_peer_session *link);
 /* Makes the message for a bit. False: it no longer matters. */
 bool rs_peer_session_makes(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m, bool *more);
 const char *rs_peer_session_cause(const rs_peer_session *link); /* its text, never NULL */

@@ -641,10 +641,9 @@ static void peer_down(rs_node *node, rs_time now, rs_peer_session *link) {
 static bool carried(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m,
                     rs_packet_out *out) {
     rs_receiving *x = (rs_receiving *)link->transfer;
-    bool good = what == RS_CONTROL_INTL_SEQ || what == RS_CONTROL_PING || what == RS_CONTROL_PONG ||
-                (what == RS_CONTROL_OPEN_ACK && x->ack_status == RS_ACK_ACCEPTED);
     rs_message said = *m;
-    if (good) {
+    (void)what;
+    if (rs_carry_is_answer((uint8_t)m->type) && (m->type != RS_MSG_OPEN_ACK || x->ack_status == RS_ACK_ACCEPTED)) {
         *m = (rs_message){.type = RS_MSG_CARRIED, .nonce = said.nonce, .session = said.session};
         return rs_wire_inner_set(&m->carried.inner, &said);
     }

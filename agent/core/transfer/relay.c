@@ -270,8 +270,7 @@ rs_rx_verdict rs_carry_relay_carry(rs_node *node, rs_time now, rs_receiving *x, 
 }
 
 rs_rx_verdict rs_carry_relay_answer(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, const rs_message *m) {
-    uint8_t type = m->carried.inner.type;
-    if (type != RS_MSG_OPEN_ACK && type != RS_MSG_INTL_SEQ && type != RS_MSG_PING && type != RS_MSG_PONG)
+    if (!rs_carry_is_answer(m->carried.inner.type))
         return RS_RX_BAD;
     if (!x->relay)
         return RS_RX_NONE;

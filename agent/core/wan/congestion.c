@@ -241,7 +241,7 @@ static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     p->delivered_bps = (int64_t)best;
 }
 
-/* Losses that a lower rate has not lessened are the path's; others were those of a queue, of which less is wanted. */
+/* Losses that a lower rate has not lessened are the path's; others were of its own making. */
 static bool end_trial(rs_wan_path *p, double lost) {
     bool same = lost > 0.7 * p->lost_before_cut;
     p->lost_before_cut = 0;

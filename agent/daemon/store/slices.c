@@ -53,6 +53,16 @@ void rs_slices_bury_oldest(rs_store *store) {
     memmove(&store->dead[0], &store->dead[1], store->reclaims * sizeof store->dead[0]);
 }
 
+bool rs_slices_make_room(rs_store *store, uint64_t bytes, bool disk) {
+    if (!disk && store->reserve.filled > 0)
+        rs_reserve_give(&store->reserve, bytes);
+    else if (store->reclaims)
+        rs_slices_bury_oldest(store);
+    else
+        return false;
+    return true;
+}
+
 static bool allocate_slice(rs_store *store, rs_object *object, uint64_t slice, rs_error *error) {
     struct rs_object_private *internal = object->internal;
     uint8_t bit = (uint8_t)(1u << slice % 8);
@@ -62,14 +72,9 @@ static bool allocate_slice(rs_store *store, rs_object *object, uint64_t slice, r
     if (!object->on_disk)
         rs_reserve_give(&store->reserve, length);
     while (!(internal->untouched ? rs_store_file_allocate_new
-                                 : rs_store_file_allocate)(object->fd, slice * RS_STORE_SLICE, length, error)) {
-        if (!object->on_disk && store->reserve.filled > 0)
-            rs_reserve_give(&store->reserve, length);
-        else if (store->reclaims)
-            rs_slices_bury_oldest(store);
-        else
+                                 : rs_store_file_allocate)(object->fd, slice * RS_STORE_SLICE, length, error))
+        if (!rs_slices_make_room(store, length, object->on_disk))
             return false;
-    }
     internal->slice_bits[slice / 8] |= bit;
     internal->slices_done++;
     internal->place->reserved -= length;

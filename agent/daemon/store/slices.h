@@ -11,7 +11,9 @@ bool rs_slices_reserve(rs_object *object, rs_error *error);
 void rs_slices_are_ready(rs_object *object, uint64_t bytes);
 /* What is not allocated is not promised any more. */
 void rs_slices_forget(rs_object *object);
-/* What the oldest of the dead takes is free at once. */
+/* Up to `bytes` of the reserve, or what the oldest of the dead takes, is free at once. False: there is neither. */
+bool rs_slices_make_room(rs_store *store, uint64_t bytes, bool disk);
+/* What the oldest of the dead takes is. */
 void rs_slices_bury_oldest(rs_store *store);
 
 #endif

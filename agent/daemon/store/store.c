@@ -356,14 +356,9 @@ static bool refuse_existing(const rs_store *store, const rs_object_id *id, rs_er
 /* Of a file of which `missing` bytes are not there; the reserve makes room. */
 static bool fill_holes(rs_store *store, int fd, uint64_t size, uint64_t missing, rs_error *error) {
     rs_reserve_give(&store->reserve, missing);
-    while (!rs_store_file_allocate(fd, 0, size, error)) {
-        if (store->reserve.filled > 0)
-            rs_reserve_give(&store->reserve, missing);
-        else if (store->reclaims)
-            rs_slices_bury_oldest(store);
-        else
+    while (!rs_store_file_allocate(fd, 0, size, error))
+        if (!rs_slices_make_room(store, missing, false))
             return false;
-    }
     return true;
 }
 

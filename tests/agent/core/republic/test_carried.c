@@ -1,31 +1,13 @@
 /* Of many receivers some carry control messages for the others (docs/feedback.md, "Carried messages"). */
 #include "check.h"
 
-#include "net.h"
+#include "racks.h"
 
 #include <string.h>
 
 #include "core/feedback/report.h"
 
-#define GIGABIT INT64_C(1000000000)
-#define OBJECT (UINT64_C(64) << 20) /* 0.56 s */
-#define SERVERS 23u
 #define CARRIER 4u /* head of the first rack that is not the sender's */
-
-static rs_peer peer_at(void *context, uint32_t address, uint16_t port) {
-    (void)context;
-    (void)port;
-    return (address & 0xffff) - 1;
-}
-
-/* Racks of four. */
-static bool place_of(void *context, rs_peer peer, uint32_t *address, uint16_t *port) {
-    (void)context;
-    peer = peer == RS_NO_PEER ? 0 : peer;
-    *address = (peer / 4) << 16 | (peer + 1);
-    *port = 7071;
-    return true;
-}
 
 static uint64_t old; /* bit i: the agent of server i carries nothing */
 
@@ -40,39 +22,17 @@ static const rs_config many = {
     .direct_receivers = 2,
     .feedback_arity = 2,
     .carries = true,
-    .directory = {.peer_at = peer_at, .place_of = place_of, .carries = carries, .host_bits = 16}};
-
-typedef struct {
-    rs_time last_data, longest_gap;
-    rs_time from; /* gaps are looked at from then on */
-} seen;
+    .directory = {.peer_at = racks_peer_at, .place_of = racks_place_of, .carries = carries, .host_bits = RACKS_BITS}};
 
 static void watch(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header,
                   size_t length, void *context) {
-    seen *s = context;
     (void)from, (void)to, (void)header, (void)length;
-    if (channel != RS_CH_GROUP || arrives)
-        return;
-    rs_time gap = net_now(n) - s->last_data;
-    if (s->from && s->last_data >= s->from && gap > s->longest_gap)
-        s->longest_gap = gap;
-    s->last_data = net_now(n);
+    data_gaps_see(context, n, arrives, channel);
 }
 
-static net *begin(uint64_t seed, seen *s) {
-    net *n = net_new(SERVERS, &many, seed);
-    *s = (seen){0};
-    net_knob(n)->watch = watch;
-    net_knob(n)->watch_context = s;
-    net_send_all(n, 1, OBJECT);
-    return n;
-}
-
-static uint32_t whole(const net *n) {
-    uint32_t count = 0;
-    for (rs_peer i = 1; i < SERVERS; i++)
-        count += net_has(n, i, 1);
-    return count;
+static net *begin(uint64_t seed, data_gaps *s) {
+    *s = (data_gaps){0};
+    return racks_begin(&many, seed, watch, s);
 }
 
 /* Whom the sender has, or had, a connection to. */
@@ -96,7 +56,7 @@ static uint32_t heard(const net *n) {
 }
 
 static void assert_all_are_done(const net *n, uint32_t but) {
-    assert_int_equal(whole(n), SERVERS - 1 - but);
+    assert_int_equal(complete(n), SERVERS - 1 - but);
     assert_int_equal(net_events(n, 0, RS_EV_PEER_DONE, ANYONE), SERVERS - 1 - but);
     assert_int_equal(net_events(n, 0, RS_EV_PEER_FAILED, ANYONE), but);
     assert_int_equal(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok, but == 0);
@@ -104,7 +64,7 @@ static void assert_all_are_done(const net *n, uint32_t but) {
 
 static void sender__has_connections_to_reporters_only(void **state) {
     (void)state;
-    seen s;
+    data_gaps s;
     net *n = begin(1, &s);
     net_at(n, 5 * SEC);
     assert_all_are_done(n, 0);
@@ -122,7 +82,7 @@ static void sender__has_connections_to_reporters_only(void **state) {
     n = net_new(SERVERS, &config, 1);
     net_send_all(n, 1, OBJECT);
     net_at(n, 5 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     assert_int_equal(connections(n), SERVERS - 1);
     assert_true(carried < heard(n) / 2);
     net_free(n);
@@ -143,7 +103,7 @@ static void few__have_connections(void **state) {
 static void losses__of_everything(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
-        seen s;
+        data_gaps s;
         net *n = begin(seed, &s);
         net_knob(n)->loss = 0.01;
         net_knob(n)->peer_loss = 0.2;
@@ -157,7 +117,7 @@ static void losses__of_everything(void **state) {
 static void word_of_the_end_is_lost__it_is_asked_again(void **state) {
     (void)state;
     enum { MUTE = 13 };
-    seen s;
+    data_gaps s;
     net *n = begin(3, &s);
     net_at(n, 500 * MS);
     assert_false(connected(n, MUTE));
@@ -176,7 +136,7 @@ static void word_of_the_end_is_lost__it_is_asked_again(void **state) {
 /* Whose receivers hear nothing by it are connected to within 100 ms, and a round trip. */
 static void frozen_from_the_start(void **state) {
     (void)state;
-    seen s;
+    data_gaps s;
     net *n = begin(4, &s);
     net_freeze(n, CARRIER);
     net_at(n, 200 * MS);
@@ -189,7 +149,7 @@ static void frozen_from_the_start(void **state) {
 }
 
 static void carrier_is_killed_when(rs_time at, uint64_t seed) {
-    seen s;
+    data_gaps s;
     net *n = begin(seed, &s);
     net_at(n, at);
     s.from = at;
@@ -200,7 +160,7 @@ static void carrier_is_killed_when(rs_time at, uint64_t seed) {
     assert_true(now_connected > 2);
     assert_all_are_done(n, 1);
     assert_true(net_event(n, 0, RS_EV_PATH_DONE, ANYONE)->at - NET_START < 700 * MS);
-    assert_true(at < 10 * MS || s.longest_gap < 30 * MS);
+    assert_true(at < 10 * MS || s.longest < 30 * MS);
     net_free(n);
 }
 
@@ -236,7 +196,7 @@ static void carrier_of_many_is_killed__few_connections_are_made_at_once(void **s
 static void connection_to_a_carrier_ends(void **state) {
     (void)state;
     for (rs_time at = 1 * MS; at < 600 * MS; at = at * 2 + 1 * MS) {
-        seen s;
+        data_gaps s;
         net *n = begin(10, &s);
         net_at(n, at);
         net_cut(n, 0, CARRIER);
@@ -249,7 +209,7 @@ static void connection_to_a_carrier_ends(void **state) {
 static void connection_of_a_carrier_ends(void **state) {
     (void)state;
     for (rs_time at = 1 * MS; at < 600 * MS; at = at * 2 + 300 * US) {
-        seen s;
+        data_gaps s;
         net *n = begin(11, &s);
         net_at(n, at);
         for (rs_peer i = 1; i < SERVERS; i++)
@@ -265,7 +225,7 @@ static void old_agents(void **state) {
     (void)state;
     const uint64_t which[] = {UINT64_C(1) << CARRIER, 0x2a8020, 0x7ffffe};
     for (size_t k = 0; k < sizeof which / sizeof which[0]; k++) {
-        seen s;
+        data_gaps s;
         old = which[k];
         net *n = begin(12 + k, &s);
         net_at(n, 10 * SEC);
@@ -282,7 +242,7 @@ static void old_agents(void **state) {
 /* What is no good news is said to the sender itself. */
 static void one_refuses__one_has_it(void **state) {
     (void)state;
-    seen s;
+    data_gaps s;
     net *n = net_new(SERVERS, &many, 20);
     (void)s;
     net_application(n, 13, APP_REFUSES);
@@ -290,7 +250,7 @@ static void one_refuses__one_has_it(void **state) {
     net_application(n, CARRIER, APP_HAS_IT);
     net_send_all(n, 1, OBJECT);
     net_at(n, 10 * SEC);
-    assert_int_equal(whole(n), SERVERS - 4);
+    assert_int_equal(complete(n), SERVERS - 4);
     assert_non_null(strstr(net_event(n, 0, RS_EV_PEER_FAILED, 13)->event.cause, "quota of 1 GB is used up"));
     assert_true(net_event(n, 0, RS_EV_PEER_DONE, 14)->event.had_it);
     assert_true(net_event(n, 0, RS_EV_PEER_DONE, CARRIER)->event.had_it);
@@ -319,7 +279,7 @@ static rs_message answer_of_all(uint64_t nonce, const rs_message *said) {
  * that they have refused, or are whole, or left. */
 static void carrier_lies(void **state) {
     (void)state;
-    seen s;
+    data_gaps s;
     net *n = begin(21, &s);
     net_at(n, 1500 * US);
     uint64_t nonce = net_message(n, 0, CARRIER, RS_MSG_OPEN, 0)->message.nonce;
@@ -346,7 +306,7 @@ static void carrier_lies(void **state) {
  * whole. */
 static void strangers_lie(void **state) {
     (void)state;
-    seen s;
+    data_gaps s;
     net *n = begin(22, &s);
     net_at(n, 300 * MS);
     uint64_t nonce = net_message(n, 0, CARRIER, RS_MSG_OPEN, 0)->message.nonce;
@@ -380,7 +340,7 @@ static rs_message open_by(rs_peer sender) {
 /* In another's name. */
 static void open_by_one_who_does_not_carry__of_one_who_has_a_connection(void **state) {
     (void)state;
-    seen s;
+    data_gaps s;
     net *n = begin(23, &s);
     net_at(n, 300 * MS);
     rs_message lie = open_by(77);
@@ -435,7 +395,7 @@ static rs_message garbage(net *n, uint64_t nonce) {
 static void garbage__from_receivers(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        seen s;
+        data_gaps s;
         net *n = begin(seed, &s);
         net_at(n, 1500 * US);
         uint64_t nonce =
@@ -446,8 +406,8 @@ static void garbage__from_receivers(void **state) {
             net_at(n, at);
         }
         net_at(n, 120 * SEC);
-        if (whole(n) < SERVERS - 1)
-            print_message("seed %llu: %u of %u are whole\n", (unsigned long long)seed, whole(n), SERVERS - 1);
+        if (complete(n) < SERVERS - 1)
+            print_message("seed %llu: %u of %u are whole\n", (unsigned long long)seed, complete(n), SERVERS - 1);
         assert_all_are_done(n, 0);
         net_free(n);
     }
@@ -456,9 +416,9 @@ static void garbage__from_receivers(void **state) {
 /* Its end is told to who has no connection, too. */
 static void cancelled(void **state) {
     (void)state;
-    seen s;
+    data_gaps s;
     net *n = net_new(SERVERS, &many, 31);
-    s = (seen){0};
+    s = (data_gaps){0};
     (void)s;
     rs_xfer xfer = net_send_all(n, 1, OBJECT);
     net_at(n, 100 * MS);
@@ -520,9 +480,9 @@ static void much_to_carry__what_is_too_much_is_lost(void **state) {
 
 /* The end of a receiver's wait to say that it is whole finds it with a connection of its own, while it still repairs
  * others: it says so by that, and no more. */
-static void carrier_leaves_one_that_waits_to_say_that_it_is_whole(void **state) {
+static void carrier_leaves_one_that_waits_to_say_that_it_is_complete(void **state) {
     (void)state;
-    seen s;
+    data_gaps s;
     net *n = begin(35, &s);
     net_at(n, 300 * MS);
     rs_message m = {0}, said;
@@ -534,7 +494,7 @@ static void carrier_leaves_one_that_waits_to_say_that_it_is_whole(void **state) 
                     said.report_to.count > 0;
         }
     assert_true(one < SERVERS);
-    rs_peer below = peer_at(NULL, said.report_to.children[0].address, 0);
+    rs_peer below = racks_peer_at(NULL, said.report_to.children[0].address, 0);
     said.report_to.sample_us = UINT32_MAX / 100; /* it waits for up to 2.7 ms */
     assert_true(rs_wire_inner_set(&m.carried.inner, &said));
     assert_true(hand_in(n, one, RS_CH_PEER_RELIABLE, CARRIER, &m));
@@ -603,7 +563,7 @@ int main(void) {
         cmocka_unit_test(garbage__from_receivers),
         cmocka_unit_test(cancelled),
         cmocka_unit_test(much_to_carry__what_is_too_much_is_lost),
-        cmocka_unit_test(carrier_leaves_one_that_waits_to_say_that_it_is_whole),
+        cmocka_unit_test(carrier_leaves_one_that_waits_to_say_that_it_is_complete),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

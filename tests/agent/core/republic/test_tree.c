@@ -1,29 +1,11 @@
 /* Many receivers report by a tree (docs/feedback.md). */
 #include "check.h"
 
-#include "net.h"
+#include "racks.h"
 
 #include "core/feedback/report.h"
 
-#define GIGABIT INT64_C(1000000000)
-#define OBJECT (UINT64_C(64) << 20) /* 0.56 s */
-#define SERVERS 23u
 #define PACKET (72 * US)
-
-/* Racks of four, by their numbers. */
-static rs_peer peer_at(void *context, uint32_t address, uint16_t port) {
-    (void)context;
-    (void)port;
-    return (address & 0xffff) - 1;
-}
-
-static bool place_of(void *context, rs_peer peer, uint32_t *address, uint16_t *port) {
-    (void)context;
-    peer = peer == RS_NO_PEER ? 0 : peer; /* only the sender asks for its own */
-    *address = (peer / 4) << 16 | (peer + 1);
-    *port = 7071;
-    return true;
-}
 
 static uint32_t old_from, old_count; /* agents that know no REPORT_TO */
 
@@ -37,7 +19,8 @@ static const rs_config by_tree = {
     .nic_rate_bps = GIGABIT,
     .direct_receivers = 2,
     .feedback_arity = 2,
-    .directory = {.peer_at = peer_at, .place_of = place_of, .knows_tree = knows_tree, .host_bits = 16}};
+    .directory = {
+        .peer_at = racks_peer_at, .place_of = racks_place_of, .knows_tree = knows_tree, .host_bits = RACKS_BITS}};
 
 static bool is_report(const uint8_t *header, size_t length) {
     rs_report report;
@@ -51,22 +34,17 @@ typedef struct {
     uint64_t to_senders_rack; /* from other racks, and not to the sender */
     uint64_t at_sender;
     uint64_t newest; /* fragment */
-    rs_time last_data, longest_gap, from;
+    data_gaps gaps;
     uint64_t least_share; /* of their NICs that somebody told since 300 ms; 0: nobody did */
 } seen;
 
 static void watch(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header,
                   size_t length, void *context) {
     seen *s = context;
-    if (channel == RS_CH_GROUP && !arrives) {
-        rs_time gap = net_now(n) - s->last_data;
-        if (s->from && s->last_data >= s->from && gap > s->longest_gap)
-            s->longest_gap = gap;
-        s->last_data = net_now(n);
-        rs_data_header data;
-        if (rs_wire_decode_data(header, length, &data))
-            s->newest = data.sn;
-    }
+    rs_data_header data;
+    data_gaps_see(&s->gaps, n, arrives, channel);
+    if (channel == RS_CH_GROUP && !arrives && rs_wire_decode_data(header, length, &data))
+        s->newest = data.sn;
     if (channel != RS_CH_PEER_DATAGRAM || !arrives || !is_report(header, length))
         return;
     rs_report report;
@@ -84,19 +62,8 @@ static void watch(net *n, bool arrives, rs_channel channel, rs_peer from, rs_pee
 }
 
 static net *begin(uint64_t seed, seen *s) {
-    net *n = net_new(SERVERS, &by_tree, seed);
     *s = (seen){0};
-    net_knob(n)->watch = watch;
-    net_knob(n)->watch_context = s;
-    net_send_all(n, 1, OBJECT);
-    return n;
-}
-
-static uint32_t whole(const net *n) {
-    uint32_t count = 0;
-    for (rs_peer i = 1; i < SERVERS; i++)
-        count += net_has(n, i, 1);
-    return count;
+    return racks_begin(&by_tree, seed, watch, s);
 }
 
 static void all_report__the_sender_reads_two(void **state) {
@@ -110,7 +77,7 @@ static void all_report__the_sender_reads_two(void **state) {
     net_at(n, 400 * MS);
     assert_in_range(s.at_sender - before, 10, 2000); /* at most 20,000 a second */
     net_at(n, 5 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
     assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->at - NET_START < 600 * MS);
     net_free(n);
@@ -146,7 +113,7 @@ static void short_bound__who_speaks_seldom_is_not_asked(void **state) {
     for (rs_peer i = 1; i < GONE; i++)
         assert_true(s.speaks[i] || !net_message(n, 0, i, RS_MSG_PING, 0));
     net_at(n, 5 * SEC);
-    assert_int_equal(whole(n), SERVERS - 2);
+    assert_int_equal(complete(n), SERVERS - 2);
     rs_time sent = net_event(n, 0, RS_EV_PATH_DONE, ANYONE)->at;
     assert_in_range(net_event(n, 0, RS_EV_PEER_FAILED, GONE)->at, sent, sent + bound + bound / 2);
     net_free(n);
@@ -222,7 +189,7 @@ static void slow_link__what_is_collected_leaves_room_for_data(void **state) {
     for (rs_peer i = 0; i < SERVERS; i++)
         assert_in_range((s.read[i] - before.read[i]) * WIRE * 8 / SECONDS, 0, rate / 50);
     net_at(n, 60 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     net_free(n);
 }
 
@@ -237,7 +204,7 @@ static bool anybody_collects(int64_t rate) {
     net_knob(n)->watch_context = &s;
     net_send_all(n, 1, OBJECT);
     net_at(n, 5 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     bool any = false;
     for (rs_peer i = 1; i < SERVERS; i++)
         any |= s.is_parent[i];
@@ -259,7 +226,7 @@ static void losses__are_mended_by_those_near(void **state) {
     net_knob(n)->loss = 0.01;
     net_knob(n)->peer_loss = 0.01;
     net_at(n, 5 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     uint64_t near = 0, lost = 0;
     for (rs_peer i = 1; i < SERVERS; i++) {
         near += net_stats(n, i, net_receiving(n, i)).peer_repairs_received;
@@ -283,7 +250,7 @@ static void end__is_told_with_the_repairs(void **state) {
         net_at(n, 1 * SEC);
         rs_time done = net_stats(n, 0, xfer).data_done_at;
         net_at(n, 5 * SEC);
-        assert_int_equal(whole(n), SERVERS - 1);
+        assert_int_equal(complete(n), SERVERS - 1);
         rs_time last = 0;
         for (rs_peer i = 1; i < SERVERS; i++)
             if (net_event(n, i, RS_EV_COMPLETE, ANYONE)->at > last)
@@ -342,7 +309,7 @@ static void end__is_told_down_the_tree(void **state) {
     rs_time done;
     net *n = lose_the_end(40, &s, &done);
     net_at(n, 5 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     for (rs_peer i = 4; i < SERVERS; i++)
         assert_int_equal(net_messages(n, 0, i, RS_MSG_DATA_FNSD), s.speaks[i]);
     assert_in_range(last_complete(n), done, done + 15 * MS);
@@ -357,7 +324,7 @@ static void end__is_told_to_those_whose_head_is_mute(void **state) {
     net *n = lose_the_end(41, &s, &done);
     net_mute(n, 4, true);
     net_at(n, 5 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     uint32_t told = 0;
     for (rs_peer i = 4; i < SERVERS; i++) {
         const net_said *said = s.speaks[i] ? NULL : net_message(n, 0, i, RS_MSG_DATA_FNSD, 0);
@@ -377,7 +344,7 @@ static void end__is_told_though_a_head_dies(void **state) {
     net *n = lose_the_end(42, &s, &done);
     net_kill(n, 4);
     net_at(n, 30 * SEC);
-    assert_int_equal(whole(n), SERVERS - 2);
+    assert_int_equal(complete(n), SERVERS - 2);
     assert_int_equal(net_events(n, 0, RS_EV_PEER_FAILED, ANYONE), 1);
     assert_in_range(last_complete(n), done, done + 100 * MS);
     net_free(n);
@@ -408,7 +375,7 @@ static void end__is_told_too_early(void **state) {
     for (rs_peer i = 1; i < SERVERS; i++)
         assert_int_equal(net_stats(n, i, net_receiving(n, i)).requests_sent, 0);
     net_at(n, 5 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->at - NET_START < 600 * MS);
     net_free(n);
 }
@@ -446,7 +413,7 @@ static void speaker_that_was_gone_around__is_repaired_by_its_parent(void **state
     assert_false(s.speaks[victim]);
     assert_true(net_stats(n, victim, its).peer_repairs_received > 50);
     net_at(n, 5 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     net_free(n);
 }
 
@@ -464,7 +431,7 @@ static void common_losses__come_once(void **state) {
     net *n = begin(16, &s);
     net_knob(n)->drop = each_fiftieth;
     net_at(n, 5 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     uint64_t requests = 0, repairs = 0, losses = (OBJECT / by_tree.fragment_size + 43) / 50 * (SERVERS - 1);
     for (rs_peer i = 1; i < SERVERS; i++) {
         requests += net_stats(n, i, net_receiving(n, i)).requests_sent;
@@ -494,13 +461,13 @@ static void losses_of_a_rack__need_no_room_on_its_links(void **state) {
     net *n = begin(16, &s);
     net_knob(n)->drop = each_sixtieth_to_a_rack;
     net_at(n, 5 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     assert_in_range(s.least_share, GIGABIT / 100 * 99, GIGABIT);
     net_free(n);
     n = begin(16, &s);
     net_knob(n)->drop = each_sixtieth_to_one;
     net_at(n, 5 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     assert_in_range(s.least_share, GIGABIT / 100 * 97, GIGABIT / 1000 * 988);
     net_free(n);
 }
@@ -518,7 +485,7 @@ static void repairs_lost_at_the_end__are_asked_for_soon(void **state) {
         while (net_stats(n, 0, xfer).data_done_at == 0)
             net_at(n, at += MS / 4);
         rs_time done = at;
-        while (whole(n) < SERVERS - 1)
+        while (complete(n) < SERVERS - 1)
             net_at(n, at += MS / 4);
         print_message("seed %d: %.2f ms after the data\n", (int)seed, (double)(at - done) / 1e6);
         sum += at - done;
@@ -542,12 +509,12 @@ static void one_that_collects_ends(uint64_t seed, void (*end)(net *n, rs_peer se
     net_at(n, 200 * MS);
     rs_peer victim = a_collector(&s, &none);
     assert_true(victim > 0);
-    s.from = net_now(n);
+    s.gaps.from = net_now(n);
     end(n, victim);
     net_at(n, 400 * MS);
-    assert_true(s.longest_gap < 30 * MS);
+    assert_true(s.gaps.longest < 30 * MS);
     net_at(n, 30 * SEC);
-    assert_int_equal(whole(n), SERVERS - 2);
+    assert_int_equal(complete(n), SERVERS - 2);
     assert_non_null(net_event(n, 0, RS_EV_PEER_FAILED, victim));
     assert_int_equal(net_events(n, 0, RS_EV_PEER_FAILED, ANYONE), 1);
     net_free(n);
@@ -585,7 +552,7 @@ static void heads_of_a_rack_end__it_still_helps_itself(void **state) {
             left[count++] = i;
     assert_true(s.reads[left[0]] == left[1] || s.reads[left[1]] == left[0]);
     net_at(n, 10 * SEC);
-    assert_int_equal(whole(n), SERVERS - 3);
+    assert_int_equal(complete(n), SERVERS - 3);
     net_free(n);
 }
 
@@ -606,7 +573,7 @@ static void every_collector_is_lost_in_turn__the_rest_is_complete(void **state) 
     }
     assert_true(killed >= 3);
     net_at(n, 40 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1 - killed);
+    assert_int_equal(complete(n), SERVERS - 1 - killed);
     net_free(n);
 }
 
@@ -618,7 +585,7 @@ static void collector_pauses__all_are_complete(void **state) {
     net_at(n, 200 * MS);
     net_pause(n, a_collector(&s, &none), 1 * SEC);
     net_at(n, 30 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     net_free(n);
 }
 
@@ -629,7 +596,7 @@ static void sender_pauses__all_are_complete(void **state) {
     net_at(n, 200 * MS);
     net_pause(n, 0, 1 * SEC);
     net_at(n, 30 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     net_free(n);
 }
 
@@ -641,7 +608,7 @@ static void no_datagrams__all_are_complete(void **state) {
     net_knob(n)->loss = 0.001;
     net_knob(n)->peer_loss = 1;
     net_at(n, 60 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     net_free(n);
 }
 
@@ -652,7 +619,7 @@ static void slow_one_deep_in_the_tree__the_rate_follows_it(void **state) {
     net *n = begin(9, &s);
     net_bottleneck(n, SERVERS - 1, GIGABIT / 2, 64, false);
     net_at(n, 10 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     const net_told *done = net_event(n, 0, RS_EV_SEND_DONE, ANYONE);
     assert_true(done->at - NET_START < 1700 * MS); /* 1.12 s on its wire */
     net_free(n);
@@ -671,15 +638,15 @@ static void lossy_one_begins_to_speak__the_data_do_not_pause(void **state) {
     seen s;
     net *n = begin(17, &s);
     net_knob(n)->drop = one_in_sixteen_is_lost_at_the_last;
-    s.from = 100 * MS;
+    s.gaps.from = 100 * MS;
     for (rs_time at = 100 * MS; at < 2 * SEC && !s.speaks[SERVERS - 1]; at += MS)
         net_at(n, at);
     assert_true(s.speaks[SERVERS - 1]);
     assert_true(s.newest > 4096 && s.newest < OBJECT / 8896 - 100);
-    assert_in_range(s.longest_gap, PACKET / 2, 10 * PACKET);
+    assert_in_range(s.gaps.longest, PACKET / 2, 10 * PACKET);
     net_knob(n)->drop = NULL;
     net_at(n, 10 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     net_free(n);
 }
 
@@ -694,7 +661,7 @@ static void slow_path__reports_come(void **state) {
     net_knob(n)->watch_context = &s;
     net_send_all(n, 1, UINT64_C(4) << 20); /* 472 packets */
     net_at(n, 20 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     assert_true(s.at_sender > 160); /* two speakers, at every fifth packet: others collect of four */
     net_free(n);
 }
@@ -719,7 +686,7 @@ static void losses_from_the_start__nobody_is_blamed(void **state) {
             assert_false(gone_around(n, i));
         net_knob(n)->loss = 0;
         net_at(n, 20 * SEC);
-        assert_int_equal(whole(n), SERVERS - 1);
+        assert_int_equal(complete(n), SERVERS - 1);
         net_free(n);
     }
 }
@@ -736,16 +703,16 @@ static void one_has_light_late__the_others_begin(void **state) {
     net_free(n);
     for (rs_peer late = 1; late < SERVERS; late++) {
         n = net_new(SERVERS, &by_tree, 17);
-        s = (seen){.from = 10 * MS};
+        s = (seen){.gaps.from = 10 * MS};
         net_knob(n)->watch = watch;
         net_knob(n)->watch_context = &s;
         net_dark_until(n, late, 10 * MS);
         rs_xfer xfer = net_send_all(n, 1, OBJECT);
         net_at(n, 200 * MS);
         assert_in_range(net_stats(n, 0, xfer).high_rate_at - NET_START, 1, 9 * MS);
-        assert_true(s.longest_gap < 3 * MS);
+        assert_true(s.gaps.longest < 3 * MS);
         net_at(n, 10 * SEC);
-        assert_int_equal(whole(n), SERVERS - 1);
+        assert_int_equal(complete(n), SERVERS - 1);
         assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->at < usual + 11 * MS);
         net_free(n);
     }
@@ -761,7 +728,7 @@ static void most_have_no_light_yet__they_are_waited_for(void **state) {
     net_at(n, 200 * MS);
     assert_true(net_stats(n, 0, xfer).high_rate_at - NET_START >= 20 * MS);
     net_at(n, 10 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     net_free(n);
 }
 
@@ -796,7 +763,7 @@ static void liar__is_gone_around(void **state) {
     net_knob(n)->loss = 0;
     net_mute(n, liar, false);
     net_at(n, 60 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     net_free(n);
 }
 
@@ -867,7 +834,7 @@ static void some_old_agents__report_directly(void **state) {
     net *n = begin(11, &s);
     net_bottleneck(n, 11, GIGABIT / 2, 64, false);
     net_at(n, 10 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     for (rs_peer i = 1; i < SERVERS; i++) {
         bool old = !knows_tree(NULL, i);
         assert_true(s.reports[i] == !old);
@@ -887,7 +854,7 @@ static void many_old_agents__nobody_reports_by_the_tree(void **state) {
     net *n = begin(12, &s);
     net_knob(n)->loss = 0.001;
     net_at(n, 10 * SEC);
-    assert_int_equal(whole(n), SERVERS - 1);
+    assert_int_equal(complete(n), SERVERS - 1);
     for (rs_peer i = 1; i < SERVERS; i++) {
         assert_false(s.reports[i]);
         const net_said *told = NULL;

@@ -543,31 +543,39 @@ static void open__of_what_is_not_known_is_refused_with_a_reason(void **state) {
     net_free(n);
 }
 
-/* Whether an OPEN is taken. What was ended for it is counted. */
-static bool announced(rs_node *node, rs_peer peer, uint64_t number, uint32_t *ended) {
-    rs_message m = {.type = RS_MSG_OPEN,
-                    .nonce = 1000 * (peer + 1) + number,
-                    .open = {.object = {.app = {(uint8_t)peer}, .data = number},
-                             .size = 1000,
-                             .fragment_size = 1000,
-                             .end = 1,
-                             .group_address = 0xefff0001,
-                             .data_port = 7070,
-                             .path_kind = RS_PATH_PACKET,
-                             .light_confirm = 1}};
+static rs_message open_of(uint8_t app, uint64_t number, uint64_t nonce) {
+    return (rs_message){.type = RS_MSG_OPEN,
+                        .nonce = nonce,
+                        .open = {.object = {.app = {app}, .data = number},
+                                 .size = 1000,
+                                 .fragment_size = 1000,
+                                 .end = 1,
+                                 .group_address = 0xefff0001,
+                                 .data_port = 7070,
+                                 .path_kind = RS_PATH_PACKET,
+                                 .light_confirm = 1}};
+}
+
+/* Whether an OPEN of that sender is taken, which comes from `by`. What was ended for it is counted. */
+static bool taken(rs_node *node, rs_peer by, rs_peer sender, const rs_message *m, uint32_t *ended) {
     uint8_t bytes[RS_HEADER_MAX];
     rs_event event;
     bool incoming = false;
     rs_packet_in in = {.channel = RS_CH_PEER_RELIABLE,
-                       .peer = peer,
+                       .peer = by,
                        .header = bytes,
-                       .header_length = rs_wire_encode(&m, 0, bytes, sizeof bytes)};
-    rs_receive(node, NET_START, &in);
+                       .header_length = rs_wire_encode(m, 0, bytes, sizeof bytes)};
+    assert_int_not_equal(rs_receive(node, NET_START, &in).verdict, RS_RX_BAD);
     while (rs_poll_event(node, &event)) {
-        incoming |= event.kind == RS_EV_INCOMING && event.peer == peer;
+        incoming |= event.kind == RS_EV_INCOMING && event.peer == sender;
         *ended += event.kind == RS_EV_RECEIVE_DONE && !event.ok;
     }
     return incoming;
+}
+
+static bool announced(rs_node *node, rs_peer peer, uint64_t number, uint32_t *ended) {
+    const rs_message m = open_of((uint8_t)peer, number, 1000 * (peer + 1) + number);
+    return taken(node, peer, peer, &m, ended);
 }
 
 static void one_peer_announces_more_than_there_are_places__others_have_theirs(void **state) {
@@ -605,31 +613,10 @@ static rs_peer peer_at(void *context, uint32_t address, uint16_t port) {
 
 /* In the name of a sender that only `by` tells of. */
 static bool carried_announcement(rs_node *node, rs_peer by, rs_peer sender, uint32_t *ended) {
-    const rs_message said = {.type = RS_MSG_OPEN,
-                             .nonce = 1000 + sender,
-                             .open = {.object = {.app = {1}, .data = sender},
-                                      .size = 1000,
-                                      .fragment_size = 1000,
-                                      .end = 1,
-                                      .group_address = 0xefff0001,
-                                      .data_port = 7070,
-                                      .path_kind = RS_PATH_PACKET,
-                                      .light_confirm = 1}};
+    const rs_message said = open_of(1, sender, 1000 + sender);
     rs_message m = {.type = RS_MSG_CARRIED, .nonce = said.nonce, .carried.sender = {sender + 1, 7071}};
-    uint8_t bytes[RS_HEADER_MAX];
-    rs_event event;
-    bool incoming = false;
     assert_true(rs_wire_inner_set(&m.carried.inner, &said));
-    rs_packet_in in = {.channel = RS_CH_PEER_RELIABLE,
-                       .peer = by,
-                       .header = bytes,
-                       .header_length = rs_wire_encode(&m, 0, bytes, sizeof bytes)};
-    assert_int_not_equal(rs_receive(node, NET_START, &in).verdict, RS_RX_BAD);
-    while (rs_poll_event(node, &event)) {
-        incoming |= event.kind == RS_EV_INCOMING && event.peer == sender;
-        *ended += event.kind == RS_EV_RECEIVE_DONE && !event.ok;
-    }
-    return incoming;
+    return taken(node, by, sender, &m, ended);
 }
 
 static void one_peer_announces_in_the_names_of_many__others_have_their_places(void **state) {

@@ -1,4 +1,4 @@
-/* link.c, kept.c: what a user of the link sees with a well-behaved manager, and without one. */
+/* client.c, pending.c: what a user of the link sees with a well-behaved manager, and without one. */
 #include "link_fixture.h"
 
 /* ---- coming up ---- */
