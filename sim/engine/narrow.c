@@ -4,11 +4,13 @@
 #include <stdlib.h>
 
 #include "core/wan/congestion.h"
+#include "core/wan/pulses.h"
 
 #define MS INT64_C(1000000)
 #define SECONDS_MOST 3600
-#define STEPS 4       /* in a millisecond: a mark or a loss comes so late at most */
-#define PACKET 1500.0 /* bytes */
+#define STEPS 4          /* in a millisecond: a mark or a loss comes so late at most */
+#define PACKET 1500.0    /* bytes */
+#define REPORTS_START 24 /* in a round trip, of ours, while it sends in pulses and asks for them */
 /* BBR's, as net/ipv4/tcp_bbr.c of Linux has them: */
 #define BW_ROUNDS 10       /* over which it keeps the most that came out */
 #define HIGH_GAIN 2.89     /* in start-up */
@@ -54,7 +56,8 @@ typedef struct {
     rs_wan_path path;
     double next, received, marked, sent; /* bytes */
     int report;                          /* ms between two statuses */
-    bool drains;                         /* it sends slower than its rate, to see the path without a queue */
+    rs_wan_pulse pulse;
+    bool drains; /* it sends slower than its rate, to see the path without a queue */
 } ours;
 
 typedef struct {
@@ -204,7 +207,8 @@ static void ours_heard(ours *o, int step, int rtt, const word *w, int which, int
     o->next += w->acked[which] + w->lost[which];
     o->received += w->acked[which];
     o->marked += w->marked[which];
-    if (step <= begins * STEPS || step % (o->report * STEPS) != 0 || w->acked[which] <= 0)
+    int report = o->path.found || rtt / REPORTS_START < 2 ? o->report : rtt / REPORTS_START;
+    if (step <= begins * STEPS || step % (report * STEPS) != 0 || w->acked[which] <= 0)
         return;
     uint64_t next = (uint64_t)(o->next / PACKET);
     rs_time now = step * (MS / STEPS), trip = (rs_time)((rtt + w->waited) * 1e6);
@@ -216,19 +220,31 @@ static void ours_heard(ours *o, int step, int rtt, const word *w, int which, int
                              .received = next - (uint64_t)((o->next - o->received) / PACKET),
                              .marked = (uint64_t)(o->marked / PACKET),
                              .sent = (uint64_t)(o->sent / PACKET),
+                             .pulse_end = o->pulse.end,
                              .limited = o->drains,
                              .sent_bps = o->path.rate_bps / (o->drains ? 10 : 7) * 7,
                              .part = 1};
     rs_wan_path_heard(&o->path, &s);
 }
 
+/* As agent/core/wan/sender.c. */
+static double ours_sends(ours *o, rs_time now, int rtt) {
+    o->drains = now < o->path.drain_end;
+    double rate = (double)o->path.rate_bps * (o->drains ? 0.7 : 1);
+    if (o->path.found)
+        return rate;
+    bool over = rs_wan_pulse_ends(&o->pulse, now, (uint64_t)(o->sent / PACKET) + 1);
+    if (over && (o->pulse.steps == 0 || o->path.pulse_end == o->pulse.end))
+        rs_wan_pulse_begin(&o->pulse, now, o->path.trip.least ? o->path.trip.least : rtt * MS, o->path.rate_bps,
+                           o->path.careful);
+    return (double)rs_wan_pulse_rate(&o->pulse, now, o->path.rate_bps);
+}
+
 /* Bytes in that step. */
 static double sends(flow *f, int step) {
     bool there = step >= f->how->begins_ms * STEPS && (f->how->ends_ms == 0 || step < f->how->ends_ms * STEPS);
-    if (!f->is_tcp) {
-        f->o.drains = step * (MS / STEPS) < f->o.path.drain_end; /* as agent/core/wan/sender.c */
-        return there ? (double)f->o.path.rate_bps * (f->o.drains ? 0.7 : 1) / 8e3 / STEPS : 0;
-    }
+    if (!f->is_tcp)
+        return there ? ours_sends(&f->o, step * (MS / STEPS), (int)f->t.rtt) / 8e3 / STEPS : 0;
     double room = f->t.window - f->t.inflight, pace = f->t.pace / STEPS;
     return room <= 0 || !there ? 0 : room < pace ? room : pace;
 }

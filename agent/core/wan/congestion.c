@@ -18,8 +18,9 @@
 #define QUEUE_TRIP 16         /* and that part of a round trip: hosts stand still for some ms (rostrum lab run wan) */
 #define DRAIN_SEEN (100 * MS) /* a drained path is looked at for so long at least (rostrum lab run wan) */
 #define WINDOW_LEAST (2 * MS) /* time over which a sample of what comes out is taken; and an eighth of a round trip */
-#define GROWTH 2.5            /* start-up: faster by that each round trip */
-#define GREW 1.2 /* a round trip that brought less more than that was flat; two of them end start-up (BBR has 1.25) */
+#define THROUGH 0.9           /* start-up: of a pulse that came slower than that part of its rate some was too much, */
+#define GREW 1.2        /* and one that brought less more than that was flat; two of them end start-up (BBR has 1.25) */
+#define START_WINDOW 32 /* part of a round trip: shorter than a step of a pulse (pulses.c) */
 #define VELOCITY_FIRST 0.01 /* share faster after a round trip without a queue; doubled each time */
 #define VELOCITY_MOST 0.125
 #define SLOWER_MOST 0.25    /* than what comes out */
@@ -163,7 +164,8 @@ typedef struct {
 static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     const rs_wan_sample *b = &p->base;
     double part = s->part > 0 ? s->part : 1;
-    rs_time least = p->trip.least / 8 > WINDOW_LEAST ? p->trip.least / 8 : WINDOW_LEAST;
+    rs_time least = p->trip.least / (p->found ? 8 : START_WINDOW);
+    least = least > WINDOW_LEAST ? least : WINDOW_LEAST;
     if (!p->based || s->next < b->next || s->received < b->received || s->repairs < b->repairs || s->at < b->at ||
         s->marked < b->marked || s->dropped < b->dropped) {
         p->based = true;
@@ -213,22 +215,37 @@ static double most_usual(const rs_wan_path *p) {
     return p->law == RS_WAN_FRIENDLY ? LOSS_USUAL_FRIENDLY : LOSS_USUAL_MOST;
 }
 
-/* Faster by GROWTH each round trip, until no more comes out or a queue stands. */
-static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+/* What a window of start-up shows to be carried. Of the windows of a pulse that were too fast the first counts: what
+ * comes out at a yet higher rate is what others lose by it. */
+static void carries(rs_wan_path *p, const window *w) {
     double most = w->came_bps / (1 - most_usual(p)); /* a queue that others filled before is not seen */
     double came = w->passed_bps < most ? w->passed_bps : most;
     if (p->queue > wanted_queue(p) / 4) /* behind a queue, what overflowed was not carried */
         came = w->came_bps;
+    bool slower = came < THROUGH * w->sent_bps || w->marked > 0.05;
+    came = came < w->sent_bps ? came : w->sent_bps; /* what came at once after a pause was not sent so */
+    if (p->overran && (slower || came < GREW * (double)p->rate_bps))
+        return;
+    p->overran = slower;
     p->round_most_bps = (int64_t)came > p->round_most_bps ? (int64_t)came : p->round_most_bps;
-    if (came * GROWTH > (double)p->rate_bps && !w->limited)
-        set_rate(p, came * GROWTH);
-    bool full = p->queue > wanted_queue(p) + p->trip.least / 32 || w->marked > 0.05 || w->dropped;
-    if (s->next >= p->round_end) {
-        bool grew = (double)p->round_most_bps >= GREW * (double)p->found_bps || w->limited;
+    if (came > (double)p->rate_bps)
+        set_rate(p, came >= THROUGH * (double)p->most_bps ? (double)p->most_bps : came);
+}
+
+/* Its rate is what is known to be carried; the sender goes faster in pulses, until two bring no more, or a queue
+ * stands. */
+static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+    bool full = p->queue > wanted_queue(p) + p->trip.least / 32 || w->dropped;
+    carries(p, w);
+    p->round_limited |= w->limited;
+    if (s->pulse_end > 0 && s->pulse_end != p->pulse_end && s->next >= s->pulse_end) {
+        bool grew = (double)p->round_most_bps >= GREW * (double)p->found_bps || p->round_limited;
         p->flat = grew ? 0 : p->flat + 1;
         p->found_bps = p->round_most_bps > p->found_bps ? p->round_most_bps : p->found_bps;
+        p->careful = p->overran;
         p->round_most_bps = 0;
-        p->round_end = s->sent + 1;
+        p->round_limited = p->overran = false;
+        p->pulse_end = s->pulse_end;
         full |= p->flat >= 2;
     }
     if (!full && p->rate_bps < p->most_bps)
@@ -236,8 +253,9 @@ static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     p->found = true;
     p->judge_from = s->sent + 1; /* start-up goes too fast on purpose */
     double best = (double)(p->found_bps > p->round_most_bps ? p->found_bps : p->round_most_bps);
+    double slower = p->trip.least ? (double)p->queue / (double)p->trip.least : 0; /* the queue is gone after a trip */
     if (full)
-        set_rate(p, best * (1 - SLOWER_MOST));
+        set_rate(p, best * (1 - (slower < SLOWER_MOST ? slower : SLOWER_MOST)));
     p->delivered_bps = (int64_t)best;
 }
 

@@ -17,10 +17,11 @@ typedef struct {
     uint64_t next; /* fragments it has seen go by, */
     uint64_t received; /* of these, those that came, */
     uint64_t repairs, marked, dropped;
-    uint64_t sent;    /* fragments sent by now */
-    double part;      /* of what the sender sends this receiver gets that part: repairs to others are not for it */
-    bool limited;     /* the sender has sent less than the rate allows */
-    int64_t sent_bps; /* at which it has sent */
+    uint64_t sent;      /* fragments sent by now */
+    double part;        /* of what the sender sends this receiver gets that part: repairs to others are not for it */
+    uint64_t pulse_end; /* in start-up: fragments sent when the newest pulse was over; 0: it goes on */
+    bool limited;       /* the sender has sent less than the rate allows */
+    int64_t sent_bps;   /* at which it has sent */
 } rs_wan_sample;
 
 #define RS_WAN_DELAYS 4                     /* docs/wan.md */
@@ -72,10 +73,14 @@ typedef struct {
     bool cut_for_creep;           /* it was for what is usually lost, not for one great loss */
     uint64_t judge_from;          /* fragments sent before that position say nothing of a cut */
     /* start-up */
-    uint64_t round_end; /* a round trip is over when that position was seen */
-    int64_t round_most_bps, found_bps;
-    uint32_t flat;   /* rounds without growth */
-    double velocity; /* how much faster it goes after a round trip without a queue */
+    uint64_t pulse_end;     /* the newest pulse that was seen ended there */
+    int64_t round_most_bps; /* the most that came of the one after it, */
+    bool round_limited;     /* for which less was sent than the rate allows, */
+    bool overran;           /* or of which some was too much; */
+    bool careful;           /* so it was in the one before */
+    int64_t found_bps;      /* the most of all pulses */
+    uint32_t flat;          /* pulses without growth */
+    double velocity;        /* how much faster it goes after a round trip without a queue */
     /* friendly: beside others it has half of the place, and sends in pulses, which show what that is */
     double place_bps;               /* what the narrowest place carries, of all that goes through it; 0: unknown */
     double share_bps;               /* the mean of the pulses */

@@ -17,6 +17,8 @@
 #define UNHEARD_MOST (250 * RS_MS) /* and two round trips: hosts stand still for less (a bound) */
 #define UNHEARD_DOWN (50 * RS_MS)  /* and a round trip, where the connection has ended, too */
 #define SLOW_FOR (1000 * RS_MS)    /* and ten round trips: it is not a moment's trouble */
+#define PULSES_SEEN_MOST 3         /* round trips in which a pulse is seen by all, or is not waited for (a bound) */
+#define ASKED_MOST 32              /* receivers that are asked for a status at once (a bound) */
 #define TRIAL_PACKETS 64           /* of a trial that tells; what one receiver more than another got in it (a bound) */
 #define PART_LEAST 0.2             /* at the end of an object, when only repairs go, to others (rostrum lab run wan) */
 #define TAIL_PART 64               /* of an object: so much goes twice at most, while nothing else is to be sent */
@@ -146,6 +148,29 @@ static void begin_where_it_is(rs_sending *x) {
     w->given_to = first;
 }
 
+/* Who is asked for a status says what it misses, too, and not by a tree. */
+static bool may_ask(const rs_sending *x) {
+    return x->recipient_count <= ASKED_MOST && !rs_wan_sender_of(&x->t)->places;
+}
+
+/* What comes of each of its steps is told by itself. */
+static void pulse_goes_on(rs_sending *x, rs_time now) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    int64_t rate = rs_wan_pulse_rate(&w->pulse, now, w->rate_bps), most = w->peers[0].path.most_bps;
+    if (rs_wan_pulse_on(&w->pulse, now))
+        x->pacer.rate_bps = rate < most ? rate : most;
+    rs_time change = rs_wan_pulse_change(&w->pulse, now);
+    w->report |= change != w->pulse_change && may_ask(x);
+    w->pulse_change = change;
+    w->look_due = change < w->look_due ? change : w->look_due;
+}
+
+static void begin_pulse(rs_sending *x, rs_time now, rs_time trip, bool careful) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    rs_wan_pulse_begin(&w->pulse, now, trip, w->rate_bps, careful);
+    pulse_goes_on(x, now);
+}
+
 static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     const rs_wan_config *c = rs_wan_config_of(node, x);
@@ -177,6 +202,9 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
     rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
     rs_pacer_start(&x->pacer, now, first < most ? first : most);
     x->pacer.depth_most = RS_WAN_QUEUE_MOST;
+    w->rate_bps = x->pacer.rate_bps;
+    if (c->congestion != RS_WAN_FIXED)
+        begin_pulse(x, now, w->grtt, false);
 }
 
 static void schedule(rs_node *node, rs_time now, rs_sending *x);
@@ -398,6 +426,9 @@ static bool next_data(const rs_node *node, rs_time now, rs_sending *x, rs_packet
         !rs_wan_pool_take(&w->memory, (here + 1 - sn) * x->t.fragment_size))
         return false;
     header(x, now, here, false, out);
+    if (w->report)
+        out->header[3] |= RS_DATA_REPORT;
+    w->report = false;
     if (rs_is_unicast(&x->grant) && w->unheard == 0)
         w->unheard = now;
     x->pos += here + 1 - sn;
@@ -488,6 +519,7 @@ static void take_sample(rs_sending *x, rs_time now, rs_time came, rs_wan_peer *p
                                   .dropped = s->dropped,
                                   .sent = next_sn(x) - w->gaps.passed.count,
                                   .part = p->part,
+                                  .pulse_end = w->pulse.end,
                                   .limited = w->held || starved || x->pacer.rate_bps < p->path.rate_bps / 10 * 9,
                                   .sent_bps = w->sent_bps};
     if (s->next == 0 || s->next < p->gaps_to)
@@ -496,7 +528,7 @@ static void take_sample(rs_sending *x, rs_time now, rs_time came, rs_wan_peer *p
         rs_wan_path_resume(&p->path);
         return;
     }
-    if (rs_wan_path_heard(&p->path, &sample) && p->path.rate_bps < x->pacer.rate_bps && w->trial_until <= now)
+    if (rs_wan_path_heard(&p->path, &sample) && p->path.rate_bps < w->rate_bps && w->trial_until <= now)
         w->look_due = now; /* sooner than usual */
 }
 
@@ -648,6 +680,33 @@ static void set_gathering(rs_wan_sender *w) {
     w->sections.gather = gather < w->grtt ? gather : w->grtt > GATHER_LEAST ? w->grtt : GATHER_LEAST;
 }
 
+/* Whether all whose rates are still to be found have told of the newest pulse. */
+static bool pulse_seen(const rs_sending *x, rs_time now) {
+    const rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (now - w->pulse.from > PULSES_SEEN_MOST * w->grtt)
+        return true;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        const rs_wan_path *path = &w->peers[i].path;
+        if (counts(x, &x->recipients[i], now) && !path->found && path->pulse_end != w->pulse.end)
+            return false;
+    }
+    return true;
+}
+
+/* The rate is the slowest one's; while that is not found pulses show more of it. */
+static void set_rate(rs_sending *x, rs_time now, const rs_wan_path *slowest) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    w->rate_bps = slowest->rate_bps;
+    x->pacer.rate_bps = now < slowest->drain_end ? w->rate_bps / 10 * 7 : w->rate_bps;
+    if (slowest->found || slowest->law == RS_WAN_FIXED)
+        return;
+    bool over = rs_wan_pulse_ends(&w->pulse, now, next_sn(x) - w->gaps.passed.count);
+    if (over && next_sn(x) < x->end && pulse_seen(x, now))
+        begin_pulse(x, now, slowest->trip.least ? slowest->trip.least : w->grtt, slowest->careful);
+    else
+        pulse_goes_on(x, now);
+}
+
 /* Rate, round trips, what can be freed, who is too slow; all is there. */
 static void look(rs_node *node, rs_time now, rs_sending *x) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
@@ -692,10 +751,8 @@ static void look(rs_node *node, rs_time now, rs_sending *x) {
         return;
     }
     if (slowest)
-        x->pacer.rate_bps = peer_of(x, slowest)->path.rate_bps;
-    if (slowest && now < peer_of(x, slowest)->path.drain_end)
-        x->pacer.rate_bps = x->pacer.rate_bps / 10 * 7;
-    uint64_t under_way = (uint64_t)(x->pacer.rate_bps / 8000) * (uint64_t)((NEED_RTTS * w->grtt + NEED_MORE) / 1000000);
+        set_rate(x, now, &peer_of(x, slowest)->path);
+    uint64_t under_way = (uint64_t)(w->rate_bps / 8000) * (uint64_t)((NEED_RTTS * w->grtt + NEED_MORE) / 1000000);
     rs_wan_pool_need(&w->memory, under_way + UINT64_C(2) * RS_WAN_SECTION * x->t.fragment_size);
     schedule(node, now, x);
 }

@@ -8,6 +8,7 @@
 #include "core/wan/gaps.h"
 #include "core/wan/memory.h"
 #include "core/wan/options.h"
+#include "core/wan/pulses.h"
 #include "core/wan/sections.h"
 
 /* The engine's options, first, and what its transfers at a node share. */
@@ -56,6 +57,10 @@ typedef struct {
     uint32_t probes;          /* So many went without an answer. */
     uint32_t number;          /* The newest coded repair has it. */
     uint32_t unpaired;        /* So many data packets went since the last proactive repair. */
+    rs_wan_pulse pulse;       /* Of start-up. */
+    rs_time pulse_change;     /* Its rate changes then. */
+    int64_t rate_bps;         /* The group's rate, but for pulses. */
+    bool report;              /* The next packet asks for a status. */
     rs_time trial_until;      /* Start-up goes on without those that are slow, until then; 0: not yet. */
     /* Repairs of the object's end, when nothing else is to be sent: they go a second time, for a lost one would cost
      * everybody a round trip. */

@@ -4,27 +4,44 @@
 #include <stdio.h>
 
 #include "core/wan/congestion.h"
+#include "core/wan/pulses.h"
 
 #define MS INT64_C(1000000)
 #define MBIT 125.0    /* bytes in a millisecond */
 #define PACKET 1500.0 /* bytes */
+
+/* Bytes in a millisecond, as agent/core/wan/sender.c. */
+static double sends(const rs_wan_path *path, rs_wan_pulse *pulse, int now, double sent) {
+    if (path->found)
+        return (double)path->rate_bps / 8e3;
+    if (rs_wan_pulse_ends(pulse, now * MS, (uint64_t)(sent / PACKET) + 1) &&
+        (pulse->steps == 0 || path->pulse_end == pulse->end))
+        rs_wan_pulse_begin(pulse, now * MS, path->trip.least ? path->trip.least : 50 * MS, path->rate_bps,
+                           path->careful);
+    return (double)rs_wan_pulse_rate(pulse, now * MS, path->rate_bps) / 8e3;
+}
 
 /* A relay sends what has come to it, in bursts at its full rate, and is held back between them: its rate stayed at the
  * first one, a fifth of what its link carries. */
 static void bursts__tell_of_the_path_as_a_steady_stream_does(void **state) {
     rs_wan_path path;
     rs_wan_path_start(&path, RS_WAN_OWN, (uint32_t)PACKET, 40000000, INT64_C(1000000000));
-    double sent = 0, first = (double)path.rate_bps;
-    for (int now = 100; now < 1100; now += 10) {
-        bool burst = now / 50 % 2;
-        sent += burst ? (double)path.rate_bps / 8e2 / PACKET : 0;
+    rs_wan_pulse pulse = {0};
+    double sent = 0, first = (double)path.rate_bps, sent_at[1100] = {0};
+    for (int now = 50; now < 1100; now++) {
+        sent += now / 50 % 2 ? sends(&path, &pulse, now, sent) : 0;
+        sent_at[now] = sent;
+        if (now % 10 != 0 || now < 100)
+            continue;
+        uint64_t next = (uint64_t)(sent_at[now - 50] / PACKET);
         const rs_wan_sample s = {.now = now * MS,
                                  .rtt = 50 * MS,
                                  .at = (now - 25) * MS,
                                  .stamp = (now - 50) * MS,
-                                 .next = (uint64_t)sent,
-                                 .received = (uint64_t)sent,
-                                 .sent = (uint64_t)sent,
+                                 .next = next,
+                                 .received = next,
+                                 .pulse_end = pulse.end,
+                                 .sent = (uint64_t)(sent / PACKET),
                                  .part = 1,
                                  .limited = true,
                                  .sent_bps = path.rate_bps / 2};
@@ -42,6 +59,8 @@ enum { HALF_MOST = 75, END_MOST = 40000 }; /* ms */
 typedef struct {
     int half; /* of the least round trip */
     rs_wan_path path;
+    rs_wan_pulse pulse;
+    double sent;
     double under_way[HALF_MOST + 1], there, queue; /* bytes */
     double came[END_MOST];
     int stamp[END_MOST];
@@ -63,7 +82,8 @@ static void hears(line *l, int now, int made, double missing) {
                              .next = (uint64_t)(l->came[made] / PACKET),
                              .received = (uint64_t)((l->came[made] - missing) / PACKET),
                              .dropped = (uint64_t)(missing / PACKET),
-                             .sent = (uint64_t)(l->came[made] / PACKET) + 10000,
+                             .pulse_end = l->pulse.end,
+                             .sent = (uint64_t)(l->sent / PACKET),
                              .part = 1,
                              .sent_bps = l->path.rate_bps};
     rs_wan_path_heard(&l->path, &s);
@@ -71,7 +91,9 @@ static void hears(line *l, int now, int made, double missing) {
 
 /* Bytes that come out. */
 static double passes(line *l, int now) {
-    l->under_way[now % (l->half + 1)] = (double)l->path.rate_bps / 8e3;
+    double more = sends(&l->path, &l->pulse, now, l->sent);
+    l->sent += more;
+    l->under_way[now % (l->half + 1)] = more;
     l->queue += l->under_way[(now + 1) % (l->half + 1)];
     double out = l->queue < LINK ? l->queue : LINK;
     l->queue -= out;
@@ -123,8 +145,65 @@ static void dropped_at_a_socket__the_queue_is_as_before(void **state) {
     (void)state;
 }
 
+/* It is a burden to whoever is there already: a queue gets no more of it than of the rate between in a round trip. */
+static void a_pulse__is_more_than_its_base_by_a_round_trip_of_that_at_most(void **state) {
+    for (rs_time trip = MS / 10; trip < 2000 * MS; trip += trip / 3) {
+        for (int careful = 0; careful < 2; careful++) {
+            rs_wan_pulse pulse;
+            double more = 0, most = 1;
+            rs_time now = 5 * MS;
+            rs_wan_pulse_begin(&pulse, now, trip, 1000, careful);
+            while (rs_wan_pulse_on(&pulse, now)) {
+                double times = (double)rs_wan_pulse_rate(&pulse, now, 1000) / 1000;
+                rs_time change = rs_wan_pulse_change(&pulse, now);
+                assert_true(change > now && times > most);
+                more += (times - 1) * (double)(change - now);
+                most = times;
+                now = change;
+            }
+            assert_true(more > 0 && more <= (double)trip);
+            assert_true(careful ? most == 2 : most == (trip >= 44 * MS ? 8 : trip >= 8 * MS ? 4 : 2));
+            assert_int_equal(rs_wan_pulse_rate(&pulse, now, 1234), 1234);
+            assert_false(rs_wan_pulse_ends(&pulse, now - 1, 7));
+            assert_true(rs_wan_pulse_ends(&pulse, now, 7) && rs_wan_pulse_ends(&pulse, now + 1, 8));
+            assert_int_equal(pulse.end, 7);
+        }
+    }
+    (void)state;
+}
+
+/* One packet that is late makes a pulse look too fast; so does none, after it. */
+static void a_pulse_that_seems_too_fast_once__does_not_end_start_up(void **state) {
+    rs_wan_path path;
+    rs_wan_pulse pulse = {0};
+    double sent = 0, sent_at[1000] = {0};
+    rs_wan_path_start(&path, RS_WAN_OWN, (uint32_t)PACKET, 10000000, INT64_C(1000000000));
+    for (int now = 100; now < 1000; now++) {
+        sent_at[now] = sent += sends(&path, &pulse, now, sent);
+        if (now < 200 || now % 4 != 0)
+            continue;
+        int late = now > 204 && now < 216 ? 6 : 0;
+        uint64_t next = (uint64_t)(sent_at[now - 100 - late] / PACKET);
+        const rs_wan_sample s = {.now = now * MS,
+                                 .rtt = (100 + late) * MS,
+                                 .at = (now - 50) * MS,
+                                 .stamp = (now - 100 - late) * MS,
+                                 .next = next,
+                                 .received = next,
+                                 .pulse_end = pulse.end,
+                                 .sent = (uint64_t)(sent / PACKET),
+                                 .part = 1};
+        rs_wan_path_heard(&path, &s);
+    }
+    printf("%.0f Mbit/s\n", (double)path.rate_bps / 1e6);
+    assert_true((double)path.rate_bps > 900e6);
+    (void)state;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pulse__is_more_than_its_base_by_a_round_trip_of_that_at_most),
+        cmocka_unit_test(a_pulse_that_seems_too_fast_once__does_not_end_start_up),
         cmocka_unit_test(dropped_at_a_socket__the_queue_is_as_before),
         cmocka_unit_test(bursts__tell_of_the_path_as_a_steady_stream_does),
         cmocka_unit_test(statuses_that_wait_on_their_way_back__do_not_slow_what_they_are_of)};
