@@ -19,6 +19,7 @@
 #include "api/group_frames.h"
 #include "daemon/groups/kept.h"
 #include "daemon/groups/ordered.h"
+#include "daemon/groups/published.h"
 #include "daemon/groups/stream_state.h"
 #include "daemon/groups/unread.h"
 #include "daemon/groups/views.h"
@@ -26,7 +27,6 @@
 #define EVENTS_TURN 2048u
 #define VIEW_ANEW 1u        /* of a frame */
 #define WAIT_TOLD RS_SECOND /* a program is waited for: told after so long */
-#define IN_FIRST (256u << 10)
 #define OUT_SPARE (1u << 10) /* kept for text about what was lost */
 #define SOCKET_BYTES (512 << 10)
 #define SLOW_TOLD (5 * RS_SECOND) /* who has lost messages is told of so long */
@@ -256,7 +256,7 @@ bool rs_stream_is_catching_up(const rs_group_stream *s, rs_time now) {
            now - s->socket->progress_at < RS_STREAM_STUCK;
 }
 
-static void watch(rs_group_socket *s) {
+void rs_stream_watch(rs_group_socket *s) {
     const bool full = s->blocked && !s->ring.page;
     uint32_t events = (s->paused ? 0u : (uint32_t)EPOLLIN) | (full ? (uint32_t)EPOLLOUT : 0u);
     rs_loop_watch(s->groups->agent->loop, &s->watch, s->fd, events);
@@ -278,7 +278,7 @@ static bool flush(rs_group_socket *s) {
         tell_complete_again(s);
     if (blocked != s->blocked) {
         s->blocked = blocked;
-        watch(s);
+        rs_stream_watch(s);
     }
     return true;
 }
@@ -326,14 +326,6 @@ static rs_status publish(rs_group_stream *s, const uint8_t *bytes, uint32_t leng
         await_completion(s, rs_messages_last_published(g->node, group->id));
     tell_neighbours(s, bytes, length, sn);
     return RS_OK;
-}
-
-static void set_paused(rs_group_socket *s, bool paused) {
-    if (paused == s->paused)
-        return;
-    s->paused = paused;
-    rs_list_keep(&s->groups->paused, &s->in_paused, paused);
-    watch(s);
 }
 
 /* Nothing follows on that channel. */
@@ -396,8 +388,7 @@ static void refuse_publisher(rs_group_stream *s) {
                      "operator add the group to the line \"publish =\" of your user or group");
 }
 
-/* One frame of a program. RS_ERR_LIMIT: later; other errors: it does not keep to the format. */
-static rs_status take_frame(rs_group_socket *at, int kind, const uint8_t *frame, uint32_t length) {
+rs_status rs_stream_take_frame(rs_group_socket *at, int kind, const uint8_t *frame, uint32_t length) {
     uint16_t channel = rs_group_frame_channel(frame);
     const uint8_t *bytes = frame + RS_GROUP_FRAME_HEAD;
     rs_group_stream *s = at->many ? channel_at(at, channel) : at->alone;
@@ -423,63 +414,6 @@ static rs_status take_frame(rs_group_socket *at, int kind, const uint8_t *frame,
     return RS_OK;
 }
 
-/* What is in the buffer. False: the program does not keep to the format. */
-static bool take_frames(rs_group_socket *s) {
-    bool full = false;
-    while (!full && s->in_length - s->in_start >= RS_GROUP_FRAME_HEAD) {
-        const uint8_t *at = s->in + s->in_start;
-        uint32_t length;
-        int kind = rs_group_frame_head(at, &length);
-        if (length > s->groups->message_bytes)
-            return false;
-        if (s->in_length - s->in_start < RS_GROUP_FRAME_HEAD + (size_t)length)
-            break;
-        rs_status status = take_frame(s, kind, at, length);
-        if (status != RS_OK && status != RS_ERR_LIMIT)
-            return false;
-        full = status == RS_ERR_LIMIT;
-        s->in_start += full ? 0 : RS_GROUP_FRAME_HEAD + (size_t)length;
-    }
-    set_paused(s, full);
-    if (s->in_start == s->in_length)
-        s->in_start = s->in_length = 0;
-    return true;
-}
-
-/* Room for the rest of a large message, or for many small ones. */
-static bool in_room(rs_group_socket *s) {
-    size_t want = IN_FIRST, have = s->in_length - s->in_start;
-    uint32_t length;
-    if (have >= RS_GROUP_FRAME_HEAD && rs_group_frame_head(s->in + s->in_start, &length) &&
-        length <= s->groups->message_bytes && RS_GROUP_FRAME_HEAD + (size_t)length > want)
-        want = RS_GROUP_FRAME_HEAD + (size_t)length;
-    if (s->in_start > 0 && s->in_room - s->in_length < want / 2) {
-        memmove(s->in, s->in + s->in_start, have);
-        s->in_start = 0;
-        s->in_length = have;
-    }
-    if (s->in_room >= want)
-        return true;
-    uint8_t *larger = realloc(s->in, want);
-    if (larger) {
-        s->in = larger;
-        s->in_room = want;
-    }
-    return larger != NULL;
-}
-
-static bool read_in(rs_group_socket *s) {
-    if (!in_room(s))
-        return false;
-    ssize_t got = recv(s->fd, s->in + s->in_length, s->in_room - s->in_length, MSG_DONTWAIT);
-    if (got < 0)
-        return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-    if (got == 0)
-        return false;
-    s->in_length += (size_t)got;
-    return take_frames(s);
-}
-
 static void end_socket(rs_group_socket *s) {
     if (s->alone && s->alone->refused)
         refuse_publisher(s->alone);
@@ -493,7 +427,7 @@ static void ready(void *context, uint32_t events) {
     if (events & EPOLLOUT)
         alive = flush(s);
     if (alive && !s->paused && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-        alive = read_in(s);
+        alive = rs_published_read(s);
     else if (alive && (events & (EPOLLHUP | EPOLLERR)))
         rs_loop_unwatch(s->groups->agent->loop, &s->watch); /* what it published last is still to go */
     if (!alive)
@@ -514,7 +448,7 @@ void rs_streams_resume(rs_groups *g) {
     for (rs_list *at = g->paused.next, *after; at != &g->paused; at = after) {
         after = at->next;
         rs_group_socket *s = RS_HOLDER(rs_group_socket, in_paused, at);
-        if (!take_frames(s))
+        if (!rs_published_take(s))
             end_socket(s);
     }
 }
@@ -551,7 +485,7 @@ static void free_socket(rs_group_socket *at) {
     if (at->given >= 0)
         close(at->given);
     rs_unread_free(at);
-    free(at->in);
+    rs_published_free(at);
     free(at->told);
     free(at->channels);
     free(at);
@@ -582,7 +516,7 @@ static bool open_socket(rs_group_socket *at, int *theirs) {
     at->fd = ends[0];
     at->given = -1;
     at->progress_at = rs_agent_now(at->groups->agent);
-    watch(at);
+    rs_stream_watch(at);
     if (ends[1] >= 0)
         rs_unread_ring(at, roomy);
     *theirs = ends[1];

@@ -83,4 +83,9 @@ static inline size_t rs_stream_unread_most(const rs_group_socket *s) {
     return rs_stream_unread(s) == 0 || now - s->progress_at < RS_STREAM_STUCK ? RS_UNREAD_MOST : RS_UNREAD_STUCK;
 }
 
+/* What is looked for at the socket follows from what `s` is. */
+void rs_stream_watch(rs_group_socket *s);
+/* One frame of a program. RS_ERR_LIMIT: later; other errors: it does not keep to the format. */
+rs_status rs_stream_take_frame(rs_group_socket *at, int kind, const uint8_t *frame, uint32_t length);
+
 #endif
