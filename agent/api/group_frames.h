@@ -19,11 +19,13 @@
  *   PRIMARY                                                  flags: 1 in the primary part (again), 0 not, as far as is
  *                                                            known
  *   RING                                                     the first frame, with two descriptors: frames come by that
- *                                                            memory from here on (api/shared_ring.h); the other is
- *                                                            an eventfd that wakes the agent
- *   WAKE                                                     there is something in the memory
+ *                                                            memory from here on (api/shared_ring.h), or go by it to
+ *                                                            the agent if the program does not subscribe; the other is
+ *                                                            an eventfd that wakes who waits for room
+ *   WAKE                                                     there is something in the memory; either way
  *
- * Where there is a ring, what comes by the socket came after all that is in the ring. */
+ * Where there is a ring, what comes by the socket came after all that is in the ring. Of who publishes by a ring
+ * nothing is taken by the socket. */
 #ifndef RS_API_GROUP_FRAMES_H
 #define RS_API_GROUP_FRAMES_H
 

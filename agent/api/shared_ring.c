@@ -15,9 +15,9 @@
 
 struct rs_shared_page {
     _Alignas(LINE) _Atomic uint64_t put;
-    _Atomic uint32_t wants_room; /* the agent sleeps until there is more */
+    _Atomic uint32_t wants_room; /* who puts sleeps until there is more */
     _Alignas(LINE) _Atomic uint64_t taken;
-    _Atomic uint32_t sleeps; /* the program does */
+    _Atomic uint32_t sleeps; /* who takes does */
 };
 
 static bool map(rs_shared_ring *ring, int fd, uint32_t size) {
@@ -46,8 +46,6 @@ static bool wake(_Atomic uint32_t *sleeps) {
     return atomic_load_explicit(sleeps, memory_order_relaxed) && atomic_exchange(sleeps, 0);
 }
 
-/* ---------------------------------------------------------------------------------------------------- the agent */
-
 bool rs_shared_ring_make(rs_shared_ring *ring, uint32_t size, int *fd) {
     *fd = memfd_create("rostrum-group", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0)
@@ -59,6 +57,16 @@ bool rs_shared_ring_make(rs_shared_ring *ring, uint32_t size, int *fd) {
     *fd = -1;
     return false;
 }
+
+bool rs_shared_ring_open(rs_shared_ring *ring, int fd) {
+    struct stat info;
+    if (fstat(fd, &info) != 0 || info.st_size <= PAGE || (uint64_t)info.st_size - PAGE > SIZE_MOST)
+        return false;
+    uint32_t size = (uint32_t)((uint64_t)info.st_size - PAGE);
+    return size % PAGE == 0 && (size & (size - 1)) == 0 && map(ring, fd, size);
+}
+
+/* ----------------------------------------------------------------------------------------------------- who puts */
 
 static void look(rs_shared_ring *ring) {
     uint64_t taken = atomic_load_explicit(&ring->page->taken, memory_order_acquire);
@@ -101,20 +109,19 @@ bool rs_shared_ring_await_room(rs_shared_ring *ring) {
     return false;
 }
 
-/* -------------------------------------------------------------------------------------------------- the program */
+/* ---------------------------------------------------------------------------------------------------- who takes */
 
-bool rs_shared_ring_open(rs_shared_ring *ring, int fd) {
-    struct stat info;
-    if (fstat(fd, &info) != 0 || info.st_size <= PAGE || (uint64_t)info.st_size - PAGE > SIZE_MOST)
-        return false;
-    uint32_t size = (uint32_t)((uint64_t)info.st_size - PAGE);
-    return size % PAGE == 0 && (size & (size - 1)) == 0 && map(ring, fd, size);
+/* More than before, and no more than there was room for. */
+static void see(rs_shared_ring *ring) {
+    uint64_t put = atomic_load_explicit(&ring->page->put, memory_order_acquire);
+    ring->broken |= put - ring->put > ring->size || put - ring->told > ring->size;
+    if (!ring->broken)
+        ring->put = put;
 }
 
 size_t rs_shared_ring_waiting(rs_shared_ring *ring, size_t wanted, const uint8_t **at) {
     if (ring->put - ring->taken < wanted)
-        ring->put = atomic_load_explicit(&ring->page->put, memory_order_acquire);
-    ring->broken |= ring->put - ring->told > ring->size;
+        see(ring);
     *at = ring->bytes + (ring->taken & (ring->size - 1));
     return ring->broken ? 0 : (size_t)(ring->put - ring->taken);
 }

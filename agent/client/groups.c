@@ -42,9 +42,7 @@ static rostrum_code join(rostrum *agent, const char *name, const rostrum_group_o
     rs_api_request *request = rostrum_request(agent, RS_API_JOIN, 0);
     *out = NULL;
     request->number = start;
-    const bool asks = flags & RS_API_JOIN_SUBSCRIBE;
-    request->flags =
-        flags | (options && options->completion ? RS_API_JOIN_COMPLETE : 0) | (asks ? RS_API_JOIN_RING : 0);
+    request->flags = flags | (options && options->completion ? RS_API_JOIN_COMPLETE : 0) | RS_API_JOIN_RING;
     request->group = name;
     if (options && options->protocol) {
         request->protocol = options->protocol;
@@ -59,7 +57,15 @@ static rostrum_code join(rostrum *agent, const char *name, const rostrum_group_o
         close(outcome.fd);
         return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for a group");
     }
-    (*out)->asks = asks;
+    (*out)->asks = true;
+    (*out)->subscribes = flags & RS_API_JOIN_SUBSCRIBE;
+    if (!(*out)->subscribes) /* the ring, if it gets one, is there already */
+        (void)rostrum_group_fill(*out);
+    if (!rostrum_group_take_ring(*out)) {
+        rostrum_group_free(*out);
+        *out = NULL;
+        return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for messages to the agent");
+    }
     return ROSTRUM_OK;
 }
 
@@ -96,6 +102,7 @@ void rostrum_group_free(rostrum_group *group) {
         if (group->given[i] >= 0)
             close(group->given[i]);
     rs_shared_ring_close(&group->ring);
+    rs_shared_ring_close(&group->published);
     for (uint32_t i = 0; i < ROSTRUM_SENDER_BUCKETS; i++)
         while (group->senders[i]) {
             rostrum_sender *gone = group->senders[i];
@@ -141,13 +148,12 @@ bool rostrum_buffer_reserve(rostrum_buffer *b, size_t more) {
     return true;
 }
 
-/* 0 = ready; else an errno: ETIMEDOUT. `bound_ms` -1: none. */
-static int wait_ready(int fd, short events, int64_t bound_ms) {
+/* 0 = one of them is ready; else an errno: ETIMEDOUT. `bound_ms` -1: none. */
+static int wait_any(struct pollfd *ready, nfds_t of, int64_t bound_ms) {
     int64_t end = bound_ms < 0 ? INT64_MAX : rostrum_now_ms() + bound_ms;
     for (;;) {
         int64_t left = bound_ms < 0 ? -1 : end - rostrum_now_ms();
-        struct pollfd ready = {.fd = fd, .events = events};
-        int count = poll(&ready, 1, bound_ms < 0 ? -1 : left < 0 ? 0 : (int)left);
+        int count = poll(ready, of, bound_ms < 0 ? -1 : left < 0 ? 0 : (int)left);
         if (count > 0)
             return 0;
         if (count == 0)
@@ -157,7 +163,22 @@ static int wait_ready(int fd, short events, int64_t bound_ms) {
     }
 }
 
+static int wait_ready(int fd, short events, int64_t bound_ms) {
+    struct pollfd ready = {.fd = fd, .events = events};
+    return wait_any(&ready, 1, bound_ms);
+}
+
 /* -------------------------------------------------------------------------------------------------- publishing */
+
+bool rostrum_group_take_ring(rostrum_group *group) {
+    uint32_t length;
+    const uint8_t *at = group->in.bytes + group->in.start;
+    if (group->subscribes || group->in.length - group->in.start < RS_GROUP_FRAME_HEAD ||
+        rs_group_frame_head(at, &length) != RS_GROUP_FRAME_KIND_RING || group->given[1] < 0)
+        return true;
+    group->in.start += RS_GROUP_FRAME_HEAD;
+    return rs_shared_ring_open(&group->published, group->given[0]);
+}
 
 static rostrum_code agent_gone(rostrum_error *error, int number) {
     rostrum_error reason;
@@ -166,8 +187,40 @@ static rostrum_code agent_gone(rostrum_error *error, int number) {
     return rostrum_fail(error, ROSTRUM_ERR_UNAVAILABLE, reason.text);
 }
 
+/* The agent sees what is in the ring. False: it is gone. */
+static bool tell_agent(rostrum_group *group) {
+    uint8_t frame[RS_GROUP_FRAME_HEAD];
+    struct pollfd end = {.fd = group->fd};
+    if (!rs_shared_ring_tell(&group->published))
+        return poll(&end, 1, 0) < 1;
+    rs_group_frame_put_head(frame, 0, RS_GROUP_FRAME_KIND_WAKE, 0);
+    ssize_t sent;
+    do
+        sent = send(group->fd, frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    return sent >= 0 || errno == EAGAIN || errno == ENOBUFS; /* what fills the socket are wakes */
+}
+
+static rostrum_code flush_ring(rostrum_group *group, rostrum_error *error) {
+    rostrum_buffer *out = &group->out;
+    size_t room;
+    while (out->start < out->length && (room = rs_shared_ring_free(&group->published)) > 0) {
+        size_t left = out->length - out->start, piece = left < room ? left : room;
+        memcpy(rs_shared_ring_put(&group->published, piece), out->bytes + out->start, piece);
+        out->start += piece;
+    }
+    if (!tell_agent(group))
+        return agent_gone(error, EPIPE);
+    if (out->start < out->length)
+        return group->published.broken ? agent_gone(error, EPROTO) : ROSTRUM_ERR_BUSY;
+    out->start = out->length = 0;
+    return ROSTRUM_OK;
+}
+
 rostrum_code rostrum_group_flush_some(rostrum_group *group, rostrum_error *error) {
     rostrum_buffer *out = &group->out;
+    if (group->published.page)
+        return flush_ring(group, error);
     while (out->start < out->length) {
         ssize_t sent = send(group->fd, out->bytes + out->start, out->length - out->start, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent > 0) {
@@ -184,10 +237,23 @@ rostrum_code rostrum_group_flush_some(rostrum_group *group, rostrum_error *error
     return ROSTRUM_OK;
 }
 
+/* 0 = there may be room, or the agent is gone; else an errno: ETIMEDOUT. */
+static int wait_room(rostrum_group *group) {
+    eventfd_t count;
+    if (!group->published.page)
+        return wait_ready(group->fd, POLLOUT, SEND_BOUND_MS);
+    if (!rs_shared_ring_await_room(&group->published))
+        return 0;
+    struct pollfd ready[] = {{.fd = group->given[1], .events = POLLIN}, {.fd = group->fd}}; /* or its end */
+    int number = wait_any(ready, 2, SEND_BOUND_MS);
+    (void)eventfd_read(group->given[1], &count);
+    return number;
+}
+
 rostrum_code rostrum_flush(rostrum_group *group, rostrum_error *error) {
     rostrum_code code;
     while ((code = rostrum_group_flush_some(group, error)) == ROSTRUM_ERR_BUSY) {
-        int number = wait_ready(group->fd, POLLOUT, SEND_BOUND_MS);
+        int number = wait_room(group);
         if (number == ETIMEDOUT)
             return rostrum_fail(error, ROSTRUM_ERR_TIMEOUT,
                                 "the agent had no room for 10 s: receivers or the network take no more");
@@ -195,6 +261,12 @@ rostrum_code rostrum_flush(rostrum_group *group, rostrum_error *error) {
             return agent_gone(error, number);
     }
     return code;
+}
+
+static void put_frame(uint8_t *to, const void *bytes, uint32_t length) {
+    rs_group_frame_put_head(to, length, RS_GROUP_FRAME_KIND_PUBLISH, 0);
+    if (length)
+        memcpy(to + RS_GROUP_FRAME_HEAD, bytes, length);
 }
 
 rostrum_code rostrum_publish(rostrum_group *group, const void *bytes, uint32_t length, unsigned flags,
@@ -208,11 +280,17 @@ rostrum_code rostrum_publish(rostrum_group *group, const void *bytes, uint32_t l
             return code;
     }
     size_t need = RS_GROUP_FRAME_HEAD + (size_t)length;
+    uint8_t *at =
+        group->published.page && out->start == out->length ? rs_shared_ring_put(&group->published, need) : NULL;
+    if (at) {
+        put_frame(at, bytes, length);
+        return flags & ROSTRUM_MORE && group->published.put - group->published.told < ROSTRUM_OUT_KEPT
+                   ? ROSTRUM_OK
+                   : rostrum_flush(group, error);
+    }
     if (!rostrum_buffer_reserve(out, need > ROSTRUM_OUT_KEPT || out->room ? need : ROSTRUM_OUT_KEPT + need))
         return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for a message");
-    rs_group_frame_put_head(out->bytes + out->length, length, RS_GROUP_FRAME_KIND_PUBLISH, 0);
-    if (length)
-        memcpy(out->bytes + out->length + RS_GROUP_FRAME_HEAD, bytes, length);
+    put_frame(out->bytes + out->length, bytes, length);
     out->length += need;
     if (flags & ROSTRUM_MORE && out->length - out->start < ROSTRUM_OUT_KEPT)
         return ROSTRUM_OK;

@@ -30,10 +30,11 @@ struct rostrum_group {
     uint32_t message_bytes;
     char protocol[32], order[RS_GROUP_DELIVERY_TEXT];
     rostrum_buffer out, in;
-    bool asks;            /* for a ring, which has not come yet */
-    int given[2];         /* descriptors that came with it; -1: none */
-    rs_shared_ring ring;  /* what comes by the socket is behind what is in it */
-    rostrum_buffer large; /* what there is of a frame that does not fit the ring; given out when it is whole */
+    bool asks, subscribes;    /* asks: for a ring, which has not come yet */
+    int given[2];             /* descriptors that came with it; -1: none */
+    rs_shared_ring ring;      /* what comes by the socket is behind what is in it */
+    rs_shared_ring published; /* of who does not subscribe: in front of `out`, and the socket only wakes the agent */
+    rostrum_buffer large;     /* what there is of a frame that does not fit the ring; given out when it is whole */
     const rostrum_sender *last;
     const char **names; /* of `view` */
     rostrum_view view;
@@ -50,6 +51,8 @@ void rostrum_group_free(rostrum_group *group);
 bool rostrum_buffer_reserve(rostrum_buffer *buffer, size_t more);
 /* Sends what the agent has room for. BUSY (`error` untouched): that was not all. */
 rostrum_code rostrum_group_flush_some(rostrum_group *group, rostrum_error *error);
+/* Who publishes only takes the ring that may have come. False: there is no memory for it. */
+bool rostrum_group_take_ring(rostrum_group *group);
 /* Reads what is there. 0 = something came, else an errno; ECONNRESET at the end. */
 int rostrum_group_fill(rostrum_group *group);
 /* One whole frame at `at`. True: `out` is filled. */

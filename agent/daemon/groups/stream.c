@@ -25,8 +25,8 @@
 #include "daemon/groups/views.h"
 
 #define EVENTS_TURN 2048u
-#define VIEW_ANEW 1u        /* of a frame */
-#define WAIT_TOLD RS_SECOND /* a program is waited for: told after so long */
+#define VIEW_ANEW 1u         /* of a frame */
+#define WAIT_TOLD RS_SECOND  /* a program is waited for: told after so long */
 #define OUT_SPARE (1u << 10) /* kept for text about what was lost */
 #define SOCKET_BYTES (512 << 10)
 #define SLOW_TOLD (5 * RS_SECOND) /* who has lost messages is told of so long */
@@ -256,7 +256,7 @@ bool rs_stream_is_catching_up(const rs_group_stream *s, rs_time now) {
            now - s->socket->progress_at < RS_STREAM_STUCK;
 }
 
-void rs_stream_watch(rs_group_socket *s) {
+static void watch(rs_group_socket *s) {
     const bool full = s->blocked && !s->ring.page;
     uint32_t events = (s->paused ? 0u : (uint32_t)EPOLLIN) | (full ? (uint32_t)EPOLLOUT : 0u);
     rs_loop_watch(s->groups->agent->loop, &s->watch, s->fd, events);
@@ -278,7 +278,7 @@ static bool flush(rs_group_socket *s) {
         tell_complete_again(s);
     if (blocked != s->blocked) {
         s->blocked = blocked;
-        rs_stream_watch(s);
+        watch(s);
     }
     return true;
 }
@@ -388,7 +388,7 @@ static void refuse_publisher(rs_group_stream *s) {
                      "operator add the group to the line \"publish =\" of your user or group");
 }
 
-rs_status rs_stream_take_frame(rs_group_socket *at, int kind, const uint8_t *frame, uint32_t length) {
+static rs_status take_frame(rs_group_socket *at, int kind, const uint8_t *frame, uint32_t length) {
     uint16_t channel = rs_group_frame_channel(frame);
     const uint8_t *bytes = frame + RS_GROUP_FRAME_HEAD;
     rs_group_stream *s = at->many ? channel_at(at, channel) : at->alone;
@@ -413,6 +413,8 @@ rs_status rs_stream_take_frame(rs_group_socket *at, int kind, const uint8_t *fra
     refuse_publisher(s);
     return RS_OK;
 }
+
+static const rs_published_calls CALLS = {.take = take_frame, .watch = watch};
 
 static void end_socket(rs_group_socket *s) {
     if (s->alone && s->alone->refused)
@@ -463,6 +465,7 @@ static rs_group_socket *new_socket(rs_groups *g, const rs_policy_who *who, const
     at->who = *who;
     at->fd = at->event = -1;
     at->given = given;
+    at->calls = &CALLS;
     at->watch = (rs_watch){.ready = ready, .context = at};
     rs_list_init(&at->in_paused);
     rs_list_init(&at->in_groups);
@@ -504,6 +507,13 @@ static void close_socket(rs_group_socket *at) {
     free_socket(at);
 }
 
+static void open_ring(rs_group_socket *at) {
+    if (at->alone && at->alone->receives)
+        rs_unread_ring(at, roomy);
+    else
+        rs_published_ring(at);
+}
+
 /* Both ends of a socket, or the program's own; the other one, or -1, is `*theirs`. */
 static bool open_socket(rs_group_socket *at, int *theirs) {
     int ends[2] = {at->given, -1};
@@ -516,9 +526,9 @@ static bool open_socket(rs_group_socket *at, int *theirs) {
     at->fd = ends[0];
     at->given = -1;
     at->progress_at = rs_agent_now(at->groups->agent);
-    rs_stream_watch(at);
+    watch(at);
     if (ends[1] >= 0)
-        rs_unread_ring(at, roomy);
+        open_ring(at);
     *theirs = ends[1];
     return true;
 }
@@ -589,7 +599,7 @@ rs_group_stream *rs_stream_new(rs_groups *g, rs_local_group *group, const rs_api
     }
     if (!join->channels) {
         s->socket->alone = s;
-        s->socket->asks = join->ring && join->subscribe;
+        s->socket->asks = join->ring;
     }
     s->group = group;
     s->waits = true;

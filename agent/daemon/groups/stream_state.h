@@ -10,6 +10,13 @@
 
 #define RS_STREAM_STUCK RS_FLOW_HOLD /* a program that reads nothing so long is not waited for */
 
+/* What published.c needs of stream.c. */
+typedef struct {
+    /* One frame of a program. RS_ERR_LIMIT: later; other errors: it does not keep to the format. */
+    rs_status (*take)(rs_group_socket *s, int kind, const uint8_t *frame, uint32_t length);
+    void (*watch)(rs_group_socket *s); /* it is paused, or not any more */
+} rs_published_calls;
+
 /* A program's end. */
 struct rs_group_socket {
     rs_list in_groups; /* of those with channels: in rs_groups.sockets */
@@ -25,10 +32,12 @@ struct rs_group_socket {
     rs_watch watch;
     uint8_t *in, *out;
     size_t in_start, in_length, in_room;
+    const rs_published_calls *calls;
     size_t out_start, out_length, out_room;
-    rs_shared_ring ring; /* in front of `out`; no page: the socket is */
-    int event;           /* the eventfd by which the program says that it has read of the ring */
-    rs_watch roomy;      /* of that */
+    rs_shared_ring ring;      /* in front of `out`; no page: the socket is */
+    int event;                /* the eventfd by which who took of a ring says so: the program, of `ring` */
+    rs_watch roomy;           /* of that */
+    rs_shared_ring published; /* in front of `in`, of who only publishes; no page: the socket is */
     rs_time progress_at;
     char process[ROSTRUM_NAME_MAX + 1];
     rs_policy_who who;
@@ -82,10 +91,5 @@ static inline size_t rs_stream_unread_most(const rs_group_socket *s) {
     rs_time now = rs_agent_now(s->groups->agent);
     return rs_stream_unread(s) == 0 || now - s->progress_at < RS_STREAM_STUCK ? RS_UNREAD_MOST : RS_UNREAD_STUCK;
 }
-
-/* What is looked for at the socket follows from what `s` is. */
-void rs_stream_watch(rs_group_socket *s);
-/* One frame of a program. RS_ERR_LIMIT: later; other errors: it does not keep to the format. */
-rs_status rs_stream_take_frame(rs_group_socket *at, int kind, const uint8_t *frame, uint32_t length);
 
 #endif

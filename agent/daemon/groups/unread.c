@@ -12,7 +12,6 @@
 #define OUT_FIRST (64u << 10)
 #define OUT_PIECE (256u << 10)
 #define RING_BYTES (1u << 20)
-#define RINGS_MOST 256u /* of all programs together */
 
 /* Behind what waits in the buffer, of which there may be `bound` bytes. */
 static uint8_t *buffer_room(rs_group_socket *s, size_t length, size_t bound) {
@@ -118,7 +117,7 @@ rs_unread_state rs_unread_flush(rs_group_socket *s) {
 
 /* ---------------------------------------------------------------------------------------------------------- rings */
 
-static bool give(const rs_group_socket *s, int memory, int event) {
+bool rs_unread_give(const rs_group_socket *s, int memory, int event) {
     const int both[] = {memory, event};
     uint8_t frame[RS_GROUP_FRAME_HEAD];
     _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof both)] = {0};
@@ -144,12 +143,13 @@ static void close_ring(rs_group_socket *s) {
 void rs_unread_ring(rs_group_socket *s, void (*roomy)(void *context, uint32_t events)) {
     rs_groups *g = s->groups;
     int memory = -1;
-    if (!s->asks || g->ring_count >= RINGS_MOST || !rs_shared_ring_make(&s->ring, RING_BYTES, &memory))
+    if (!s->asks || g->ring_count >= RS_RINGS_MOST || !rs_shared_ring_make(&s->ring, RING_BYTES, &memory))
         return;
     g->ring_count++;
     s->roomy = (rs_watch){.ready = roomy, .context = s};
     s->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (s->event < 0 || !rs_loop_watch(g->agent->loop, &s->roomy, s->event, EPOLLIN) || !give(s, memory, s->event))
+    if (s->event < 0 || !rs_loop_watch(g->agent->loop, &s->roomy, s->event, EPOLLIN) ||
+        !rs_unread_give(s, memory, s->event))
         close_ring(s);
     close(memory);
 }
