@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from rostrum import controller
+from rostrum.lab.xxh3 import xxh3_64
 from thriftpy2.protocol.cybin import TCyBinaryProtocol  # type: ignore[attr-defined]
 from thriftpy2.transport.memory import TCyMemoryBuffer  # type: ignore[attr-defined]
 
@@ -148,6 +149,11 @@ def xxh64(data: bytes, seed: int = 0) -> int:
     return h ^ h >> 32
 
 
+def body_check(ident: bytes, rest: bytes) -> bytes:
+    """Of a packet of a group (docs/protocol.md, Group messages)."""
+    return struct.pack("<I", (xxh3_64(rest) ^ xxh3_64(ident)) & 0xFFFFFFFF)
+
+
 def opened(one: Plan, datagram: bytes) -> bytes:
     """What a group's key opens of a datagram of that group."""
     head, at = datagram[4:16], socket.inet_aton(one["to"])[::-1] + one["port"].to_bytes(2, "little")
@@ -162,8 +168,7 @@ def another(packet: bytes, ahead: int) -> bytes:
     sn = int.from_bytes(packet[16:24], "little") + ahead
     ident = packet[4:16] + sn.to_bytes(8, "little")
     rest = packet[28:-4] + b"LIES"
-    check = xxh64(rest, xxh64(ident)) & 0xFFFFFFFF
-    return packet[:4] + ident + check.to_bytes(4, "little") + rest
+    return packet[:4] + ident + body_check(ident, rest) + rest
 
 
 def checked(datagram: bytes) -> bytes:
@@ -181,7 +186,7 @@ def another_of_region(packet: bytes, ahead: int, lie: bool) -> bytes:
     if lie:
         sn, rest = sn + ahead, body[4:-4] + b"LIES"
         ident = packet[4:12] + group + sn.to_bytes(8, "little")
-        body = (xxh64(rest, xxh64(ident)) & 0xFFFFFFFF).to_bytes(4, "little") + rest
+        body = body_check(ident, rest) + rest
     inner = length.to_bytes(2, "little") + group + sn.to_bytes(8, "little") + body
     return checked(packet[:32] + number.to_bytes(8, "little") + inner)
 

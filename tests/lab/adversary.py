@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rostrum.lab.intruder import xxh64
+from rostrum.lab.intruder import body_check, xxh64
 
 DATA, CONTROL = 7070, 7071
 GROUPS_KNOWN = 8  # numbers of message groups: the manager counts from 1
@@ -151,7 +151,7 @@ def check(seeded_by: bytes, data: bytes) -> bytes:
 
 def body(ident: bytes, payload: bytes, version: int = 1) -> bytes:
     rest = struct.pack("<HB", len(payload), 0) + views(version) + payload
-    return check(ident, rest) + rest
+    return body_check(ident, rest) + rest
 
 
 def forged_message(plan: Plan, rng: random.Random) -> bytes:
@@ -161,7 +161,7 @@ def forged_message(plan: Plan, rng: random.Random) -> bytes:
     group = rng.choice([*range(1, GROUPS_KNOWN), rng.getrandbits(31)])
     sn = rng.choice([rng.randrange(1, 500), rng.randrange(1, 1 << 59), 1])
     kind = rng.randrange(1, 7)
-    head = struct.pack("<HBB", 0x5247, 2, kind)
+    head = struct.pack("<HBB", 0x5247, 3, kind)
     ident = packet_id(sender, life, group, sn)
     if kind in (1, 5):
         return head + ident + body(ident, rng.randbytes(rng.choice([1, 60, 1000])))

@@ -207,7 +207,7 @@ def is_multicast(datagram: dict[str, Any]) -> bool:
 
 def test_lies_of_the_adversary_have_the_right_check() -> None:
     """They are refused for their signature, not for a slip of the liar's."""
-    head, ident = bytes.fromhex("47520201"), packet_id(9, 8, 7, 100)
+    head, ident = bytes.fromhex("47520301"), packet_id(9, 8, 7, 100)
     lie = another(head + ident + body(ident, b"what was published"), 3)
     expected = packet_id(9, 8, 7, 103)
     assert lie == head + expected + body(expected, b"what was publiLIES")

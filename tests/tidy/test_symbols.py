@@ -48,29 +48,31 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def symbols(archive: str, *options: str) -> set[str]:
-    """Names nm prints with the options."""
-    lines = run("nm", *options, archive).splitlines()
+def core() -> list[str]:
+    """Its archives: what is compiled for some processors only has one of its own."""
+    return sorted(str(path) for path in (BUILD / "agent" / "core").glob("*.a"))
+
+
+def symbols(*arguments: str) -> set[str]:
+    """Names nm prints with these."""
+    lines = run("nm", *arguments).splitlines()
     return {line.split()[-1] for line in lines if line.strip() and not line.endswith(":")}
 
 
 def test_core_calls_nothing_of_the_system(built: None) -> None:
-    [archive] = [str(path) for path in (BUILD / "agent" / "core").glob("*.a")]
-    needed = symbols(archive, "-u") - symbols(archive, "--defined-only")
+    needed = symbols("-u", *core()) - symbols("--defined-only", *core())
     offenders = sorted(needed - CORE_MAY_CALL)
     assert not offenders, complaint("the core's library needs:", offenders)
 
 
 def test_core_defines_prefixed_names_only(built: None) -> None:
-    [archive] = [str(path) for path in (BUILD / "agent" / "core").glob("*.a")]
-    offenders = sorted(name for name in symbols(archive, "-g", "--defined-only") if not name.startswith("rs_"))
+    offenders = sorted(name for name in symbols("-g", "--defined-only", *core()) if not name.startswith("rs_"))
     assert not offenders, complaint("external names of the core without rs_:", offenders)
 
 
 def test_core_has_no_state_of_its_own(built: None) -> None:
     """No writable data: two nodes in one process share nothing."""
-    [archive] = [str(path) for path in (BUILD / "agent" / "core").glob("*.a")]
-    lines = [[word.strip() for word in line.split("|")] for line in run("nm", "-f", "sysv", archive).splitlines()]
+    lines = [[word.strip() for word in line.split("|")] for line in run("nm", "-f", "sysv", *core()).splitlines()]
     symbols = [fields for fields in lines if len(fields) == 7 and fields[2] in tuple("dDbBsSC")]
     # Constants that hold addresses, such as tables of functions, are made read-only when the program is loaded.
     writable = [fields[0] for fields in symbols if not fields[6].startswith(".data.rel.ro")]

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/wire.h"
+#include "core/base/xxh3_64.h"
 #include "core/base/xxh64.h"
 
 _Static_assert(RS_MESSAGES_KIND_DATA == RS_GM_KIND_DATA && RS_MESSAGES_KIND_REGION == RS_GM_KIND_REGIONS,
@@ -321,7 +322,7 @@ bool rs_messages_scope(const uint8_t *bytes, size_t length, bool *region, uint32
 /* ------------------------------------------------------------------------------------------------------- checks */
 
 static uint32_t body_check(const uint8_t *id, const uint8_t *body, size_t length) {
-    return (uint32_t)rs_gm_xxh64(body + BODY_LENGTH, length - BODY_LENGTH, rs_gm_xxh64(id, RS_GM_ID, 0));
+    return (uint32_t)(rs_xxh3_64(body + BODY_LENGTH, length - BODY_LENGTH) ^ rs_xxh3_64(id, RS_GM_ID));
 }
 
 /* Of all but data packets: what is before the check, and what is behind it. */

@@ -11,7 +11,7 @@
 
 #include "core/groups/messages.h"
 
-#define RS_GM_VERSION 2 /* 1: incarnations were times of day, and anybody was believed */
+#define RS_GM_VERSION 3 /* 2: data had another check; 1: incarnations were times of day, and anybody was believed */
 #define RS_GM_HEADER 24 /* of a data packet, before its body */
 #define RS_GM_BODY 20   /* head of the body: its check first */
 #define RS_GM_DATA_LEAST (RS_GM_HEADER + RS_GM_BODY)

@@ -1,6 +1,7 @@
 /* Datagrams of group messages: what is written is read back; what is not exactly that is refused. */
 #include "check.h"
 
+#include "core/base/xxh3_64.h"
 #include "core/base/xxh64.h"
 #include "core/groups/wire.h"
 #include "core/ricochet/wire.h"
@@ -29,8 +30,8 @@ static void wire__data_is_read_as_written(void **unused) {
     rs_gm_id id;
     rs_gm_body body;
     size_t length = make_data(bytes, RS_GM_SINGLE, "hello", 5);
-    /* docs/protocol.md: magic 47 52, version 2, kind 1, sender little endian. */
-    assert_memory_equal(bytes, "\x47\x52\x02\x01\x01\x00\x00\x0a", 8);
+    /* docs/protocol.md: magic 47 52, version 3, kind 1, sender little endian. */
+    assert_memory_equal(bytes, "\x47\x52\x03\x01\x01\x00\x00\x0a", 8);
     assert_int_equal(rs_gm_get_kind(bytes, length), RS_GM_KIND_DATA);
     assert_true(rs_gm_get_data(bytes, length, &id, &body));
     assert_int_equal(id.sender, 0x0a000001);
@@ -184,6 +185,26 @@ static void wire__xxh64_is_that_of_its_specification(void **unused) {
         assert_true(rs_gm_xxh64(bytes, known[i].length, known[i].seed) == known[i].hash);
 }
 
+static void wire__xxh3_is_that_of_its_specification(void **unused) {
+    (void)unused;
+    uint8_t bytes[1464];
+    for (uint32_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 7 + 3);
+    const struct {
+        size_t length;
+        uint64_t hash;
+    } known[] = {
+        {0, UINT64_C(0x2d06800538d394c2)},    {3, UINT64_C(0xa9088dda485b481c)},
+        {8, UINT64_C(0x60539db630471163)},    {16, UINT64_C(0xb8c859b0f030b585)},
+        {20, UINT64_C(0x8851af100ea32e06)},   {128, UINT64_C(0x67425a03650261bf)},
+        {129, UINT64_C(0xc664bf3311c6abc4)},  {240, UINT64_C(0x64556dc6b462a6cf)},
+        {241, UINT64_C(0x8beadd3a8874fe17)},  {1024, UINT64_C(0x9b81661c641c72b1)},
+        {1025, UINT64_C(0x806c2072ed713576)}, {1464, UINT64_C(0xadeebea7d4f7bd8a)},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        assert_true(rs_xxh3_64(bytes, known[i].length) == known[i].hash);
+}
+
 /* Whatever bit is another, of whatever kind of packet, is seen; but for the kind and version, which have no check, and
  * the XOR of a repair, whose packets have their own. */
 static void wire__every_changed_bit_is_seen(void **unused) {
@@ -287,6 +308,7 @@ int main(void) {
         cmocka_unit_test(wire__repairs_are_read_as_written),
         cmocka_unit_test(wire__naks_and_states_are_read_as_written),
         cmocka_unit_test(wire__xxh64_is_that_of_its_specification),
+        cmocka_unit_test(wire__xxh3_is_that_of_its_specification),
         cmocka_unit_test(wire__every_changed_bit_is_seen),
         cmocka_unit_test(wire__the_xor_of_packets_is_no_packet),
         cmocka_unit_test(wire__garbage_does_no_harm),
