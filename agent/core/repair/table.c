@@ -6,8 +6,11 @@
 #include <string.h>
 
 /* Where no other source is named: test_table. */
-#define CANDIDATES 96u /* wanted rows looked at for a set */
-#define NEED 1u        /* how much more those count who want most */
+#define CANDIDATES 512u      /* wanted rows looked at for a set, */
+#define CANDIDATES_LEAST 96u /* and at least. The more receivers there are the fewer rows: */
+#define CHOICE 16384u        /* rows by receivers: a choice costs about the same */
+#define PART_LEAST 4u        /* rows of each receiver */
+#define WEIGHT_BITS 3u       /* who wants most counts 7 times what one counts that wants next to nothing */
 
 enum { MISSING, FLYING, PATCHED, PLANES };
 
@@ -190,11 +193,22 @@ void rs_repair_forget(rs_repair_table *t, uint32_t receiver, bool complete) {
     compact(t);
 }
 
+/* Bits of receivers' weights, each by what it wants: as in max-weight scheduling (Tassiulas and Ephremides, 1992), what
+ * is served is worth most where most waits, so that nobody falls behind for ever where all could be served. */
+typedef struct {
+    uint64_t bit[WEIGHT_BITS][RS_REPAIR_WORDS];
+} weights;
+
+/* Rows that a set is chosen from. */
+typedef struct {
+    uint32_t count, row[CANDIDATES];
+} candidates;
+
 /* Receivers' bits while a set grows: those that miss one member, more than one; of the former, those that nothing is
  * under way for. */
 typedef struct {
     uint64_t once[RS_REPAIR_WORDS], twice[RS_REPAIR_WORDS], gain[RS_REPAIR_WORDS];
-    uint64_t needy[RS_REPAIR_WORDS]; /* those who want most, and so decide how many repairs it takes */
+    const weights *of;
 } growing;
 
 static uint32_t ones(uint64_t word) {
@@ -209,9 +223,18 @@ static uint32_t gain_with(const rs_repair_table *t, const growing *g, uint32_t r
     for (uint32_t i = 0; i < t->words; i++) {
         uint64_t twice = g->twice[i] | (g->once[i] & lacking_word(t, row, i));
         uint64_t served = (g->gain[i] | wanted_word(t, row, i)) & ~twice;
-        gain += ones(served) + NEED * ones(served & g->needy[i]);
+        for (uint32_t bit = 0; bit < WEIGHT_BITS; bit++)
+            gain += ones(served & g->of->bit[bit][i]) << bit;
     }
     return gain;
+}
+
+/* Somebody wants it who misses no member. */
+static bool serves_more(const rs_repair_table *t, const growing *g, uint32_t row) {
+    uint64_t more = 0;
+    for (uint32_t i = 0; i < t->words; i++)
+        more |= wanted_word(t, row, i) & ~g->once[i] & ~g->twice[i];
+    return more != 0;
 }
 
 static void add(const rs_repair_table *t, growing *g, uint32_t row) {
@@ -223,16 +246,29 @@ static void add(const rs_repair_table *t, growing *g, uint32_t row) {
     }
 }
 
-static uint32_t find_candidates(const rs_repair_table *t, uint32_t out[CANDIDATES]) {
-    uint32_t found = 0;
-    for (uint32_t row = 0; row < t->count && found < CANDIDATES; row++) {
+/* The oldest, but no more of one receiver than its part: one that is far behind would take all places, and a set mends
+ * one loss of each. */
+static void find_candidates(const rs_repair_table *t, uint32_t wanting, candidates *out) {
+    uint32_t has[RS_REPAIR_RECEIVERS] = {0}, most = CHOICE / t->receivers;
+    most = most < CANDIDATES_LEAST ? CANDIDATES_LEAST : most > CANDIDATES ? CANDIDATES : most;
+    uint32_t part = wanting < most / PART_LEAST ? most / wanting : PART_LEAST;
+    uint64_t open[RS_REPAIR_WORDS];
+    memset(open, 0xff, sizeof open);
+    out->count = 0;
+    for (uint32_t row = 0; row < t->count && out->count < most; row++) {
         uint64_t any = 0;
         for (uint32_t i = 0; i < t->words; i++)
-            any |= wanted_word(t, row, i);
-        if (any)
-            out[found++] = row;
+            any |= wanted_word(t, row, i) & open[i];
+        if (!any)
+            continue;
+        out->row[out->count++] = row;
+        for (uint32_t i = 0; i < t->words; i++)
+            for (uint64_t left = wanted_word(t, row, i); left; left &= left - 1) {
+                uint32_t receiver = i * 64 + (uint32_t)__builtin_ctzll(left);
+                if (++has[receiver] >= part)
+                    open[i] &= ~(UINT64_C(1) << receiver % 64);
+            }
     }
-    return found;
 }
 
 static void insert_member(rs_repair_set *s, uint32_t row) {
@@ -242,41 +278,42 @@ static void insert_member(rs_repair_set *s, uint32_t row) {
     s->row[at] = row;
 }
 
-/* The candidate with which most are served, in increasing order of rows and no further than `far` from the last
- * member; `left` if none serves more than without it. The first set's oldest is taken as it is, or it would wait for
- * ever. */
-static uint32_t best_of(const rs_repair_table *t, const growing *g, const rs_repair_set *s, const uint32_t *candidate,
-                        uint32_t left, uint64_t far, uint32_t *most) {
-    uint32_t best = left;
-    uint64_t reach = s->count ? t->rows[s->row[s->count - 1]].sn + far : 0;
-    for (uint32_t i = 0; i < left; i++) {
-        if (s->count && t->rows[candidate[i]].sn > reach)
-            break;
-        uint32_t gain = gain_with(t, g, candidate[i]);
+/* The candidate with which most is gained, in increasing order of rows and no further than `far` from the last member;
+ * `from->count` if none gains more than without it. The oldest is taken as it is, or it would wait for ever. Those that
+ * can serve nobody any more are dropped. */
+static uint32_t best_of(const rs_repair_table *t, const growing *g, const rs_repair_set *s, candidates *from,
+                        uint64_t far, uint32_t *most) {
+    uint32_t best = UINT32_MAX, kept = 0;
+    uint64_t reach = s->count ? t->rows[s->row[s->count - 1]].sn + far : UINT64_MAX;
+    for (uint32_t i = 0; i < from->count; i++) {
+        uint32_t row = from->row[i];
+        if (!serves_more(t, g, row))
+            continue;
+        from->row[kept++] = row;
+        if (t->rows[row].sn > reach || (s->count == 0 && kept > 1))
+            continue;
+        uint32_t gain = gain_with(t, g, row);
         if (gain > *most) {
             *most = gain;
-            best = i;
+            best = kept - 1;
         }
-        if (s->count == 0)
-            break;
     }
-    return best;
+    from->count = kept;
+    return best < kept ? best : kept;
 }
 
-static void grow(const rs_repair_table *t, const uint64_t *needy, const uint32_t *from, uint32_t left, uint32_t most,
-                 uint64_t far, rs_repair_set *out) {
-    uint32_t candidate[CANDIDATES], gain = 0;
-    growing g = {0};
+static void grow(const rs_repair_table *t, const weights *of, const candidates *oldest, uint32_t most, uint64_t far,
+                 rs_repair_set *out) {
+    candidates from = *oldest;
+    uint32_t gain = 0;
+    growing g = {.of = of};
     *out = (rs_repair_set){0};
-    memcpy(g.needy, needy, sizeof g.needy);
-    memcpy(candidate, from, left * sizeof *from);
-    while (left && out->count < most) {
-        uint32_t best = best_of(t, &g, out, candidate, left, far, &gain);
-        if (best == left)
+    while (from.count && out->count < most) {
+        uint32_t best = best_of(t, &g, out, &from, far, &gain);
+        if (best == from.count)
             break;
-        add(t, &g, candidate[best]);
-        insert_member(out, candidate[best]);
-        memmove(&candidate[best], &candidate[best + 1], (--left - best) * sizeof candidate[0]);
+        add(t, &g, from.row[best]);
+        insert_member(out, from.row[best]);
     }
     out->gain = gain;
     for (uint32_t i = 0; i < t->words; i++)
@@ -285,26 +322,32 @@ static void grow(const rs_repair_table *t, const uint64_t *needy, const uint32_t
 }
 
 /* Returns how many want anything. */
-static uint32_t find_needy(const rs_repair_table *t, uint64_t needy[RS_REPAIR_WORDS]) {
-    uint32_t wanting = 0, most = 0;
+static uint32_t weigh(const rs_repair_table *t, weights *of) {
+    uint32_t wanting = 0, heaviest = (1u << WEIGHT_BITS) - 1;
+    uint64_t most = 0;
     for (uint32_t i = 0; i < t->receivers; i++) {
         wanting += t->of[i].wanted > 0;
         most = t->of[i].wanted > most ? t->of[i].wanted : most;
     }
-    for (uint32_t i = 0; i < t->receivers; i++)
-        if (t->of[i].wanted > most / 4 * 3)
-            needy[i / 64] |= UINT64_C(1) << i % 64;
+    for (uint32_t i = 0; i < t->receivers; i++) {
+        uint32_t weight = t->of[i].wanted ? (uint32_t)(t->of[i].wanted * heaviest / most) : 0;
+        weight = t->of[i].wanted && weight == 0 ? 1 : weight;
+        for (uint32_t bit = 0; bit < WEIGHT_BITS; bit++)
+            of->bit[bit][i / 64] |= (uint64_t)(weight >> bit & 1) << i % 64;
+    }
     return wanting;
 }
 
 bool rs_repair_pick(rs_repair_table *t, rs_repair_set *out) {
-    uint32_t candidate[CANDIDATES];
-    uint64_t needy[RS_REPAIR_WORDS] = {0};
-    uint32_t left = t->wanted ? find_candidates(t, candidate) : 0, wanting = find_needy(t, needy);
+    candidates oldest = {0};
+    weights of = {0};
+    uint32_t wanting = weigh(t, &of);
     rs_repair_set near;
-    grow(t, needy, candidate, left, RS_REPAIR_SPARSE, RS_REPAIR_FAR, out);
+    if (wanting)
+        find_candidates(t, wanting, &oldest);
+    grow(t, &of, &oldest, RS_REPAIR_SPARSE, RS_REPAIR_FAR, out);
     if (out->count == RS_REPAIR_SPARSE && out->served < wanting) {
-        grow(t, needy, candidate, left, RS_COMBINE_MAX, RS_REPAIR_NEAR, &near);
+        grow(t, &of, &oldest, RS_COMBINE_MAX, RS_REPAIR_NEAR, &near);
         if (near.gain > out->gain)
             *out = near;
     }

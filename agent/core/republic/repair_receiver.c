@@ -8,7 +8,7 @@
 #include "core/republic/receiver.h"
 #include "core/republic/tree_receiver.h"
 
-#define MAPS_MOST 4            /* messages of a report (a bound) */
+#define MAPS_MOST 16           /* messages of a report (a bound): what is not told spoils repairs for others' losses */
 #define MAPS_LATE RS_HOST_BUSY /* what was told is told again if nothing of it came for so long */
 
 /* Maps are said now and then while data flows: repairs are not in a hurry, and there may be many receivers. */

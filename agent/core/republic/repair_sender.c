@@ -18,7 +18,8 @@
 #define SPARED_LEAST (2 * PATCHES_DEAR)     /* and half of that can be spared */
 #define CHOICE_WINDOW 8192                  /* after so many the older half counts half: 40 losses at PATCHES_DEAR */
 #define BURST RS_LOSS_RUN                   /* repairs in a row, and data packets at least before the next */
-#define GATHERED (BURST / 2)                /* losses of each receiver that loses much, to begin a burst */
+#define GATHERED (BURST / 2)                /* losses of each receiver that loses much, to begin a burst, */
+#define BEHIND (4 * BURST)                  /* or of one alone: at the end it takes repairs of its own */
 #define PATCHES_WAITING (RS_RANGES_CAP / 8) /* of one receiver, at most: the rest of its places are for requests */
 #define HOLD 2048           /* packets: a loss waits so long for company; ten others come in it at PATCHES_DEAR, */
 #define HOLD_LEAST RS_AHEAD /* and whoever lost the same says so within it, */
@@ -270,15 +271,19 @@ void rs_repair_on_receiver_removed(rs_time now, rs_sending *x, const rs_recipien
 
 /* --------------------------------------------------------------------------------------------------- what goes out */
 
-/* Receivers that lose much, and how many losses of theirs wait at least. */
+/* Receivers that lose much, and how many losses of theirs wait at least; or those that are far behind. */
 static uint32_t gathered(const rs_repairing *p, uint64_t must[RS_REPAIR_WORDS]) {
     uint64_t most = 0;
-    uint32_t least = UINT32_MAX;
-    for (uint32_t i = 0; i < p->table.receivers; i++)
-        most = !p->table.of[i].gone && p->table.of[i].told > most ? p->table.of[i].told : most;
+    uint32_t least = UINT32_MAX, waiting = 0;
     for (uint32_t i = 0; i < p->table.receivers; i++) {
         const rs_repair_of *of = &p->table.of[i];
-        if (of->told * 2 < most || of->gone)
+        most = !of->gone && of->told > most ? of->told : most;
+        waiting = !of->gone && of->wanted > waiting ? of->wanted : waiting;
+    }
+    bool behind = waiting >= BEHIND;
+    for (uint32_t i = 0; i < p->table.receivers; i++) {
+        const rs_repair_of *of = &p->table.of[i];
+        if (of->gone || (behind ? of->wanted * 2 < waiting : of->told * 2 < most))
             continue;
         must[i / 64] |= UINT64_C(1) << i % 64;
         least = of->wanted < least ? of->wanted : least;

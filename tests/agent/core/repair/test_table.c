@@ -232,6 +232,21 @@ static double expansion(uint32_t receivers, double loss, double of_repairs) {
     return (double)sent / most;
 }
 
+/* One receiver is far behind the others: they are served with it. Its losses took all places in the choice. */
+static void many_old_losses_of_one__others_are_served_too(void **state) {
+    (void)state;
+    world *w = make(16);
+    rs_repair_set s;
+    for (uint64_t sn = 0; sn < 200; sn++)
+        misses(w, 0, sn);
+    for (uint32_t r = 1; r < 16; r++)
+        misses(w, r, 200 + r);
+    assert_true(rs_repair_pick(&w->table, &s));
+    check_set(w, &s, true);
+    assert_int_equal(s.served, 16);
+    end(w);
+}
+
 static void random_losses__near_the_bound(void **state) {
     (void)state;
     static const struct {
@@ -259,6 +274,7 @@ int main(void) {
         cmocka_unit_test(repair__lost_or_of_use),
         cmocka_unit_test(receiver_that_left__wants_nothing),
         cmocka_unit_test(bounds__hold),
+        cmocka_unit_test(many_old_losses_of_one__others_are_served_too),
         cmocka_unit_test(random_losses__near_the_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
