@@ -582,6 +582,7 @@ static bool start_core(rs_agent *agent, uint64_t seed) {
                               .direct_receivers = o->direct_receivers,
                               .directory = rs_overlay_directory(agent),
                               .carries = o->carry,
+                              .secret = {random_number(), random_number()},
                               .options[RS_PROTOCOL_RDCM] = &rdcm,
                               .options[RS_PROTOCOL_WAN] = &wan,
                               .answer_bound =

@@ -2,12 +2,12 @@
 
 #include "core/base/bytes.h"
 
-enum { KIND_REPORT = 1, KIND_REQUEST = 2, KIND_SAID = 3 };
+enum { KIND_REPORT = 1, KIND_REQUEST = 2, KIND_SAID = 3, KIND_TOLD = 4 };
 
 /* Of the wire. */
 #define PPM_MOST 1000000u
 #define RECEIVERS_MOST (1u << 24)
-#define SAID_HEAD 20u
+#define SAID_HEAD 36u
 
 _Static_assert(RS_REQUEST_BYTES + 16 * RS_REQUEST_RANGES <= RS_HEADER_MAX, "a request fits a header");
 
@@ -92,24 +92,45 @@ bool rs_request_decode(const uint8_t *bytes, size_t length, rs_repair_request *r
 }
 
 static bool is_said(const rs_message *m) {
-    return m->type == RS_MSG_RATE || (m->type == RS_MSG_DATA_RCVD && m->data_rcvd.status == RS_RCVD_COMPLETE);
+    return m->type == RS_MSG_RATE || (m->type == RS_MSG_PING && m->ping.token == 0) ||
+           (m->type == RS_MSG_DATA_RCVD && m->data_rcvd.status == RS_RCVD_COMPLETE);
 }
 
-size_t rs_said_encode(const rs_message *m, uint8_t *out) {
+size_t rs_said_encode(const rs_message *m, const rs_said_proof *proof, uint8_t *out) {
     size_t length;
     if (!is_said(m) || m->session >= RS_SESSIONS_MAX ||
         !rs_wire_encode_fields(m, out + SAID_HEAD, RS_HEADER_MAX - SAID_HEAD, &length))
         return 0;
-    (void)rs_le_put(put_common(out, KIND_SAID, m->session, m->nonce), (uint64_t)m->type, 4);
+    uint8_t *to = rs_le_put(put_common(out, KIND_SAID, m->session, m->nonce), (uint64_t)m->type, 4);
+    (void)rs_le_put(rs_le_put(to, proof->token, 8), proof->challenge, 8);
     return SAID_HEAD + length;
 }
 
-bool rs_said_decode(const uint8_t *bytes, size_t length, rs_message *m) {
+bool rs_said_decode(const uint8_t *bytes, size_t length, rs_message *m, rs_said_proof *proof) {
     uint32_t session;
     uint64_t nonce;
     if (length < SAID_HEAD || length > RS_HEADER_MAX || !get_common(&bytes, KIND_SAID, &session, &nonce))
         return false;
     uint64_t type = rs_le_take(&bytes, 4);
+    proof->token = rs_le_take(&bytes, 8);
+    proof->challenge = rs_le_take(&bytes, 8);
     return type <= UINT8_MAX && rs_wire_decode_fields((uint8_t)type, nonce, session, bytes, length - SAID_HEAD, m) &&
            is_said(m);
+}
+
+size_t rs_told_encode(const rs_told *told, uint8_t *out) {
+    uint8_t *to = put_common(out, KIND_TOLD, told->session, told->nonce);
+    const uint64_t longs[] = {told->challenge, told->token, told->print, told->digest_print};
+    for (size_t i = 0; i < sizeof longs / sizeof longs[0]; i++)
+        to = rs_le_put(to, longs[i], 8);
+    return (size_t)(to - out);
+}
+
+bool rs_told_decode(const uint8_t *bytes, size_t length, rs_told *told) {
+    if (length != RS_TOLD_BYTES || !get_common(&bytes, KIND_TOLD, &told->session, &told->nonce))
+        return false;
+    uint64_t *longs[] = {&told->challenge, &told->token, &told->print, &told->digest_print};
+    for (size_t i = 0; i < sizeof longs / sizeof longs[0]; i++)
+        *longs[i] = rs_le_take(&bytes, 8);
+    return told->challenge != 0 && told->token != 0 && told->print != 0;
 }

@@ -48,8 +48,31 @@ bool rs_report_decode(const uint8_t *bytes, size_t length, rs_report *out);
 size_t rs_request_encode(const rs_repair_request *request, uint8_t *out); /* at most RS_HEADER_MAX */
 bool rs_request_decode(const uint8_t *bytes, size_t length, rs_repair_request *out);
 
-/* What a receiver without a connection to the sender says to it: RATE, or DATA_RCVD that all is here. */
-size_t rs_said_encode(const rs_message *message, uint8_t *out); /* at most RS_HEADER_MAX; 0: it is not said so */
-bool rs_said_decode(const uint8_t *bytes, size_t length, rs_message *out);
+/* By which the two ends of a said message know each other (transfer/proof.h); 0: none. */
+typedef struct {
+    uint64_t token;     /* The sender's, to this receiver. */
+    uint64_t challenge; /* The sender answers it. */
+} rs_said_proof;
+
+/* What a receiver without a connection to the sender says to it: RATE, DATA_RCVD that all is here, or PING, which asks
+ * for TOLD. */
+size_t rs_said_encode(const rs_message *message, const rs_said_proof *proof,
+                      uint8_t *out); /* at most RS_HEADER_MAX; 0: it is not said so */
+bool rs_said_decode(const uint8_t *bytes, size_t length, rs_message *out, rs_said_proof *proof);
+
+#define RS_TOLD_BYTES 48 /* of the wire */
+
+/* The sender's answer. */
+typedef struct {
+    uint64_t nonce;        /* The transfer's. */
+    uint32_t session;      /* The session that it is about. */
+    uint64_t challenge;    /* What was asked with. */
+    uint64_t token;        /* For that receiver alone. */
+    uint64_t print;        /* A hash of what OPEN says, */
+    uint64_t digest_print; /* and of its digest; 0: that follows. */
+} rs_told;
+
+size_t rs_told_encode(const rs_told *told, uint8_t *out); /* RS_TOLD_BYTES */
+bool rs_told_decode(const uint8_t *bytes, size_t length, rs_told *out);
 
 #endif

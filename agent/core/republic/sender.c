@@ -14,7 +14,9 @@
 #define ATTEMPT_LIVE (RS_MS / 5)
 #define ATTEMPT_STEP 64
 #define ATTEMPT_SLOWEST (5 * RS_MS)
-#define ATTEMPT_PART 2 /* of a slow link at most: the rest is for OPEN and what receivers are told (test_republic) */
+#define ATTEMPT_FRESH 4   /* when such a part of the receivers, or the last, have accepted it goes at once, */
+#define ATTEMPT_SOONER 16 /* if that is more than that part of an interval before its time */
+#define ATTEMPT_PART 2    /* of a slow link at most: the rest is for OPEN and what receivers are told (test_republic) */
 #define PASS_OVER RS_CONTROL_LATE  /* who has not even accepted is not waited for longer, if others have light */
 #define GRACE_LEAST RS_HOST_BUSY   /* once the circuit can be there, nobody waits longer for another's light... */
 #define GRACE_MOST RS_CONTROL_LATE /* ...than that: INTL_SEQ, which says it, is a control message */
@@ -32,7 +34,7 @@
 static void set_attempt_interval(const rs_node *node, rs_sending *x) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     rs_time packet = rs_wire_time(x->t.fragment_size + RS_DATA_HEADER + RS_WIRE_OVERHEAD, x->rate.ceiling_bps);
-    own->attempts = 0;
+    own->attempts = own->fresh = own->heard = 0;
     if (node->config.attempt_interval) {
         own->attempt_interval = node->config.attempt_interval;
     } else if (x->grant.reconfiguration) {
@@ -130,6 +132,21 @@ static void note_lit(rs_time now, rs_sending *x) {
         own->grace_due = grace_from(x) + light_grace(x);
 }
 
+/* Of those that others carry to many accept at once, and most likely the last: the next attempt would come to them up
+ * to an interval later. For a few it is not worth one, as each adds to all others' rounds. */
+static void probe_soon(rs_node *node, rs_time now, rs_sending *x) {
+    rs_republic_sender *own = rs_republic_sender_of(x);
+    if (!x->carriers || x->phase != RS_PHASE_ATTEMPT || x->grant.reconfiguration || node->config.attempt_interval)
+        return;
+    own->fresh++;
+    own->heard++;
+    bool many = own->fresh * ATTEMPT_FRESH >= own->members || own->heard >= own->members;
+    if (!many || own->attempt_due - now <= own->attempt_interval / ATTEMPT_SOONER)
+        return;
+    own->attempt_due = now;
+    rs_republic_schedule(node, now, x);
+}
+
 static void accepted(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
     rs_republic_sender *own = rs_republic_sender_of(x);
     if (r->member && r->light != RS_LIGHT_LIT && x->grant.light_bound && now + x->grant.light_bound < own->light_due)
@@ -138,6 +155,8 @@ static void accepted(rs_node *node, rs_time now, rs_sending *x, const rs_recipie
     if ((own->light_at || own->all_dark) && own->grace_due == RS_NEVER)
         own->grace_due = from + light_grace(x);
     rs_republic_advance(node, now, x);
+    if (r->member && r->light == RS_LIGHT_AWAITED)
+        probe_soon(node, now, x);
 }
 
 /* Looks at all receivers, at most four times in a grace. */
@@ -540,6 +559,7 @@ static void attempt_sent(const rs_node *node, rs_time now, rs_sending *x) {
         !node->config.attempt_interval && !x->grant.reconfiguration; /* nobody knows when there will be light */
     x->stats.packets_attempt++;
     own->attempts++;
+    own->fresh = 0;
     if (slows && own->attempts % ATTEMPT_STEP == 0 && own->attempt_interval < ATTEMPT_SLOWEST)
         own->attempt_interval *= 2;
     own->attempt_due += own->attempt_interval;

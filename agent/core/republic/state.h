@@ -79,6 +79,7 @@ typedef struct {
     rs_time attempt_interval; /* ia (Sec. III-A1). */
     rs_time attempt_due;      /* The next attempt packet goes then. */
     uint32_t attempts;        /* So many went at the present path. */
+    uint32_t fresh, heard;    /* So many have accepted since the last one, and at that path. */
     uint64_t stop_pos;        /* The last lit receiver has had a whole round there. */
     uint32_t members;         /* So many receivers of the session are active: */
     uint32_t waiting;         /* the light of so many of them is awaited, */

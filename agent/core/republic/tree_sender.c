@@ -9,7 +9,6 @@
 #include "core/transfer/places.h"
 
 /* Where no other source is named: docs/feedback.md. */
-#define TOPS 8u                         /* at 50 us for each they are asked every 0.4 ms */
 #define PROMOTED_MOST 8u                /* that speak for themselves */
 #define ROOM_ASKED (UINT64_C(16) << 20) /* bytes, that agents ask the kernel for; half of it is a window */
 #define SAMPLE_LEAST RS_CONTROL_LATE
@@ -125,7 +124,7 @@ static void without_tree(rs_node *node, rs_time now, rs_sending *x, uint32_t pla
  * quarter of the window, which a fast path goes through in less. The tree's own tops are no more than that. */
 static uint32_t direct_most(const rs_node *node, const rs_sending *x) {
     uint64_t quarter = (uint64_t)rs_wire_time(ROOM_ASKED / 8, x->rate.ceiling_bps) / RS_REPORTS_EACH;
-    uint32_t most = quarter > TOPS ? quarter < UINT32_MAX ? (uint32_t)quarter : UINT32_MAX : TOPS;
+    uint32_t most = quarter > RS_TREE_TOPS ? quarter < UINT32_MAX ? (uint32_t)quarter : UINT32_MAX : RS_TREE_TOPS;
     return node->config.direct_receivers < most ? node->config.direct_receivers : most;
 }
 
@@ -170,7 +169,7 @@ bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
         const rs_tree shape = {.starts = starts,
                                .rack_count = rs_find_racks(order, count, starts),
                                .count = count,
-                               .tops = c->feedback_arity < TOPS ? c->feedback_arity : TOPS,
+                               .tops = c->feedback_arity < RS_TREE_TOPS ? c->feedback_arity : RS_TREE_TOPS,
                                .arity = c->feedback_arity};
         grow(t, x, order, &shape);
         t->sample = sample_time(x, count);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/feedback/tree.h"
 #include "core/transfer/engine.h"
 #include "core/transfer/places.h"
 
@@ -52,10 +53,38 @@ bool rs_carriers_likely(const rs_node *node, const rs_engine *engine, uint32_t r
            receivers > node->config.direct_receivers;
 }
 
-static bool may_be_carried(const rs_sending *x, const rs_carried_pair *pair) {
+static bool is_any(const rs_node *node, const rs_sending *x, const rs_recipient *r) {
+    (void)node, (void)x, (void)r;
+    return true;
+}
+
+void rs_carriers_connect(rs_node *node, rs_time now, rs_sending *x) {
+    const rs_config *c = &node->config;
+    uint32_t count = 0, *starts = NULL;
+    rs_ordered *order = rs_order_by_racks(node, x, is_any, &count);
+    if (order && (starts = rs_memory_take(&node->allocator, count * sizeof *starts))) {
+        const rs_tree shape = {.starts = starts,
+                               .rack_count = rs_find_racks(order, count, starts),
+                               .count = count,
+                               .tops = c->feedback_arity < RS_TREE_TOPS ? c->feedback_arity : RS_TREE_TOPS,
+                               .arity = c->feedback_arity};
+        for (uint32_t i = 0; i < count; i++)
+            if (rs_tree_place_of(&shape, i).parent == RS_TREE_SENDER)
+                rs_control_set_pending(node, now, &x->recipients[order[i].place].link, RS_CONTROL_CONNECT);
+    }
+    rs_memory_give(&node->allocator, starts);
+    rs_memory_give(&node->allocator, order);
+}
+
+static bool may_carry(const rs_node *node, const rs_recipient *r) {
+    const rs_directory *d = &node->config.directory;
+    return r->carrier == 0 && (!rs_peer_is_up(r->link.peer) || !d->carries || d->carries(d->context, r->link.peer->id));
+}
+
+static bool may_be_carried(const rs_node *node, const rs_sending *x, const rs_carried_pair *pair) {
     const rs_recipient *r = &x->recipients[pair->member];
     return pair->carrier != pair->member && rs_is_active(r) && !rs_has_accepted(r) && !r->kept &&
-           !rs_peer_is_up(r->link.peer) && x->recipients[pair->carrier].carrier == 0;
+           !rs_peer_is_up(r->link.peer) && may_carry(node, &x->recipients[pair->carrier]);
 }
 
 /* Those of one carrier follow each other. */
@@ -68,7 +97,7 @@ void rs_carriers_begin(rs_node *node, rs_time now, rs_sending *x, const rs_carri
     x->carriers = all;
     uint32_t used = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (!may_be_carried(x, &pairs[i]))
+        if (!may_be_carried(node, x, &pairs[i]))
             continue;
         rs_carrier *c = all->count ? &all->carrier[all->count - 1] : NULL;
         if (!c || c->place != pairs[i].carrier) {
@@ -125,6 +154,10 @@ static bool leaves_now(rs_node *node, rs_time now, rs_sending *x, rs_recipient *
     }
     rs_carriers_leave(node, now, r);
     return true;
+}
+
+void rs_carriers_doubt(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r) {
+    leaves_now(node, now, x, r);
 }
 
 static void let_go(rs_node *node, rs_time now, rs_sending *x, rs_carrier *c) {
@@ -275,7 +308,12 @@ bool rs_carriers_wrap(rs_node *node, rs_time now, rs_peer_session *link, uint32_
     const rs_carrier *c = carrier_of(r);
     const rs_sending *x = (const rs_sending *)link->transfer;
     rs_message said = *m;
-    (void)out;
+    if (what == RS_CONTROL_TELL) {
+        out->channel = RS_CH_PEER_DATAGRAM;
+        out->peer = link->peer->id;
+        out->header_length = rs_proof_answer(node, r, m, out->header);
+        return out->header_length > 0;
+    }
     if (x->recipients[c->place].link.pending & (RS_CONTROL_OPEN | RS_CONTROL_CARRY_TO)) {
         link->pending |= what; /* the carrier itself comes first */
         return false;

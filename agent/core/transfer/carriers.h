@@ -17,6 +17,8 @@ typedef struct {
 
 /* A send to so many by that engine will have them, most likely. */
 bool rs_carriers_likely(const rs_node *node, const rs_engine *engine, uint32_t receivers);
+/* Connections come up, to those that will carry, while the manager looks for a path: if it is known where all are. */
+void rs_carriers_connect(rs_node *node, rs_time now, rs_sending *x);
 /* From now on. Who has a connection, or was opened before, is left out. Out of memory: all are. */
 void rs_carriers_begin(rs_node *node, rs_time now, rs_sending *x, const rs_carried_pair *pairs, uint32_t count);
 void rs_carriers_free(rs_node *node, rs_sending *x);
@@ -24,6 +26,8 @@ void rs_carriers_free(rs_node *node, rs_sending *x);
 void rs_carriers_lost(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r);
 /* It has a connection of its own from now on; one is opened if something is to be said. */
 void rs_carriers_leave(rs_node *node, rs_time now, rs_recipient *r);
+/* What it is told, or answers, seems not to come through: it has a connection of its own, if not too many do so. */
+void rs_carriers_doubt(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r);
 /* It came from that receiver, of those it carries to: `next` names them one by one, from `*at` 0 on. NULL: no more. */
 rs_recipient *rs_carriers_next(rs_time now, rs_sending *x, const rs_recipient *r, const rs_message *m, uint32_t *at);
 /* CARRY_TO to it. */

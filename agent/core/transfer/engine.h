@@ -130,6 +130,7 @@ extern const uint32_t rs_engine_count;
 #include "core/transfer/paths.h"
 #include "core/transfer/peer_sessions.h"
 #include "core/transfer/pieces.h"
+#include "core/transfer/proof.h"
 #include "core/transfer/receiver.h"
 #include "core/transfer/relay.h"
 #include "core/transfer/select.h"

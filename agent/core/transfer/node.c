@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "core/feedback/report.h"
-
 #define DEFAULT_FRAGMENT 8896
 #define DEFAULT_BOUND (5000 * RS_MS)
 
@@ -52,6 +50,8 @@ static bool fill_defaults(rs_config *c) {
     c->max_receivers = c->max_receivers ? c->max_receivers : 16384;
     c->direct_receivers = c->direct_receivers ? c->direct_receivers : 32;
     c->feedback_arity = c->feedback_arity ? c->feedback_arity : 8;
+    for (uint32_t i = 0; i < 2; i++)
+        c->secret[i] = c->secret[i] ? c->secret[i] : rs_mix(rs_mix(c->seed) + i);
     return c->max_transfers <= 32768 && c->max_receivers <= 65536 && c->feedback_arity <= RS_FEEDBACK_ARITY_MOST &&
            c->directory.host_bits < 32;
 }
@@ -270,12 +270,15 @@ rs_peer rs_nonce_sender(const rs_node *node, uint64_t nonce) {
 
 /* By a receiver that has no connection, as another one carries to it: a datagram's source is easily forged, and of
  * anybody else nothing is taken that ends or slows a transfer. */
-static bool may_say(const rs_sending *x, const rs_recipient *r) {
-    return x->carriers && !rs_peer_is_up(r->link.peer);
-}
-
-/* If it is whole it has accepted, whatever became of its answer. */
-static rs_rx_verdict on_said(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m) {
+static rs_rx_verdict on_said(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r, const rs_message *m,
+                             bool itself, bool asks) {
+    if (!x->carriers || rs_peer_is_up(r->link.peer) || !rs_is_active(r) || !rs_is_opened(r))
+        return RS_RX_NONE;
+    if (asks && r->link.via)
+        rs_control_set_pending(node, now, &r->link, RS_CONTROL_TELL);
+    if (!itself || m->type == RS_MSG_PING)
+        return RS_RX_NONE;
+    /* If it is whole it has accepted, whatever became of its answer. */
     const rs_message accepted = {.type = RS_MSG_OPEN_ACK, .nonce = m->nonce, .session = m->session};
     if (m->type == RS_MSG_DATA_RCVD && r->state == RS_RECIPIENT_OPENED)
         rs_sender_message(node, now, x, r, &accepted);
@@ -287,15 +290,17 @@ static rs_rx_result peer_datagram(rs_node *node, rs_time now, const rs_packet_in
     if (packet->peer == RS_NO_PEER || !rs_wire_nonce(packet->header, packet->header_length, &nonce))
         return (rs_rx_result){.verdict = RS_RX_BAD};
     rs_receiving *in = rs_receiving_of_packet(node, nonce);
+    if (in && rs_receiver_told(node, now, in, packet))
+        return (rs_rx_result){.verdict = RS_RX_NONE};
     if (in && in->state != RS_RX_OFFERED && in->t.engine->peer_datagram)
         return in->t.engine->peer_datagram(node, now, &in->t, packet);
     rs_sending *out = (rs_sending *)rs_find_nonce(node, nonce, true);
     rs_recipient *r = out ? rs_recipient_of(out, packet->peer) : NULL;
     rs_message said;
-    if (r && may_say(out, r) && packet->payload_length == 0 &&
-        rs_said_decode(packet->header, packet->header_length, &said))
-        return (rs_rx_result){.verdict = on_said(node, now, out, r, &said)};
-    if (out && out->t.engine->peer_datagram && rs_recipient_of(out, packet->peer))
+    bool itself, asks;
+    if (r && rs_proof_said(node, r, packet, &said, &itself, &asks))
+        return (rs_rx_result){.verdict = on_said(node, now, out, r, &said, itself, asks)};
+    if (out && out->t.engine->peer_datagram && r)
         return out->t.engine->peer_datagram(node, now, &out->t, packet);
     return (rs_rx_result){.verdict = RS_RX_UNKNOWN};
 }

@@ -90,6 +90,7 @@ typedef struct {
     uint32_t direct_receivers, feedback_arity;
     rs_directory directory; /* Where peers are reached. */
     bool carries;           /* Of many receivers some carry control messages between the sender and the others. */
+    uint64_t secret[2];     /* Nobody else knows it: what proves who speaks is made of it [of the seed] */
     /* The engines of objects that are known; the first one is the fallback [all of this agent: Republic, RDCM]. */
     const rs_engine *const *engines;
     uint32_t engine_count;                /* Length of `engines`. */

@@ -282,6 +282,16 @@ void rs_on_pong(rs_time now, rs_peer_session *link, const rs_message *m) {
     link->ping_out = false;
 }
 
+/* One that was asked for did not come up. */
+static void unreached(rs_node *node, rs_time now, rs_peer_state *p) {
+    for (rs_list *at = p->links.next, *next; at != &p->links; at = next) {
+        next = at->next;
+        rs_peer_session *link = RS_HOLDER(rs_peer_session, in_peer, at);
+        if (link->talk->unreached)
+            link->talk->unreached(node, now, link);
+    }
+}
+
 static void each_link(rs_node *node, rs_time now, rs_peer_state *p, bool up) {
     for (rs_list *at = p->links.next, *next; at != &p->links; at = next) {
         next = at->next;
@@ -346,6 +356,8 @@ rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cau
     if (was_up) {
         each_link(node, now, p, false);
         leave_carrier(node, now, p);
+    } else {
+        unreached(node, now, p);
     }
     update(node, now, p);
     rs_drop_peer_if_idle(node, p);

@@ -1,7 +1,6 @@
 /* A receiving transfer from INCOMING to RECEIVE_DONE. */
 #include "core/transfer/receiver.h"
 
-#include "core/feedback/report.h"
 #include "core/transfer/engine.h"
 
 #include <string.h>
@@ -110,6 +109,13 @@ void rs_receiver_complete(rs_node *node, rs_time now, rs_receiving *x) {
     x->state = RS_RX_VERIFYING;
     x->stats.data_done_at = now;
     rs_control_clear(node, now, &x->link, RS_CONTROL_PTCH_REQ | RS_CONTROL_RATE | RS_CONTROL_INTL_SEQ);
+    if (x->proof.wanted && !x->proof.digest.length) { /* what is proven but the digest, the caller waits for that */
+        x->proof.whole = true;
+        if (x->proof.asked == 0)
+            rs_proof_wait(node, now, x, 0);
+        rs_receiver_arm(node, x);
+        return;
+    }
     rs_receiver_await_check(node, now, x);
 }
 
@@ -183,6 +189,7 @@ rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group 
         tell_session(node, x);
     if (!x->t.engine->begin(node, now, x))
         return unaccepted(node, now, x);
+    rs_proof_accepted(node, now, x);
     x->offered_due = RS_NEVER;
     x->stats.granted_at = now;
     rs_receiver_arm(node, x);
@@ -212,14 +219,41 @@ rs_status rs_receive_prefix(const rs_node *node, rs_xfer xfer, uint64_t from, ui
     return RS_OK;
 }
 
+static void turn_it_away(rs_node *node, rs_time now, rs_receiving *x, uint8_t status) {
+    char cause[RS_CAUSE_MAX];
+    rs_format(cause, sizeof cause, "%s", rs_peer_session_cause(&x->link));
+    x->ack_status = status;
+    rs_receiver_finish(node, now, x, RS_CONTROL_OPEN_ACK, cause);
+}
+
+/* What is not good for this receiver the sender is to say itself. */
+static void ask_the_sender(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_peer_session_go_by(node, now, &x->link, NULL);
+    rs_ping(node, now, &x->link);
+}
+
+/* What another one said of it. */
+static void ask(rs_node *node, rs_time now, rs_receiving *x) {
+    if (rs_proof_ask(node, now, x))
+        rs_control_set_pending(node, now, &x->link, RS_CONTROL_ASK);
+    else
+        ask_the_sender(node, now, x);
+}
+
 static rs_status turn_away(rs_node *node, rs_time now, rs_xfer xfer, uint8_t status, const char *cause) {
     rs_receiving *x = receiving(node, xfer);
     if (!x)
         return RS_ERR_UNKNOWN;
     if (x->state != RS_RX_OFFERED)
         return RS_ERR_STATE;
-    x->ack_status = status;
-    rs_receiver_finish(node, now, x, RS_CONTROL_OPEN_ACK, cause);
+    rs_text_keep(node, &x->link.cause, cause);
+    if (x->proof.wanted) { /* it may be another than the sender's */
+        x->ack_status = status;
+        x->proof.turned_away = true;
+        ask_the_sender(node, now, x);
+    } else {
+        turn_it_away(node, now, x, status);
+    }
     return RS_OK;
 }
 
@@ -347,6 +381,10 @@ static rs_time silent_since(const rs_receiving *x) {
     return down == RS_NEVER || down < x->link.heard_at ? x->link.heard_at : down;
 }
 
+static bool waits_for_sender(const rs_receiving *x) {
+    return x->state < RS_RX_VERIFYING || rs_pieces_wait(x) || (x->proof.wanted && !rs_is_finished(&x->t));
+}
+
 /* True if the transfer ended. */
 static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
     bool alive = now - x->link.heard_at < node->config.sender_silence_bound;
@@ -356,6 +394,10 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
     }
     if (now >= x->leaving_due) {
         rs_receiver_left(node, now, x);
+        return true;
+    }
+    if (now >= x->offered_due && x->proof.turned_away) {
+        turn_it_away(node, now, x, x->ack_status);
         return true;
     }
     if (now >= x->offered_due) {
@@ -368,8 +410,7 @@ static bool waits_end(rs_node *node, rs_time now, rs_receiving *x) {
         give_up(node, now, x, told ? "the digest was not checked in time" : "the sender told no digest, and is silent");
         return true;
     }
-    if (((x->state != RS_RX_VERIFYING && x->state != RS_RX_SERVING) || rs_pieces_wait(x)) &&
-        now - silent_since(x) >= silence_bound(node, x)) {
+    if (waits_for_sender(x) && now - silent_since(x) >= silence_bound(node, x)) {
         give_up_silent(node, now, x);
         return true;
     }
@@ -382,6 +423,8 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
         return;
     }
     rs_carry_relay_timeout(node, now, x);
+    if (now >= x->proof.ask_due)
+        ask(node, now, x);
     if (now >= x->rcvd_due)
         rs_control_set_pending(node, now, &x->link, RS_CONTROL_DATA_RCVD);
     if (rs_is_finished(&x->t)) {
@@ -391,8 +434,10 @@ void rs_receiver_timeout(rs_node *node, rs_time now, rs_receiving *x) {
     if (waits_end(node, now, x))
         return;
     if (now >= x->ping_due) {
-        rs_time bound = node->config.sender_silence_bound;
-        if (now - x->link.heard_at >= bound / 2 && rs_link_is_up(&x->link) && x->state != RS_RX_SERVING)
+        rs_time bound = node->config.sender_silence_bound, silent = now - x->link.heard_at;
+        if (silent >= bound / 4 * 3 && x->link.via && x->state != RS_RX_SERVING)
+            ask_the_sender(node, now, x);
+        else if (silent >= bound / 2 && rs_link_is_up(&x->link) && x->state != RS_RX_SERVING)
             rs_ping(node, now, &x->link);
         x->ping_due = now + bound / 4 + 1;
     }
@@ -410,9 +455,9 @@ void rs_receiver_arm(rs_node *node, rs_receiving *x) {
         rs_timer_set(&node->timers, &x->t.timer, relay < x->kept_until ? relay : x->kept_until);
         return;
     }
-    bool waits = x->state < RS_RX_VERIFYING || rs_pieces_wait(x);
-    rs_time silent = !waits ? RS_NEVER : silent_since(x) + silence_bound(node, x);
-    const rs_time dues[] = {silent, x->offered_due, x->verify_due, x->ping_due, x->again_due, x->leaving_due, relay};
+    rs_time silent = !waits_for_sender(x) ? RS_NEVER : silent_since(x) + silence_bound(node, x);
+    const rs_time dues[] = {silent,       x->offered_due, x->verify_due, x->ping_due,
+                            x->again_due, x->leaving_due, relay,         x->proof.ask_due};
     rs_transfer_arm(node, &x->t, dues, sizeof dues / sizeof dues[0]);
 }
 
@@ -551,6 +596,8 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
         if (m->session > x->t.session)
             return verdict(RS_RX_BAD);
         x->said_each = (rs_time)m->report_to.sample_us * 1000;
+        if (rs_proof_spread(node, now, x))
+            rs_receiver_arm(node, x);
         return verdict(x->state == RS_RX_OFFERED || x->t.stream.on || !x->t.engine->report_to
                            ? RS_RX_NONE
                            : x->t.engine->report_to(node, now, x, m));
@@ -577,7 +624,15 @@ rs_rx_result rs_receiver_message(rs_node *node, rs_time now, rs_receiving *x, co
 
 static bool says(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m, bool *more) {
     rs_receiving *x = (rs_receiving *)link->transfer;
+    const uint32_t good = RS_CONTROL_OPEN_ACK | RS_CONTROL_CARRY | RS_CONTROL_ASK | RS_CONTROL_DATA_RCVD;
+    if (x->proof.wanted && !link->via && !rs_is_finished(&x->t) && !(what & good)) {
+        x->proof.unsaid |= what; /* it might contradict what the sender knows */
+        return false;
+    }
     switch (what) {
+    case RS_CONTROL_ASK:
+        m->type = RS_MSG_PING;
+        return link->via != NULL;
     case RS_CONTROL_OPEN_ACK:
         m->type = RS_MSG_OPEN_ACK;
         m->open_ack.status = x->ack_status;
@@ -613,6 +668,7 @@ static bool says(rs_node *node, rs_time now, rs_peer_session *link, uint32_t wha
 static void peer_up(rs_node *node, rs_time now, rs_peer_session *link) {
     rs_receiving *x = (rs_receiving *)link->transfer;
     rs_peer_session_go_by(node, now, link, NULL);
+    x->proof.ask_due = RS_NEVER; /* its OPEN comes */
     if (x->state == RS_RX_FINISHED) {
         if (x->final_control)
             rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | x->final_control);
@@ -631,6 +687,13 @@ static void peer_up(rs_node *node, rs_time now, rs_peer_session *link) {
     rs_engine_notify(node, now, &x->t, RS_NEWS_CONNECTED);
 }
 
+/* Who says only what ended does not do so for ever. */
+static void unreached(rs_node *node, rs_time now, rs_peer_session *link) {
+    const rs_receiving *x = (const rs_receiving *)link->transfer;
+    if (rs_is_finished(&x->t) && now - link->peer->down_since >= node->config.sender_silence_bound)
+        rs_control_clear(node, now, link, UINT32_MAX);
+}
+
 /* It waits for another one. */
 static void peer_down(rs_node *node, rs_time now, rs_peer_session *link) {
     (void)node, (void)now, (void)link;
@@ -642,12 +705,14 @@ static bool carried(rs_node *node, rs_time now, rs_peer_session *link, uint32_t 
                     rs_packet_out *out) {
     rs_receiving *x = (rs_receiving *)link->transfer;
     rs_message said = *m;
-    (void)what;
-    if (rs_carry_is_answer((uint8_t)m->type) && (m->type != RS_MSG_OPEN_ACK || x->ack_status == RS_ACK_ACCEPTED)) {
+    if (what != RS_CONTROL_ASK && rs_carry_is_answer((uint8_t)m->type) &&
+        (m->type != RS_MSG_OPEN_ACK || x->ack_status == RS_ACK_ACCEPTED)) {
         *m = (rs_message){.type = RS_MSG_CARRIED, .nonce = said.nonce, .session = said.session};
         return rs_wire_inner_set(&m->carried.inner, &said);
     }
-    out->header_length = (uint16_t)rs_said_encode(m, out->header);
+    out->header_length = rs_proof_say(x, m, out->header);
+    if (!out->header_length && m->type == RS_MSG_RATE)
+        return false; /* the sender does not know it yet */
     if (out->header_length && m->type == RS_MSG_DATA_RCVD && now < x->rcvd_due) {
         if (x->rcvd_due == RS_NEVER)
             x->rcvd_due = now + (rs_time)(rs_random(node) % ((uint64_t)x->said_each / SAID_PART + 1));
@@ -675,15 +740,10 @@ void rs_receiver_carried(rs_node *node, rs_time now, rs_receiving *x, rs_peer by
         rs_peer_session_go_by(node, now, &x->link, p);
 }
 
-/* What is not good for this receiver the sender is to say itself. */
-static void ask_the_sender(rs_node *node, rs_time now, rs_receiving *x) {
-    rs_peer_session_go_by(node, now, &x->link, NULL);
-    rs_ping(node, now, &x->link);
-}
+static const rs_talk talk = {
+    .says = says, .up = peer_up, .down = peer_down, .unreached = unreached, .carried = carried};
 
-static const rs_talk talk = {.says = says, .up = peer_up, .down = peer_down, .carried = carried};
-
-/* The digest, which was to follow. What waited for it has the whole of its time now. */
+/* What waited for it has the whole of its time now. */
 static bool take_digest(rs_node *node, rs_time now, rs_receiving *x, const rs_digest *digest) {
     if (digest->algorithm != x->t.digest.algorithm)
         return false;
@@ -697,8 +757,35 @@ static bool take_digest(rs_node *node, rs_time now, rs_receiving *x, const rs_di
     return true;
 }
 
+/* What another one said of it is true: what waited for that is said and done. */
+static void proven(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_proof_of_sender had = rs_proof_end(x);
+    if (!had.wanted || rs_is_finished(&x->t))
+        return;
+    if (had.turned_away)
+        turn_it_away(node, now, x, x->ack_status);
+    if (had.unsaid)
+        rs_control_set_pending(node, now, &x->link, had.unsaid);
+    if (had.digest.length)
+        take_digest(node, now, x, &had.digest);
+    if (had.whole)
+        rs_receiver_await_check(node, now, x);
+    rs_receiver_arm(node, x);
+}
+
+bool rs_receiver_told(rs_node *node, rs_time now, rs_receiving *x, const rs_packet_in *packet) {
+    rs_told_what what = rs_proof_told(now, x, packet);
+    if (what == RS_TOLD_TRUE) {
+        proven(node, now, x);
+    } else if (what == RS_TOLD_FALSE) {
+        x->proof.ask_due = RS_NEVER;
+        ask_the_sender(node, now, x);
+    }
+    return what != RS_TOLD_NO;
+}
+
 /* A session of a transfer that is known here: a repetition, or the next one. */
-static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
+static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, rs_peer by, const rs_message *m) {
     bool ends = x->t.size == RS_STREAM && m->open.size != RS_STREAM;
     if ((m->open.size != x->t.size && !ends) || m->open.fragment_size != x->t.fragment_size)
         return RS_RX_BAD;
@@ -709,8 +796,13 @@ static rs_rx_verdict on_open_again(rs_node *node, rs_time now, rs_receiving *x, 
             rs_control_set_pending(node, now, &x->link, RS_CONTROL_OPEN_ACK | x->final_control);
         return RS_RX_NONE;
     }
-    if (rs_digest_follows(&x->t.digest) && m->open.digest.length > 0 && !take_digest(node, now, x, &m->open.digest))
+    bool follows = rs_digest_follows(&x->t.digest) && m->open.digest.length > 0, again = false;
+    if (follows && by != x->link.peer->id)
+        again = rs_proof_digest(node, now, x, &m->open.digest);
+    else if (follows && !take_digest(node, now, x, &m->open.digest))
         return RS_RX_BAD;
+    if (again)
+        rs_receiver_arm(node, x);
     return x->t.engine->message(node, now, &x->link, m);
 }
 
@@ -748,7 +840,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->group = RS_NO_GROUP;
     x->feedback_interval = m->open.feedback_us < 1000 ? RS_MS : (rs_time)m->open.feedback_us * 1000;
     x->data_at = now - 1000 * RS_MS;
-    x->verify_due = x->again_due = x->rcvd_due = RS_NEVER;
+    x->verify_due = x->again_due = x->rcvd_due = x->proof.ask_due = RS_NEVER;
     if (node->engines[0]->prepare)
         node->engines[0]->prepare(now, &x->t);
     x->offered_due = now + node->config.sender_silence_bound;
@@ -806,17 +898,17 @@ static uint64_t gapless(const rs_receiving *x) {
     return sn == x->t.fragments ? x->t.size : sn * x->t.fragment_size;
 }
 
-static void end_for_another(rs_node *node, rs_time now, rs_receiving *x, bool replaced) {
+static void end_for_another(rs_node *node, rs_time now, rs_receiving *x, bool replaced, const char *cause) {
     rs_event event = {.kind = RS_EV_RECEIVE_DONE,
                       .xfer = x->t.id,
                       .peer = x->link.peer->id,
                       .replaced = replaced,
                       .bytes = replaced ? gapless(x) : x->stats.bytes_present,
                       .session = x->t.session};
-    rs_format(event.cause, sizeof event.cause, "%s",
-              replaced ? "its sender is gone, and another server sends it on" : "the sender started over");
+    rs_format(event.cause, sizeof event.cause, "%s", cause);
     rs_receiver_finish(node, now, x, 0, event.cause);
-    rs_emit(node, &event);
+    if (!x->proof.turned_away) /* else the caller knows it no more */
+        rs_emit(node, &event);
 }
 
 rs_rx_verdict rs_receiver_hearsay(rs_node *node, rs_time now, rs_receiving *x, rs_peer by, const rs_message *m) {
@@ -840,15 +932,33 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_peer by, c
     rs_receiving *x = rs_find_receiving(node, &m->open.object);
     if (x && x->link.peer->id == peer && x->t.nonce == m->nonce) {
         x->link.heard_at = now;
-        return fits(rs_engine_of(node, m->open.engine), m) ? on_open_again(node, now, x, m) : RS_RX_BAD;
+        if (!fits(rs_engine_of(node, m->open.engine), m))
+            return RS_RX_BAD;
+        bool false_word = by == peer && x->proof.wanted && !rs_is_finished(&x->t) && !rs_proof_agrees(x, m);
+        if (!false_word) {
+            if (by == peer) {
+                x->proof.digest.length = 0; /* the sender's own is taken, if it has one by now */
+                proven(node, now, x);
+            }
+            return on_open_again(node, now, x, by, m);
+        }
+        end_for_another(node, now, x, false,
+                        "another receiver, which carries, said what is not so of it: it starts over");
+        rs_receiver_free(node, &x->t);
+        x = NULL;
     }
     const char *cause = cannot_open(node, m);
     if (cause) {
         rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK, cause);
         return RS_RX_NONE;
     }
-    bool replaces = x && !rs_is_finished(&x->t) && x->link.peer->id != peer && may_replace(x, now, m);
-    if (x && !rs_is_finished(&x->t) && x->link.peer->id != peer && !replaces) {
+    bool other = x && !rs_is_finished(&x->t) && x->link.peer->id != peer, replaces = other && may_replace(x, now, m);
+    if (other && x->proof.wanted) {
+        ask_the_sender(node, now, x); /* there may be none: who asks again is answered otherwise */
+        rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK, NULL);
+        return RS_RX_NONE;
+    }
+    if (other && !replaces) {
         rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "another server is sending this object here");
         return RS_RX_NONE;
     }
@@ -857,11 +967,14 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_peer by, c
         return RS_RX_NONE;
     }
     if (x && !rs_is_finished(&x->t))
-        end_for_another(node, now, x, replaces);
+        end_for_another(node, now, x, replaces,
+                        replaces ? "its sender is gone, and another server sends it on" : "the sender started over");
     if (x)
         rs_receiver_free(node, &x->t);
     rs_receiver_make_place(node, now, rs_find_peer(node, by));
     x = make(node, now, peer, m);
+    if (x && by != peer)
+        rs_proof_begin(x);
     if (!x) {
         rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK,
                                    "no room for one more transfer here: memory or the cap");

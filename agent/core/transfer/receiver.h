@@ -23,6 +23,8 @@ void rs_receiver_end(rs_node *node, rs_time now, rs_receiving *x, bool ok, uint3
 #define RS_LEFT "this receiver left"
 void rs_receiver_left(rs_node *node, rs_time now, rs_receiving *x);     /* it has left, and nobody needs it any more */
 void rs_receiver_complete(rs_node *node, rs_time now, rs_receiving *x); /* it is */
+/* The sender's answer to who asked it by a datagram (transfer/proof.h). False: it is none. */
+bool rs_receiver_told(rs_node *node, rs_time now, rs_receiving *x, const rs_packet_in *packet);
 /* All is here: the caller checks the digest, and tells what it finds. */
 void rs_receiver_await_check(rs_node *node, rs_time now, rs_receiving *x);
 /* What the sender says comes by that peer: while it has no connection of its own here, so do answers. */

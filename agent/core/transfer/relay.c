@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/transfer/carriers.h"
+#include "core/transfer/events.h"
 #include "core/transfer/peer_sessions.h"
 #include "core/transfer/places.h"
 #include "core/transfer/tables.h"
@@ -10,6 +11,7 @@
 #define TOGETHER (RS_MS / 100)  /* an answer waits so long for others that are the same */
 #define BUNDLES_MOST 256        /* each way: all of them are looked through */
 #define RELAYED_MOST (1u << 15) /* others that are carried to from here, of all transfers (a bound) */
+#define DIALLED_MOST 1024u      /* connections that are asked for at a time and have not come up (a bound) */
 
 typedef struct rs_relay rs_relay;
 
@@ -17,6 +19,9 @@ typedef struct {
     rs_peer_session link; /* The talk with it, for the sender. Without a peer: it is this node, or out of memory. */
     rs_relay *relay;
     uint32_t number;
+    bool dialled;   /* A connection was asked for, and has not come up. */
+    bool waits;     /* One is to be asked for when others have come up. */
+    bool unreached; /* None did: nothing is carried to it any more. */
 } relayed;
 
 /* Some that came to be known together. */
@@ -39,6 +44,8 @@ struct rs_relay {
     rs_receiving *x;
     rs_list blocks;
     uint32_t count;
+    uint32_t dialled, waiting, unreached; /* So many of them are. */
+    uint32_t next;                        /* Those that wait are looked for from there on. */
     rs_list down, up; /* Bundles, the oldest first: of a kind of message there is one at most for each. */
 };
 
@@ -169,10 +176,47 @@ static bool says(rs_node *node, rs_time now, rs_peer_session *link, uint32_t wha
     return true;
 }
 
+/* Something is to be said to it. Whoever names places has few of them dialled at a time, and none twice. */
+static void reach(rs_node *node, rs_time now, relayed *to) {
+    rs_relay *relay = to->relay;
+    bool up = rs_peer_is_up(to->link.peer);
+    if (!up && !to->dialled && relay->dialled == DIALLED_MOST) {
+        relay->waiting += !to->waits;
+        to->waits = true;
+        return;
+    }
+    relay->dialled += !up && !to->dialled;
+    to->dialled |= !up;
+    rs_control_set_pending(node, now, &to->link, RS_CONTROL_CARRY);
+}
+
+/* It is dialled no more: others may be. */
+static void settled(rs_node *node, rs_time now, relayed *to) {
+    rs_relay *relay = to->relay;
+    relay->dialled -= to->dialled;
+    to->dialled = false;
+    while (relay->waiting && relay->dialled < DIALLED_MOST) {
+        relayed *other = other_of(relay, relay->next++ % relay->count);
+        if (!other->waits)
+            continue;
+        other->waits = false;
+        relay->waiting--;
+        reach(node, now, other);
+    }
+}
+
 static void up(rs_node *node, rs_time now, rs_peer_session *link) {
     const rs_directory *d = &node->config.directory;
+    relayed *to = RS_HOLDER(relayed, link, link);
+    to->relay->unreached -= to->unreached;
+    to->unreached = false;
     if (d->carries && !d->carries(d->context, link->peer->id))
-        cannot(node, now, RS_HOLDER(relayed, link, link));
+        cannot(node, now, to);
+    else if (to->waits)
+        rs_control_set_pending(node, now, link, RS_CONTROL_CARRY);
+    to->relay->waiting -= to->waits;
+    to->waits = false;
+    settled(node, now, to);
 }
 
 static void down(rs_node *node, rs_time now, rs_peer_session *link) {
@@ -180,7 +224,23 @@ static void down(rs_node *node, rs_time now, rs_peer_session *link) {
         cannot(node, now, RS_HOLDER(relayed, link, link));
 }
 
-static const rs_talk talk = {.says = says, .up = up, .down = down};
+static void unreached(rs_node *node, rs_time now, rs_peer_session *link) {
+    relayed *to = RS_HOLDER(relayed, link, link);
+    rs_event log = {.kind = RS_EV_LOG, .xfer = link->transfer->id, .peer = link->peer->id};
+    if (!to->dialled)
+        return;
+    to->unreached = true;
+    if (to->relay->unreached++ == 0) {
+        rs_format(log.cause, sizeof log.cause,
+                  "this receiver is to carry messages to others, of whom one cannot be reached: %.60s",
+                  link->peer->down_cause ? link->peer->down_cause : "no connection came up");
+        rs_emit(node, &log);
+    }
+    cannot(node, now, to);
+    settled(node, now, to);
+}
+
+static const rs_talk talk = {.says = says, .up = up, .down = down, .unreached = unreached};
 
 /* -------------------------------------------------------------------------------------------------- what comes in */
 
@@ -256,13 +316,13 @@ rs_rx_verdict rs_carry_relay_carry(rs_node *node, rs_time now, rs_receiving *x, 
         relayed *to = rs_carry_has(m, i) ? other_of(relay, i) : NULL;
         if (!to)
             continue;
-        if (!to->link.peer || (d->carries && !d->carries(d->context, to->link.peer->id))) {
+        if (!to->link.peer || to->unreached || (d->carries && !d->carries(d->context, to->link.peer->id))) {
             cannot(node, now, to);
             continue;
         }
         put_in(b, i);
         supersede(node, &relay->down, i, b->inner.type, b);
-        rs_control_set_pending(node, now, &to->link, RS_CONTROL_CARRY);
+        reach(node, now, to);
     }
     if (--b->left == 0)
         drop(node, b);
@@ -272,15 +332,13 @@ rs_rx_verdict rs_carry_relay_carry(rs_node *node, rs_time now, rs_receiving *x, 
 rs_rx_verdict rs_carry_relay_answer(rs_node *node, rs_time now, rs_receiving *x, rs_peer from, const rs_message *m) {
     if (!rs_carry_is_answer(m->carried.inner.type))
         return RS_RX_BAD;
-    if (!x->relay)
+    const rs_peer_state *p = x->relay ? rs_find_peer(node, from) : NULL;
+    for (const rs_list *at = p ? p->links.next : NULL; p && at != &p->links; at = at->next) {
+        const rs_peer_session *link = RS_HOLDER(rs_peer_session, in_peer, at);
+        if (link->talk != &talk || link->transfer != &x->t)
+            continue;
+        tell(node, now, x->relay, RS_HOLDER(relayed, link, link)->number, m->session, &m->carried.inner);
         return RS_RX_NONE;
-    for (rs_list *at = x->relay->blocks.next; at != &x->relay->blocks; at = at->next) {
-        block *b = RS_HOLDER(block, listed, at);
-        for (uint32_t i = 0; i < b->count; i++)
-            if (b->others[i].link.peer && b->others[i].link.peer->id == from) {
-                tell(node, now, x->relay, b->others[i].number, m->session, &m->carried.inner);
-                return RS_RX_NONE;
-            }
     }
     return RS_RX_NONE;
 }

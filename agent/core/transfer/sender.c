@@ -158,6 +158,8 @@ rs_status rs_send_open(rs_node *node, rs_time now, const rs_send_params *params,
     bool carried = rs_carriers_likely(node, engine, x->recipient_count);
     for (uint32_t i = 0; i < x->recipient_count && !carried; i++)
         rs_control_set_pending(node, now, &x->recipients[i].link, RS_CONTROL_CONNECT);
+    if (carried)
+        rs_carriers_connect(node, now, x);
     rs_sender_want_path(node, now, x);
     rs_sender_arm(node, x);
     return RS_OK;
@@ -341,6 +343,9 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
         rs_format(text, sizeof text, "is alive but neither asked for patches nor confirmed the object for %s",
                   seconds(time, sizeof time, now - progress));
     } else {
+        rs_time at_end = x->phase == RS_PHASE_PATCHING ? now - x->stats.data_done_at : 0;
+        if (r->carrier && rs_is_opened(r) && (now - since >= bound / 4 * 3 || at_end >= bound / 2))
+            rs_carriers_doubt(node, now, x, r);
         rs_time quiet = r->reported ? bound / 2 : tick(node);
         if (rs_is_opened(r) && !r->kept && up && now - since >= quiet)
             rs_ping(node, now, &r->link);
@@ -464,6 +469,19 @@ static void open_says(const rs_sending *x, rs_message *m) {
     m->open.path_kind = (uint8_t)x->grant.kind;
 }
 
+static void opens(const rs_node *node, const rs_sending *x, const rs_recipient *r, rs_message *m) {
+    open_says(x, m);
+    m->session = r->light == RS_LIGHT_DEMOTED ? RS_SESSION_DEMOTED : r->session;
+    if (r->light == RS_LIGHT_DEMOTED) {
+        open_apart(node, x, m);
+    } else if (!r->member) {
+        open_over(node, r, m);
+    } else if (!rs_has_accepted(r) && x->t.stream.on) {
+        m->open.size = RS_STREAM; /* or who has not heard of it would take it for an object; its end it hears then */
+        m->open.end = RS_STREAM_FRAGMENTS;
+    }
+}
+
 /* What the caller tells others by their connections goes to who has none like the rest. */
 static bool name_says(const rs_node *node, const rs_sending *x, rs_message *m) {
     const rs_directory *d = &node->config.directory;
@@ -481,9 +499,11 @@ static bool says(rs_node *node, rs_time now, rs_peer_session *link, uint32_t wha
     (void)now;
     if (rs_is_finished(&x->t) || !rs_is_active(r))
         return false;
-    if (what == RS_CONTROL_OPEN)
-        open_says(x, m);
-    else if (what == RS_CONTROL_DATA_FNSD)
+    if (what == RS_CONTROL_OPEN || what == RS_CONTROL_TELL) { /* by a datagram, what OPEN says */
+        opens(node, x, r, m);
+        return what == RS_CONTROL_OPEN || link->via;
+    }
+    if (what == RS_CONTROL_DATA_FNSD)
         m->type = RS_MSG_DATA_FNSD;
     else if (what == RS_CONTROL_LEAVES)
         return rs_leaves_said(x, r, m);
@@ -494,14 +514,6 @@ static bool says(rs_node *node, rs_time now, rs_peer_session *link, uint32_t wha
     else
         return x->t.engine->tell && x->t.engine->tell(node, x, r, what, m);
     m->session = r->light == RS_LIGHT_DEMOTED ? RS_SESSION_DEMOTED : r->session;
-    if (r->light == RS_LIGHT_DEMOTED && what == RS_CONTROL_OPEN)
-        open_apart(node, x, m);
-    else if (!r->member && what == RS_CONTROL_OPEN)
-        open_over(node, r, m);
-    else if (what == RS_CONTROL_OPEN && !rs_has_accepted(r) && x->t.stream.on) {
-        m->open.size = RS_STREAM; /* or who has not heard of it would take it for an object; its end it hears then */
-        m->open.end = RS_STREAM_FRAGMENTS;
-    }
     return true;
 }
 

@@ -56,7 +56,9 @@ enum {
     RS_CONTROL_REPORT_TO = 1 << 14,
     RS_CONTROL_CARRY_TO = 1 << 15,
     RS_CONTROL_CARRY = 1 << 16, /* what others say, or are told, by this one */
-    RS_CONTROL_NAME = 1 << 17
+    RS_CONTROL_NAME = 1 << 17,
+    RS_CONTROL_ASK = 1 << 18, /* by a datagram: transfer/proof.h */
+    RS_CONTROL_TELL = 1 << 19
 };
 
 typedef struct rs_engine rs_engine; /* transfer/engine.h */
@@ -111,6 +113,7 @@ typedef struct {
     bool (*says)(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m, bool *more);
     void (*up)(rs_node *node, rs_time now, rs_peer_session *link);
     void (*down)(rs_node *node, rs_time now, rs_peer_session *link);
+    void (*unreached)(rs_node *node, rs_time now, rs_peer_session *link); /* there was to be one; NULL: it waits */
     /* Of a talk by another peer's connection (`via`): makes what goes there of the message for that bit; or a datagram,
      * which is in `out`. False: nothing does. */
     bool (*carried)(rs_node *node, rs_time now, rs_peer_session *link, uint32_t what, rs_message *m,
@@ -217,6 +220,7 @@ typedef struct {
     bool reported;          /* Others report of it, and name it if it is silent: it is asked seldom itself. */
     uint16_t carrier;       /* Who carries to it: the place among the sender's carriers + 1; 0: nobody does. */
     uint16_t carried_as;    /* Its number there. */
+    uint64_t challenge;     /* It asked with that number, by a datagram. */
     bool named_dark;        /* The grant names it as one that saw nothing of earlier paths. */
     void *fallback;         /* What the first engine of the table remembers of it. */
 } rs_recipient;
@@ -307,6 +311,19 @@ struct rs_sending {
     rs_time carried_due;          /* Who they carry to must have answered by then. */
 };
 
+/* What a receiver that another one carries to knows of its sender by that one's word alone. transfer/proof.h */
+typedef struct {
+    bool wanted;        /* It is to be proven. */
+    bool whole;         /* All is here, and the caller is told when it is. */
+    bool turned_away;   /* The caller does not take it, which is said when it is. */
+    uint8_t asked;      /* So often the sender was asked. */
+    uint32_t unsaid;    /* Bits of RS_CONTROL_* that are to be said when it is. */
+    rs_time ask_due;    /* The sender is asked then. */
+    uint64_t challenge; /* It was asked with that number last, */
+    uint64_t token;     /* and knows this receiver's datagrams by that one; 0: not told. */
+    rs_digest digest;   /* Which was to follow, and came by the other one; length 0: none did. */
+} rs_proof_of_sender;
+
 /* What a receiving transfer waits for. */
 typedef enum {
     RS_RX_OFFERED,   /* The caller is to accept, refuse or have it. */
@@ -359,8 +376,9 @@ struct rs_receiving {
     struct rs_relay *relay; /* Receivers that this one carries to; NULL: none. transfer/relay.h */
     rs_time kept_until;     /* Once finished. */
     rs_time said_each;      /* It says by itself so seldom how far it is; 0: not told. */
-    rs_time rcvd_due;       /* It says by a datagram that all is here then, */
-    rs_time rcvd_at;        /* and did then, last; 0: not yet. */
+    rs_proof_of_sender proof;
+    rs_time rcvd_due; /* It says by a datagram that all is here then, */
+    rs_time rcvd_at;  /* and did then, last; 0: not yet. */
 
     uint64_t session_dropped; /* The group's socket dropped so many packets in this session. */
     rs_time waited;           /* The newest data packet waited so long in this host before it was read. */

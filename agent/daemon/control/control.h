@@ -76,8 +76,9 @@ void rs_control_timeout(rs_control *control);
 
 typedef struct {
     uint64_t accepted, opened, refused, broken, malformed;
-    uint64_t evicted; /* for others who needed the place */
-    uint64_t knocked; /* further attempts to connect, because nothing answered soon */
+    uint64_t evicted;   /* for others who needed the place */
+    uint64_t unreached; /* attempts to connect that came to nothing, with all their knocks */
+    uint64_t knocked;   /* further attempts to connect, because nothing answered soon */
     uint32_t connections;
 } rs_control_stats;
 rs_control_stats rs_control_stats_get(const rs_control *control);

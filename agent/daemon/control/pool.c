@@ -250,6 +250,7 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
     if (was_connecting || (was_sending && short_lived))
         rs_pool_back_off(control, peer);
     if (was_connecting) {
+        control->stats.unreached++;
         p->connecting = NULL;
         drop_attempts(control, peer, NULL);
         control->callbacks.peer_down(control->callbacks.context, peer, cause);

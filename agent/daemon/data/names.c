@@ -74,7 +74,7 @@ bool rs_names_message(void *context, rs_peer peer, const uint8_t *header, size_t
     if (rs_secure_message(agent, peer, header, header_length))
         return true;
     uint8_t type = header_length > AT_TYPE ? header[AT_TYPE] : 0;
-    if (type == RS_MSG_CARRIED && rs_wire_decode(header, header_length, payload_length, &m)) {
+    if (type == RS_MSG_CARRIED && agent->options.carry && rs_wire_decode(header, header_length, payload_length, &m)) {
         rs_control_used(agent->control, peer);
         rs_message within;
         if (m.carried.inner.type == RS_MSG_NAME && rs_wire_inner_get(&m.carried.inner, m.nonce, m.session, &within))

@@ -135,6 +135,7 @@ static void control(const rs_agent *agent, page *p) {
     by(p, "control_connections_total", "kind", "refused", s.refused);
     by(p, "control_connections_total", "kind", "evicted", s.evicted);
     by(p, "control_connections_total", "kind", "broken", s.broken);
+    by(p, "control_connections_total", "kind", "unreached", s.unreached);
     counter(p, "control_messages_bad_total", s.malformed, "Messages on them that could not be read.");
     counter(p, "data_packets_bad_total", agent->packets_bad, "Data packets that could not be read.");
     counter(p, "data_packets_other_version_total", agent->packets_other_version,

@@ -214,7 +214,7 @@ net_connection *between(net *n, rs_peer a, rs_peer b) {
 
 static void connect_to(net *n, rs_peer from, rs_peer to) {
     net_item *i = item(DO_CONNECTED, n->knobs.now + n->knobs.connect_delay, from, to);
-    i->epoch = between(n, from, to)->epoch;
+    i->epoch = to < n->server_count ? between(n, from, to)->epoch : 0;
     push(n, i);
 }
 
@@ -517,6 +517,8 @@ static void deliver(net *n, net_item *i) {
                        .late = n->knobs.late && i->what == DO_DATA};
     if (i->what != DO_CONTROL)
         watch(n, true, channel, i->from, i->to, in.header, in.header_length);
+    if (i->what == DO_CONTROL && n->knobs.tamper && n->knobs.tamper(n, i->from, i->to, &in, n->knobs.tamper_context))
+        return;
     rs_stream_piece piece;
     if (i->wrong && rs_stream_piece_of(s->node, &in, &piece) && piece.lacks) {
         rs_stream_piece_refuse(s->node, server_now(n, s), &in);
@@ -535,7 +537,17 @@ static void deliver(net *n, net_item *i) {
     }
 }
 
+/* Somebody was told that there is another server. */
+static void nobody_answers(net *n, const net_item *i) {
+    rs_peer_down(n->servers[i->from].node, server_now(n, &n->servers[i->from]), i->to, "no route to host");
+    pump(n, i->from);
+}
+
 static void happen(net *n, net_item *i) {
+    if (i->to >= n->server_count) {
+        nobody_answers(n, i);
+        return;
+    }
     net_server *s = &n->servers[i->to];
     net_connection *c = between(n, i->from, i->to);
     switch (i->what) {

@@ -41,6 +41,10 @@ typedef bool (*net_drop)(net *n, rs_peer to, const rs_data_header *header, void 
 typedef void (*net_watch)(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header,
                           size_t length, void *context);
 
+/* Of each control message as it arrives: what is said instead is put into `in`, whose header is the function's then.
+ * True: it never comes. */
+typedef bool (*net_tamper)(net *n, rs_peer from, rs_peer to, rs_packet_in *in, void *context);
+
 /* What the application side of a server does. */
 /* KEEPS: it has some from before and fetches the rest, until it is told to do otherwise. */
 typedef enum { APP_ACCEPTS, APP_REFUSES, APP_HAS_IT, APP_SLEEPS, APP_KEEPS } net_app;
@@ -68,6 +72,8 @@ typedef struct {
     double peer_loss; /* of packets between peers */
     net_watch watch;
     void *watch_context;
+    net_tamper tamper; /* NULL: nobody does */
+    void *tamper_context;
     bool resumes; /* what came of an object from a server that is gone counts when another sends it on */
     bool quiet;   /* keep no record of messages: for the large runs */
     /* what came of it */

@@ -192,6 +192,8 @@ void put_data(net *n, rs_peer from, const rs_packet_out *out) {
 
 /* A packet to one peer: lost, late, doubled like others. What it repairs must be there. */
 void put_datagram(net *n, rs_peer from, const rs_packet_out *out) {
+    if (out->peer >= n->server_count)
+        return;
     net_server *s = &n->servers[from];
     rs_data_header h;
     bool wrong = false;

@@ -37,7 +37,8 @@ typedef struct {
     rs_time now;
     flying queue[QUEUE];
     uint32_t head, queued;
-    uint64_t nonce; /* of the OPEN that flew last */
+    uint64_t nonce;            /* of the OPEN that flew last */
+    uint64_t token, challenge; /* that were said last by a datagram */
     uint8_t stored[NODES][FRAGMENTS_MOST];
     rs_xfer stored_of[NODES];
     int64_t outstanding;
@@ -171,6 +172,12 @@ static void pump(world *w, uint32_t n) {
             if (out.channel == RS_CH_PEER_RELIABLE &&
                 rs_wire_decode(out.header, out.header_length, out.payload_length, &m) && m.type == RS_MSG_OPEN)
                 w->nonce = m.nonce;
+            rs_said_proof proof;
+            rs_told told;
+            if (out.channel == RS_CH_PEER_DATAGRAM && rs_said_decode(out.header, out.header_length, &m, &proof))
+                w->challenge = proof.challenge;
+            if (out.channel == RS_CH_PEER_DATAGRAM && rs_told_decode(out.header, out.header_length, &told))
+                w->token = told.token;
             for (uint32_t to = 0; to < NODES; to++)
                 if (w->queued < QUEUE && to != n && (out.channel == RS_CH_GROUP || out.peer == to))
                     w->queue[(w->head + w->queued++) % QUEUE] = (flying){n, to, out};
@@ -315,10 +322,34 @@ static void forge_data(world *w, uint32_t to) {
     receive(w, to, &in);
 }
 
+/* What a receiver without a connection says, or is told: some of it as the node itself would say it. */
+static size_t forge_said(world *w, uint8_t *header) {
+    const rs_message_type types[] = {RS_MSG_RATE, RS_MSG_DATA_RCVD, RS_MSG_PING};
+    rs_said_proof proof = {.token = w->token ? w->token : take(w, 1), .challenge = take(w, 1)};
+    if (take(w, 1) % 2) {
+        const rs_told told = {.nonce = nonce(w),
+                              .session = (uint32_t)(take(w, 1) % 3),
+                              .challenge = w->challenge ? w->challenge : 1,
+                              .token = 1 + take(w, 1),
+                              .print = 1 + take(w, 1),
+                              .digest_print = take(w, 1)};
+        return rs_told_encode(&told, header);
+    }
+    rs_message m = {.type = types[take(w, 1) % 3], .nonce = nonce(w), .session = (uint32_t)(take(w, 1) % 3)};
+    if (m.type == RS_MSG_RATE) {
+        m.rate.highest = take(w, 1);
+        m.rate.receivers = 1;
+    }
+    return rs_said_encode(&m, &proof, header);
+}
+
 static void forge_report(world *w, uint32_t to) {
     uint8_t header[RS_HEADER_MAX];
     size_t length;
-    if (take(w, 1) % 3) {
+    uint64_t kind = take(w, 1) % 4;
+    if (kind == 3) {
+        length = forge_said(w, header);
+    } else if (kind) {
         rs_report r = {.nonce = nonce(w), .session = (uint32_t)(take(w, 1) % 3), .receivers = 1};
         r.flags = (uint32_t)(take(w, 1) % 16);
         r.highest = take(w, 1);

@@ -55,8 +55,12 @@ static void report(const uint8_t *bytes, size_t size) {
     rs_repair_request asked;
     uint8_t again[RS_HEADER_MAX];
     rs_message said;
-    if (rs_said_decode(bytes, size, &said))
-        must(rs_said_encode(&said, again) == size && memcmp(again, bytes, size) == 0);
+    rs_said_proof proof;
+    rs_told answer;
+    if (rs_said_decode(bytes, size, &said, &proof))
+        must(rs_said_encode(&said, &proof, again) == size && memcmp(again, bytes, size) == 0);
+    if (rs_told_decode(bytes, size, &answer))
+        must(rs_told_encode(&answer, again) == size && memcmp(again, bytes, size) == 0);
     if (rs_report_decode(bytes, size, &told))
         must(rs_report_encode(&told, again) == size && memcmp(again, bytes, size) == 0);
     if (rs_request_decode(bytes, size, &asked))

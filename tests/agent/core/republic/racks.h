@@ -30,7 +30,7 @@ typedef struct {
 } data_gaps;
 
 /* To be called for all that net_knobs.watch tells. */
-static void data_gaps_see(data_gaps *g, const net *n, bool arrives, rs_channel channel) {
+static inline void data_gaps_see(data_gaps *g, const net *n, bool arrives, rs_channel channel) {
     if (channel != RS_CH_GROUP || arrives)
         return;
     rs_time gap = net_now(n) - g->last;
@@ -48,7 +48,7 @@ static uint32_t complete(const net *n) {
 }
 
 /* A network of that configuration on which server 0 begins to send. */
-static net *racks_begin(const rs_config *config, uint64_t seed, net_watch watch, void *context) {
+static inline net *racks_begin(const rs_config *config, uint64_t seed, net_watch watch, void *context) {
     net *n = net_new(SERVERS, config, seed);
     net_knob(n)->watch = watch;
     net_knob(n)->watch_context = context;

@@ -259,8 +259,9 @@ static void one_refuses__one_has_it(void **state) {
 
 static bool hand_in(net *n, rs_peer to, rs_channel channel, rs_peer from, const rs_message *m) {
     uint8_t bytes[RS_HEADER_MAX];
+    const rs_said_proof proof = {0};
     size_t length =
-        channel == RS_CH_PEER_DATAGRAM ? rs_said_encode(m, bytes) : rs_wire_encode(m, 0, bytes, sizeof bytes);
+        channel == RS_CH_PEER_DATAGRAM ? rs_said_encode(m, &proof, bytes) : rs_wire_encode(m, 0, bytes, sizeof bytes);
     const rs_packet_in packet = {
         .channel = channel, .peer = from, .group = RS_NO_GROUP, .header = bytes, .header_length = length};
     return length > 0 && rs_receive(net_node(n, to), net_knob(n)->now, &packet).verdict != RS_RX_BAD;
