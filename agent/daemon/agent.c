@@ -61,11 +61,17 @@
 /* What the core has to say goes to those who do it, packets to their channels. Only here is the core asked. What is
  * said may lead to more. */
 
+static void measured(rs_agent *agent, rs_peer peer) {
+    rs_peer_measured(agent->node, peer, (rs_time)rs_control_round_trip_us(agent->control, peer) * 1000);
+}
+
 static void peer_wanted(rs_agent *agent, rs_peer peer) {
-    if (rs_control_is_up(agent->control, peer))
+    if (rs_control_is_up(agent->control, peer)) {
+        measured(agent, peer);
         rs_peer_up(agent->node, rs_agent_now(agent), peer);
-    else
+    } else {
         rs_control_want(agent->control, peer);
+    }
 }
 
 static void stream_moved(rs_agent *agent, rs_xfer xfer) {
@@ -440,6 +446,7 @@ static void on_link_ready(void *context, uint32_t events) {
 
 static void on_peer_up(void *context, rs_peer peer) {
     rs_agent *agent = context;
+    measured(agent, peer);
     rs_peer_up(agent->node, rs_agent_now(agent), peer);
 }
 

@@ -272,6 +272,8 @@ bool rs_poll_event(rs_node *node, rs_event *out);
  * After rs_peer_down what was handed out may be lost: the core repeats what still matters when the peer is up again,
  * within the silence bound. RS_CH_PEER_DATAGRAM needs none of this: what the caller cannot send is lost. */
 rs_status rs_peer_up(rs_node *node, rs_time now, rs_peer peer);
+/* The round trip to it, as that connection knows it. */
+rs_status rs_peer_measured(rs_node *node, rs_peer peer, rs_time round_trip);
 rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cause);
 rs_status rs_peer_writable(rs_node *node, rs_time now, rs_peer peer, bool writable);
 /* Packets this node's sockets dropped on a group since the last call: makes the receivers' feedback say so. */

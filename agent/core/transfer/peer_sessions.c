@@ -328,6 +328,14 @@ rs_status rs_peer_up(rs_node *node, rs_time now, rs_peer peer) {
     return RS_OK;
 }
 
+rs_status rs_peer_measured(rs_node *node, rs_peer peer, rs_time round_trip) {
+    rs_peer_state *p = rs_make_peer(node, peer);
+    if (!p)
+        return RS_ERR_MEMORY;
+    p->measured = round_trip;
+    return RS_OK;
+}
+
 /* Who heard the sender by it has only its own connection left. */
 static void leave_carrier(rs_node *node, rs_time now, const rs_peer_state *p) {
     rs_list *const lists[] = {&node->receiving, &node->received};

@@ -98,6 +98,7 @@ typedef struct {
     rs_timer timer;                  /* It asks for a connection again. */
     rs_unknown_transfer_reply *unknown_replies; /* Answers about transfers that are not here, waiting to be said; */
     uint32_t unknown_reply_count;               /* so many. NULL: none was yet. */
+    rs_time measured;                           /* The round trip to it, as the caller knows it; 0: it does not. */
     uint32_t announced; /* Objects of it that are not whole here, counted when places are short. */
 } rs_peer_state;
 

@@ -9,6 +9,10 @@
 /* Where no other source is named: docs/wan.md. */
 #define ACCEPT_MOST (1000 * RS_MS)  /* who has not accepted by then is not waited for, if others have (a bound) */
 #define ACCEPT_SPREAD (50 * RS_MS)  /* a bound */
+#define EARLY_TRIP 16               /* data go so much of a round trip after OPEN, (a bound) */
+#define EARLY_MOST 2                /* round trips' of the first rate go so at most (a bound) */
+#define EARLY_TRIPS_LEAST 4         /* times that; otherwise it is not worth it (a bound) */
+#define EARLY_LEAST (2 * RS_MS)     /* and this at least: it is accepted meanwhile (a bound) */
 #define GATHER_LEAST (2 * RS_MS)    /* a bound */
 #define SILENT_LEAST (1000 * RS_MS) /* who says nothing for so long, and eight round trips, holds nothing up */
 #define PROBE_LEAST (20 * RS_MS)    /* a bound */
@@ -77,7 +81,7 @@ void rs_wan_sender_stop(rs_node *node, rs_sending *x) {
     rs_wan_sections_free(&w->sections, &node->allocator);
     rs_wan_gaps_free(&w->gaps, &node->allocator);
     rs_wan_pool_leave(&w->memory);
-    w->look_due = w->over_due = w->begin_due = RS_NEVER;
+    w->look_due = w->over_due = w->begin_due = w->early_due = RS_NEVER;
 }
 
 void rs_wan_sender_free(rs_node *node, rs_sending *x) {
@@ -95,6 +99,22 @@ static void data_done(rs_node *node, rs_time now, rs_sending *x) {
     x->path_done_due = x->fnsd_due = now + RS_DRAIN;
     rs_sender_phase(node, x, RS_PHASE_PATCHING);
     rs_sender_arm(node, x);
+}
+
+/* The longest round trip that the caller has measured to its receivers; 0: OPEN cannot have gone to each of them, or
+ * one's is not known, or one may have something of it already. Where it is known data go right behind OPEN: whoever has
+ * not accepted it when they come says later that they are missing. */
+static rs_time early_trip(const rs_sending *x) {
+    rs_time longest = 0;
+    if (rs_is_unicast(&x->grant) || x->source || x->first > 0 || x->t.session > 0)
+        return 0;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        const rs_recipient *r = &x->recipients[i];
+        if (!is_member(r) || rs_has_accepted(r) || !rs_peer_is_up(r->link.peer) || r->link.peer->measured == 0)
+            return 0;
+        longest = r->link.peer->measured > longest ? r->link.peer->measured : longest;
+    }
+    return longest;
 }
 
 const char *rs_wan_begin(rs_node *node, rs_time now, rs_sending *x) {
@@ -117,6 +137,7 @@ const char *rs_wan_begin(rs_node *node, rs_time now, rs_sending *x) {
     w->opened_at = now;
     w->begin_due = now + ACCEPT_MOST;
     w->over_due = w->look_due = RS_NEVER;
+    w->early_due = now;
     rs_sender_open_members(node, now, x);
     rs_sender_phase(node, x, RS_PHASE_ATTEMPT);
     rs_sender_want_path(node, now, x);
@@ -171,7 +192,17 @@ static void begin_pulse(rs_sending *x, rs_time now, rs_time trip, bool careful) 
     pulse_goes_on(x, now);
 }
 
-static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
+/* Who counts is known: those that have accepted. */
+static void all_are_here(rs_node *node, rs_time now, rs_sending *x) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    if (rs_wan_tree_begin(node, now, x) && !rs_wan_sections_merge(&w->sections, &node->allocator))
+        w->sections.receivers = UINT32_MAX; /* repairs go by multicast all the same */
+    w->begin_due = w->early_due = RS_NEVER;
+    w->early = false;
+}
+
+/* `early`: nobody has accepted yet. */
+static void high_rate(rs_node *node, rs_time now, rs_sending *x, bool early) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     const rs_wan_config *c = rs_wan_config_of(node, x);
     uint32_t members = 0;
@@ -182,7 +213,7 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
         if (is_member(r) && rs_has_accepted(r))
             w->grtt = first_rtt(x, r) > w->grtt ? first_rtt(x, r) : w->grtt;
     }
-    w->grtt = w->grtt ? w->grtt : RS_MS;
+    w->grtt = early ? early_trip(x) : w->grtt ? w->grtt : RS_MS;
     w->shortest = w->grtt;
     double mean_path = members ? (double)x->grant.path_links / members : 0;
     int64_t first = c->congestion == RS_WAN_FIXED ? c->fixed_bps
@@ -192,11 +223,13 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x) {
         w->peers[i].part = 1;
     }
     begin_where_it_is(x);
-    if (rs_wan_tree_begin(node, now, x) && !rs_wan_sections_merge(&w->sections, &node->allocator))
-        w->sections.receivers = UINT32_MAX; /* repairs go by multicast all the same */
+    if (!early)
+        all_are_here(node, now, x);
+    w->early = early;
+    w->early_due = RS_NEVER;
+    w->early_end = x->first + (uint64_t)(first / 8000) * (uint64_t)(w->grtt / 1000000 + 1) * EARLY_MOST / wire_bytes(x);
     w->sections.gather = GATHER_LEAST;
     w->look_due = now + RS_WAN_REPORT_LEAST;
-    w->begin_due = RS_NEVER;
     w->sent_since = now;
     x->stats.high_rate_at = now;
     rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
@@ -222,7 +255,7 @@ static void advance(rs_node *node, rs_time now, rs_sending *x) {
         data_done(node, now, x);
         return;
     }
-    if (x->phase != RS_PHASE_ATTEMPT)
+    if (x->phase != RS_PHASE_ATTEMPT && !w->early)
         return;
     if (accepted && accepted < members) { /* the others are waited for as long again */
         rs_time due = now + (now - w->opened_at) + ACCEPT_SPREAD;
@@ -231,7 +264,11 @@ static void advance(rs_node *node, rs_time now, rs_sending *x) {
     }
     if (members && (accepted == 0 || (accepted < members && now < w->begin_due)))
         return;
-    high_rate(node, now, x);
+    if (w->early)
+        all_are_here(node, now, x);
+    else
+        high_rate(node, now, x, false);
+    w->look_due = now;
     schedule(node, now, x);
     rs_sender_arm(node, x);
 }
@@ -252,7 +289,7 @@ static bool is_unheard(const rs_sending *x, rs_time now) {
 static uint64_t next_here(const rs_node *node, const rs_sending *x, rs_time now) {
     const rs_wan_sender *w = rs_wan_sender_of(&x->t);
     uint64_t sn = next_sn(x);
-    if (sn >= x->end || is_unheard(x, now))
+    if (sn >= x->end || is_unheard(x, now) || (w->early && sn >= w->early_end))
         return x->end;
     uint64_t here = rs_wan_gaps_next(&w->gaps, node, x, sn, x->end);
     return here < x->end && rs_wan_pool_may(&w->memory, (here + 1 - sn) * x->t.fragment_size) ? here : x->end;
@@ -265,7 +302,7 @@ static rs_time work_due(const rs_node *node, const rs_sending *x, rs_time now) {
         w->tail_at > w->tail_first)
         return now;
     rs_time mend = rs_wan_sections_due(&w->sections, now);
-    rs_time probe = x->pos ? w->probe_due : RS_NEVER; /* a probe is the last packet once more */
+    rs_time probe = x->pos && !w->early ? w->probe_due : RS_NEVER; /* a probe is the last packet once more */
     return mend < probe ? mend : probe;
 }
 
@@ -456,7 +493,7 @@ static bool late(const rs_node *node, rs_time now, rs_sending *x, rs_packet_out 
 /* The last packet again: whoever has missed it learns that there was one, and all say what they have. */
 static bool probe(rs_time now, rs_sending *x, rs_packet_out *out) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
-    if (now < w->probe_due || x->pos == 0)
+    if (now < w->probe_due || x->pos == 0 || w->early)
         return false;
     header(x, now, next_sn(x) - 1, true, out);
     out->header[3] |= RS_DATA_REPORT;
@@ -683,8 +720,8 @@ static void set_gathering(rs_wan_sender *w) {
 /* Whether all whose rates are still to be found have told of the newest pulse. */
 static bool pulse_seen(const rs_sending *x, rs_time now) {
     const rs_wan_sender *w = rs_wan_sender_of(&x->t);
-    if (now - w->pulse.from > PULSES_SEEN_MOST * w->grtt)
-        return true;
+    if (w->early || now - w->pulse.from > PULSES_SEEN_MOST * w->grtt)
+        return !w->early;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_wan_path *path = &w->peers[i].path;
         if (counts(x, &x->recipients[i], now) && !path->found && path->pulse_end != w->pulse.end)
@@ -707,6 +744,14 @@ static void set_rate(rs_sending *x, rs_time now, const rs_wan_path *slowest) {
         pulse_goes_on(x, now);
 }
 
+/* Nobody can be judged yet. */
+static void early_look(rs_node *node, rs_time now, rs_sending *x) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    w->look_due = now + RS_WAN_REPORT_MOST;
+    set_rate(x, now, &w->peers[0].path);
+    schedule(node, now, x);
+}
+
 /* Rate, round trips, what can be freed, who is too slow; all is there. */
 static void look(rs_node *node, rs_time now, rs_sending *x) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
@@ -714,6 +759,10 @@ static void look(rs_node *node, rs_time now, rs_sending *x) {
     uint64_t low = UINT64_MAX;
     uint32_t counted = 0, waiting = 0;
     rs_time longest = 0, shortest = RS_NEVER;
+    if (w->early) {
+        early_look(node, now, x);
+        return;
+    }
     try_the_others(x, now);
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
@@ -757,14 +806,31 @@ static void look(rs_node *node, rs_time now, rs_sending *x) {
     schedule(node, now, x);
 }
 
+static void begin_early(rs_node *node, rs_time now, rs_sending *x) {
+    rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    rs_time trip = early_trip(x), after = trip / EARLY_TRIP > EARLY_LEAST ? trip / EARLY_TRIP : EARLY_LEAST;
+    if (trip == 0 || w->early_from == 0) {
+        w->early_from = trip ? now : 0;
+        w->early_due = trip ? now + after : now - w->opened_at < ACCEPT_MOST ? now + EARLY_LEAST : RS_NEVER;
+        return;
+    }
+    w->early_due = RS_NEVER;
+    if (trip < EARLY_TRIPS_LEAST * after)
+        return;
+    high_rate(node, now, x, true);
+    schedule(node, now, x);
+}
+
 void rs_wan_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     if (now >= w->begin_due) {
         w->begin_due = now; /* for advance */
         advance(node, now, x);
-        if (x->phase == RS_PHASE_ATTEMPT)
+        if (x->phase == RS_PHASE_ATTEMPT || w->early)
             w->begin_due = now + ACCEPT_MOST;
     }
+    if (now >= w->early_due && x->phase == RS_PHASE_ATTEMPT)
+        begin_early(node, now, x);
     if (now >= w->over_due) {
         w->over_due = RS_NEVER;
         data_done(node, now, x);
@@ -778,6 +844,7 @@ void rs_wan_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
 rs_time rs_wan_sender_due(const rs_sending *x) {
     const rs_wan_sender *w = rs_wan_sender_of(&x->t);
     rs_time due = w->begin_due < w->over_due ? w->begin_due : w->over_due;
+    due = due < w->early_due ? due : w->early_due;
     return due < w->look_due ? due : w->look_due;
 }
 

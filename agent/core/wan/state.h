@@ -47,6 +47,10 @@ typedef struct {
     rs_wan_gaps gaps;         /* What was passed over for not being here yet. */
     rs_wan_peer *peers;       /* By the place of the recipient. */
     rs_wan_place *places;     /* The same; NULL: all say their NACKs to the sender. */
+    bool early;               /* It has begun before all have accepted: */
+    rs_time early_from;       /* OPEN has gone to all, whose round trips are known, since then; 0: not so. */
+    rs_time early_due;        /* It begins so, or that is looked at, then, */
+    uint64_t early_end;       /* and goes no further than there. */
     rs_time begin_due;        /* It begins then at the latest, though not all have accepted. */
     rs_time opened_at;        /* The session began then. */
     rs_time grtt;             /* The longest round trip of those that count, */

@@ -493,6 +493,8 @@ static void connected(net *n, const net_item *i) {
     c->up = true;
     c->full[0] = c->full[1] = false;
     c->free_at[0] = c->free_at[1] = n->knobs.now;
+    if (n->knobs.measures)
+        rs_peer_measured(a->node, i->to, 2 * n->knobs.control_delay);
     if (rs_peer_up(a->node, server_now(n, a), i->to) != RS_OK ||
         rs_peer_up(b->node, server_now(n, b), i->from) != RS_OK) {
         net_cut(n, i->from, i->to);

@@ -69,6 +69,7 @@ typedef struct {
     uint32_t part; /* a grant serves so many of the receivers it is wanted for; 0 = all */
     net_drop drop;
     void *drop_context;
+    bool measures;    /* connections tell round trips */
     double peer_loss; /* of packets between peers */
     net_watch watch;
     void *watch_context;
