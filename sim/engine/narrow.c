@@ -69,7 +69,7 @@ typedef struct {
 
 /* RFC 9438, 4: without its slow start (HyStart++), which ends earlier: it changes none of what is asserted here. */
 static void cubic_heard(tcp *t, double now, double acked, double lost) {
-    if (lost > 0 && t->heard > t->event_end) {
+    if (lost > 0 && t->heard > t->event_end + 1) {
         t->prior = t->window;
         t->most = t->window < t->most ? t->window * 0.85 : t->window;
         t->window *= 0.7;
@@ -166,7 +166,7 @@ static double bbr_gain(tcp *t, double now, double lost) {
 
 static void bbr_window(tcp *t, double now, double acked, double lost) {
     double target = (t->started ? 2 : HIGH_GAIN) * t->bw * t->least + 3 * PACKET;
-    if (lost > 0 && t->heard > t->event_end) { /* for a round trip no more is under way than now */
+    if (lost > 0 && t->heard > t->event_end + 1) { /* for a round trip no more is under way than now */
         t->kept = t->window > t->kept ? t->window : t->kept;
         t->window = t->inflight + acked;
         t->conserve_until = now + t->rtt;
