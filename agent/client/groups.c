@@ -64,7 +64,7 @@ static rostrum_code join(rostrum *agent, const char *name, const rostrum_group_o
     if (!rostrum_group_take_ring(*out)) {
         rostrum_group_free(*out);
         *out = NULL;
-        return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory for messages to the agent");
+        return rostrum_fail(error, ROSTRUM_ERR_NO_ROOM, "no memory, or no descriptors, for messages to the agent");
     }
     return ROSTRUM_OK;
 }
@@ -174,8 +174,10 @@ bool rostrum_group_take_ring(rostrum_group *group) {
     uint32_t length;
     const uint8_t *at = group->in.bytes + group->in.start;
     if (group->subscribes || group->in.length - group->in.start < RS_GROUP_FRAME_HEAD ||
-        rs_group_frame_head(at, &length) != RS_GROUP_FRAME_KIND_RING || group->given[1] < 0)
+        rs_group_frame_head(at, &length) != RS_GROUP_FRAME_KIND_RING)
         return true;
+    if (group->given[1] < 0) /* this program has no more descriptors */
+        return false;
     group->in.start += RS_GROUP_FRAME_HEAD;
     return rs_shared_ring_open(&group->published, group->given[0]);
 }

@@ -63,8 +63,9 @@ def test_friendly__that_comes_later_gets_no_less_than_a_cubic_would(
 
 
 def test_friendly__start_up_ends_at_a_short_queue_that_another_has_filled() -> None:
-    """What overflowed was taken for what came out: 50 Gbit/s through 72.7 Mbit/s, and nothing for the other."""
-    found = share(Place(72.7e6, 7, 23_090), ("friendly", "cubic"), False, 20)
+    """What overflowed was taken for what came out: 50 Gbit/s through 72.7 Mbit/s, and nothing for the other.
+    Now that has little for some 10 s, until it is seen, and as much from there on."""
+    found = share(Place(72.7e6, 7, 23_090), ("friendly", "cubic"), False, 40)
     assert friendly.is_fair(found.ratio), found
 
 

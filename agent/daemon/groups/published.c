@@ -1,6 +1,7 @@
 #include "daemon/groups/published.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +112,12 @@ void rs_published_ring(rs_group_socket *s) {
     close(memory);
 }
 
+/* The program has the same eventfd, may have filled it and made it wait: it is not waited for. */
+static bool wake(int event) {
+    struct pollfd room = {.fd = event, .events = POLLOUT};
+    return poll(&room, 1, 0) == 1 && eventfd_write(event, 1) == 0;
+}
+
 /* Of a frame that is larger than the ring, what is there; the whole one is taken of the buffer. */
 static bool gather(rs_group_socket *s, const uint8_t *at, size_t waiting, size_t *taken, bool *full) {
     uint32_t length;
@@ -121,7 +128,8 @@ static bool gather(rs_group_socket *s, const uint8_t *at, size_t waiting, size_t
         memcpy(s->in, at, RS_GROUP_FRAME_HEAD);
         s->in_length = *taken = RS_GROUP_FRAME_HEAD;
     }
-    (void)rs_group_frame_head(s->in, &length);
+    if (rs_group_frame_head(s->in, &length) != RS_GROUP_FRAME_KIND_PUBLISH)
+        return false;
     size_t left = RS_GROUP_FRAME_HEAD + (size_t)length - s->in_length, more = waiting - *taken;
     if (length > s->groups->message_bytes || !in_room(s))
         return false;
@@ -145,16 +153,16 @@ static bool take_ring(rs_group_socket *s) {
     size_t all = 0;
     for (unsigned looks = 0; !full && !sleeps && all < TURN_BYTES && looks < LOOKS; looks++) {
         const uint8_t *at;
-        size_t taken, waiting = rs_shared_ring_waiting(ring, SIZE_MAX, &at);
+        size_t taken, held = s->in_length, waiting = rs_shared_ring_waiting(ring, SIZE_MAX, &at);
         bool well = is_large(s, at, waiting) ? gather(s, at, waiting, &taken, &full)
                                              : take_frames(s, at, waiting, TURN_BYTES - all, &taken, &full);
         if (ring->broken || !well)
             return false;
         rs_shared_ring_take(ring, taken);
         all += taken;
-        if (rs_shared_ring_give_back(ring, true) && eventfd_write(s->event, 1) != 0)
+        if (rs_shared_ring_give_back(ring, true) && !wake(s->event))
             return false;
-        sleeps = taken == 0 && !full && rs_shared_ring_sleep(ring);
+        sleeps = taken == 0 && s->in_length == held && !full && rs_shared_ring_sleep(ring);
     }
     set_paused(s, !sleeps);
     return true;

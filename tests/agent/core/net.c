@@ -593,7 +593,8 @@ static void happen(net *n, net_item *i) {
 /* What comes for a process that is stopped waits in its sockets, as far as these have room; of data they have none.
  * True: it was put off, or lost. */
 static bool waits_for_pause(net *n, net_item *i) {
-    rs_time until = n->servers[i->to].paused_until, from = n->servers[i->from].paused_until;
+    rs_time from = n->servers[i->from].paused_until;
+    rs_time until = i->to < n->server_count ? n->servers[i->to].paused_until : from; /* else: nobody is there */
     if (i->what == DO_DRAINED || i->what == DO_CONNECTED)
         until = until > from ? until : from;
     if (n->knobs.now >= until)

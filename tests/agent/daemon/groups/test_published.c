@@ -10,10 +10,12 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +35,7 @@ typedef struct {
     rs_group_socket socket;
     rostrum_group *program;
     uint64_t seed, random, put, got, bytes;
+    uint32_t limits; /* so often there is no room, first */
     bool any;        /* messages are not what `publish` makes */
     bool never_full; /* or at times, at random */
 } world;
@@ -46,6 +49,10 @@ static rs_status take(rs_group_socket *at, int kind, const uint8_t *frame, uint3
     const uint8_t *bytes = frame + RS_GROUP_FRAME_HEAD;
     if (kind != RS_GROUP_FRAME_KIND_PUBLISH)
         return RS_ERR_INVALID;
+    if (w->limits > 0) {
+        w->limits--;
+        return RS_ERR_LIMIT;
+    }
     if (!w->never_full && rs_random_next(&w->random) % 64 == 0)
         return RS_ERR_LIMIT;
     for (uint32_t i = 0; i < length; i += 61) {
@@ -244,6 +251,64 @@ static void frame_beyond_the_largest__is_not_served(void **state) {
     assert_false(rs_published_read(&w->socket));
 }
 
+/* The buffer of large frames was written beyond its end. */
+static void frame_of_no_kind__larger_than_the_ring_is_not_served(void **state) {
+    world *w = *state;
+    rs_shared_ring *ring = &w->program->published;
+    uint8_t *at = rs_shared_ring_put(ring, ring->size);
+    memset(at, 0, ring->size);
+    rs_group_frame_put_head(at, 600000, 0, 0);
+    (void)rs_shared_ring_tell(ring);
+    assert_false(rs_published_read(&w->socket));
+}
+
+/* The agent slept, with a frame in the ring, after it had taken a large one that it held for a turn. */
+static void large_message_that_waited__what_is_behind_it_is_taken(void **state) {
+    world *w = *state;
+    rs_shared_ring *ring = &w->program->published;
+    w->any = w->never_full = true;
+    w->limits = 1;
+    uint8_t *at = rs_shared_ring_put(ring, RS_GROUP_FRAME_HEAD + 400000);
+    memset(at, 0, RS_GROUP_FRAME_HEAD + 400000);
+    rs_group_frame_put_head(at, 600000, RS_GROUP_FRAME_KIND_PUBLISH, 0);
+    (void)rs_shared_ring_tell(ring);
+    do
+        assert_true(rs_published_take(&w->socket));
+    while (w->socket.paused);
+    at = rs_shared_ring_put(ring, 200000 + RS_GROUP_FRAME_HEAD + 10);
+    memset(at, 0, 200000 + RS_GROUP_FRAME_HEAD + 10);
+    rs_group_frame_put_head(at + 200000, 10, RS_GROUP_FRAME_KIND_PUBLISH, 0);
+    (void)rs_shared_ring_tell(ring);
+    do
+        assert_true(rs_published_take(&w->socket));
+    while (w->socket.paused);
+    assert_int_equal(w->got, 2);
+}
+
+/* What it published by the socket the agent took for wakes. */
+static void program_without_descriptors__is_told(void **state) {
+    (void)state;
+    uint8_t frame[RS_GROUP_FRAME_HEAD];
+    rostrum_group group = {.given = {-1, -1}, .in = {.bytes = frame, .length = sizeof frame}};
+    rs_group_frame_put_head(frame, 0, RS_GROUP_FRAME_KIND_RING, 0);
+    assert_false(rostrum_group_take_ring(&group));
+}
+
+/* It is not waited for. */
+static void program_fills_the_eventfd__is_not_served(void **state) {
+    world *w = *state;
+    rs_shared_ring *ring = &w->program->published;
+    int event = w->program->given[1];
+    w->never_full = true;
+    assert_int_equal(fcntl(event, F_SETFL, 0), 0);
+    assert_int_equal(eventfd_write(event, UINT64_MAX - 1), 0);
+    while (rs_shared_ring_free(ring) > 0)
+        rs_group_frame_put_head(rs_shared_ring_put(ring, RS_GROUP_FRAME_HEAD), 0, RS_GROUP_FRAME_KIND_PUBLISH, 0);
+    (void)rs_shared_ring_tell(ring);
+    assert_true(rs_shared_ring_await_room(ring));
+    assert_false(rs_published_read(&w->socket));
+}
+
 typedef struct {
     const world *world;
     uint64_t random;
@@ -302,6 +367,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(program_gone__what_it_left_is_taken, without_ring, stop),
         cmocka_unit_test_setup_teardown(program_says_what_cannot_be__is_not_served, with_ring, stop),
         cmocka_unit_test_setup_teardown(frame_beyond_the_largest__is_not_served, with_ring, stop),
+        cmocka_unit_test_setup_teardown(frame_of_no_kind__larger_than_the_ring_is_not_served, with_ring, stop),
+        cmocka_unit_test_setup_teardown(large_message_that_waited__what_is_behind_it_is_taken, with_ring, stop),
+        cmocka_unit_test(program_without_descriptors__is_told),
+        cmocka_unit_test_setup_teardown(program_fills_the_eventfd__is_not_served, with_ring, stop),
         cmocka_unit_test_setup_teardown(program_writes_meanwhile__agent_stays_within, with_ring, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
