@@ -55,8 +55,8 @@ static bool counts(const rs_sending *x, const rs_recipient *r, rs_time now) {
     const rs_wan_peer *p = peer_of(x, r);
     if (!is_member(r) || !rs_has_accepted(r))
         return false;
-    rs_time since = p->heard_at > x->stats.high_rate_at ? p->heard_at : x->stats.high_rate_at;
-    bool joined_late = r->accepted_at > x->stats.high_rate_at && p->cum < w->sections.freed * RS_WAN_SECTION;
+    rs_time since = p->heard_at > w->counts_from ? p->heard_at : w->counts_from;
+    bool joined_late = r->accepted_at > w->counts_from && p->cum < w->sections.freed * RS_WAN_SECTION;
     return now - since < longest_silence(w) && !joined_late;
 }
 
@@ -82,6 +82,7 @@ void rs_wan_sender_stop(rs_node *node, rs_sending *x) {
     rs_wan_gaps_free(&w->gaps, &node->allocator);
     rs_wan_pool_leave(&w->memory);
     w->look_due = w->over_due = w->begin_due = w->early_due = RS_NEVER;
+    w->early = false;
 }
 
 void rs_wan_sender_free(rs_node *node, rs_sending *x) {
@@ -199,6 +200,7 @@ static void all_are_here(rs_node *node, rs_time now, rs_sending *x) {
         w->sections.receivers = UINT32_MAX; /* repairs go by multicast all the same */
     w->begin_due = w->early_due = RS_NEVER;
     w->early = false;
+    w->counts_from = now;
 }
 
 /* `early`: nobody has accepted yet. */
@@ -233,6 +235,7 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x, bool early) {
     w->sent_since = now;
     x->stats.high_rate_at = now;
     rs_sender_phase(node, x, RS_PHASE_HIGH_RATE);
+    w->counts_from = now;
     rs_pacer_start(&x->pacer, now, first < most ? first : most);
     x->pacer.depth_most = RS_WAN_QUEUE_MOST;
     w->rate_bps = x->pacer.rate_bps;

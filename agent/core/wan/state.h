@@ -63,6 +63,7 @@ typedef struct {
     uint32_t unpaired;        /* So many data packets went since the last proactive repair. */
     rs_wan_pulse pulse;       /* Of start-up. */
     rs_time pulse_change;     /* Its rate changes then. */
+    rs_time counts_from;      /* Who has accepted may be heard from then on. */
     int64_t rate_bps;         /* The group's rate, but for pulses. */
     bool report;              /* The next packet asks for a status. */
     rs_time trial_until;      /* Start-up goes on without those that are slow, until then; 0: not yet. */
