@@ -20,8 +20,9 @@
  *                                                            known
  *   RING                                                     the first frame, with two descriptors: frames come by that
  *                                                            memory from here on (api/shared_ring.h), or go by it to
- *                                                            the agent if the program does not subscribe; the other is
- *                                                            an eventfd that wakes who waits for room
+ *                                                            the agent if the program does not subscribe; the other
+ *                                                            wakes who waits for room: an eventfd, the agent; a
+ *                                                            socket, the program
  *   WAKE                                                     there is something in the memory; either way
  *
  * Where there is a ring, what comes by the socket came after all that is in the ring. Of who publishes by a ring

@@ -241,14 +241,14 @@ rostrum_code rostrum_group_flush_some(rostrum_group *group, rostrum_error *error
 
 /* 0 = there may be room, or the agent is gone; else an errno: ETIMEDOUT. */
 static int wait_room(rostrum_group *group) {
-    eventfd_t count;
+    uint8_t wakes[64];
     if (!group->published.page)
         return wait_ready(group->fd, POLLOUT, SEND_BOUND_MS);
     if (!rs_shared_ring_await_room(&group->published))
         return 0;
     struct pollfd ready[] = {{.fd = group->given[1], .events = POLLIN}, {.fd = group->fd}}; /* or its end */
     int number = wait_any(ready, 2, SEND_BOUND_MS);
-    (void)eventfd_read(group->given[1], &count);
+    (void)recv(group->given[1], wakes, sizeof wakes, MSG_DONTWAIT);
     return number;
 }
 

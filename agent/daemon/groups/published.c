@@ -1,11 +1,9 @@
 #include "daemon/groups/published.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -104,18 +102,21 @@ void rs_published_ring(rs_group_socket *s) {
     int memory = -1;
     if (!s->asks || g->ring_count >= RS_RINGS_MOST || !rs_shared_ring_make(&s->published, RING_BYTES, &memory))
         return;
-    s->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     (void)rs_shared_ring_sleep(&s->published); /* the first frame wakes the agent */
     g->ring_count++;
-    if (s->event < 0 || !rs_unread_give(s, memory, s->event))
+    int ends[2] = {-1, -1};
+    bool paired = socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0;
+    s->event = ends[0];
+    if (!paired || !rs_unread_give(s, memory, ends[1]))
         close_ring(s);
+    if (paired)
+        close(ends[1]);
     close(memory);
 }
 
-/* The program has the same eventfd, may have filled it and made it wait: it is not waited for. */
+/* What the program does with its end makes nobody wait here; what fills this one are wakes. */
 static bool wake(int event) {
-    struct pollfd room = {.fd = event, .events = POLLOUT};
-    return poll(&room, 1, 0) == 1 && eventfd_write(event, 1) == 0;
+    return send(event, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 || errno == EAGAIN;
 }
 
 /* Of a frame that is larger than the ring, what is there; the whole one is taken of the buffer. */

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -439,9 +438,8 @@ static void ready(void *context, uint32_t events) {
 /* The program has read of its ring. */
 static void roomy(void *context, uint32_t events) {
     rs_group_socket *s = context;
-    eventfd_t count;
     (void)events;
-    (void)eventfd_read(s->event, &count);
+    rs_unread_woken(s);
     if (!flush(s))
         end_socket(s);
 }

@@ -35,7 +35,7 @@ struct rs_group_socket {
     const rs_published_calls *calls;
     size_t out_start, out_length, out_room;
     rs_shared_ring ring;      /* in front of `out`; no page: the socket is */
-    int event;                /* the eventfd by which who took of a ring says so: the program, of `ring` */
+    int event;                /* by which who took of a ring says so: the program by an eventfd, of `ring` */
     rs_watch roomy;           /* of that */
     rs_shared_ring published; /* in front of `in`, of who only publishes; no page: the socket is */
     rs_time progress_at;

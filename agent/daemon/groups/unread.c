@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "api/group_frames.h"
@@ -152,6 +153,14 @@ void rs_unread_ring(rs_group_socket *s, void (*roomy)(void *context, uint32_t ev
         !rs_unread_give(s, memory, s->event))
         close_ring(s);
     close(memory);
+}
+
+/* The program has the same eventfd, and may have emptied it, and made it wait: it is not waited for (Linux 5.8). */
+void rs_unread_woken(const rs_group_socket *s) {
+    eventfd_t count;
+    const struct iovec to = {.iov_base = &count, .iov_len = sizeof count};
+    if (preadv2(s->event, &to, 1, -1, RWF_NOWAIT) < 0 && errno == EOPNOTSUPP)
+        (void)eventfd_read(s->event, &count);
 }
 
 void rs_unread_cut(rs_group_socket *s) {

@@ -18,8 +18,10 @@ rs_unread_state rs_unread_flush(rs_group_socket *s);
 /* The program gets a ring by its new socket, if it asked for one, and there is memory for it. `roomy` is called when it
  * has read, and was waited for. */
 void rs_unread_ring(rs_group_socket *s, void (*roomy)(void *context, uint32_t events));
-/* The program's ends of a ring: what it shares, and the eventfd that says that there is room. */
+/* The program's ends of a ring: what it shares, and the descriptor by which who took of it says so. */
 bool rs_unread_give(const rs_group_socket *s, int memory, int event);
+/* The program has read of its ring. */
+void rs_unread_woken(const rs_group_socket *s);
 /* What the ring has no room for now will not come any more: what does comes by the socket. */
 void rs_unread_cut(rs_group_socket *s);
 void rs_unread_free(rs_group_socket *s);

@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -298,10 +299,23 @@ static void memory__cannot_be_made_shorter_by_the_program(void **state) {
     assert_int_equal(fcntl(w->program->given[0], F_ADD_SEALS, F_SEAL_WRITE), -1);
 }
 
+/* It has emptied the eventfd that woke the agent, and made it wait: both have the same one. */
+static void program_takes_its_wake_back__agent_does_not_wait(void **state) {
+    world *w = *state;
+    struct pollfd more = {.fd = w->socket.event, .events = POLLIN};
+    assert_int_equal(fcntl(w->socket.event, F_SETFL, 0), 0);
+    rs_unread_woken(&w->socket);
+    assert_int_equal(eventfd_write(w->socket.event, 1), 0);
+    assert_int_equal(poll(&more, 1, 0), 1);
+    rs_unread_woken(&w->socket);
+    assert_int_equal(poll(&more, 1, 0), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(any_turns__every_message_comes_once_and_in_order, with_ring, stop),
         cmocka_unit_test_setup_teardown(any_turns__every_message_comes_once_and_in_order, without_ring, stop),
+        cmocka_unit_test_setup_teardown(program_takes_its_wake_back__agent_does_not_wait, with_ring, stop),
         cmocka_unit_test_setup_teardown(race__every_message_comes, with_ring, stop),
         cmocka_unit_test_setup_teardown(race__every_message_comes, without_ring, stop),
         cmocka_unit_test_setup_teardown(read_meanwhile__agent_does_not_sleep, with_ring, stop),
