@@ -166,11 +166,7 @@ bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
     rs_tree_sender *t = NULL;
     if (c->directory.place_of && x->recipient_count > direct && (order = in_order(node, x, &count)) && count > direct &&
         (starts = rs_memory_take(&node->allocator, count * sizeof *starts)) && (t = make(node, x))) {
-        const rs_tree shape = {.starts = starts,
-                               .rack_count = rs_find_racks(order, count, starts),
-                               .count = count,
-                               .tops = c->feedback_arity < RS_TREE_TOPS ? c->feedback_arity : RS_TREE_TOPS,
-                               .arity = c->feedback_arity};
+        const rs_tree shape = rs_tree_by_racks(node, order, count, starts);
         grow(t, x, order, &shape);
         t->sample = sample_time(x, count);
         x->said_each = t->sample;

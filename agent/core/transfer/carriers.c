@@ -59,15 +59,10 @@ static bool is_any(const rs_node *node, const rs_sending *x, const rs_recipient 
 }
 
 void rs_carriers_connect(rs_node *node, rs_time now, rs_sending *x) {
-    const rs_config *c = &node->config;
     uint32_t count = 0, *starts = NULL;
     rs_ordered *order = rs_order_by_racks(node, x, is_any, &count);
     if (order && (starts = rs_memory_take(&node->allocator, count * sizeof *starts))) {
-        const rs_tree shape = {.starts = starts,
-                               .rack_count = rs_find_racks(order, count, starts),
-                               .count = count,
-                               .tops = c->feedback_arity < RS_TREE_TOPS ? c->feedback_arity : RS_TREE_TOPS,
-                               .arity = c->feedback_arity};
+        const rs_tree shape = rs_tree_by_racks(node, order, count, starts);
         for (uint32_t i = 0; i < count; i++)
             if (rs_tree_place_of(&shape, i).parent == RS_TREE_SENDER)
                 rs_control_set_pending(node, now, &x->recipients[order[i].place].link, RS_CONTROL_CONNECT);

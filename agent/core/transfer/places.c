@@ -51,10 +51,14 @@ rs_ordered *rs_order_by_racks(rs_node *node, const rs_sending *x,
     return order;
 }
 
-uint32_t rs_find_racks(const rs_ordered *order, uint32_t count, uint32_t *starts) {
-    uint32_t racks = 0;
+rs_tree rs_tree_by_racks(const rs_node *node, const rs_ordered *order, uint32_t count, uint32_t *starts) {
+    uint32_t racks = 0, arity = node->config.feedback_arity;
     for (uint32_t i = 0; i < count; i++)
         if (i == 0 || order[i].rack != order[i - 1].rack)
             starts[racks++] = i;
-    return racks;
+    return (rs_tree){.starts = starts,
+                     .rack_count = racks,
+                     .count = count,
+                     .tops = arity < RS_TREE_TOPS ? arity : RS_TREE_TOPS,
+                     .arity = arity};
 }

@@ -2,6 +2,7 @@
 #ifndef RS_CORE_TRANSFER_PLACES_H
 #define RS_CORE_TRANSFER_PLACES_H
 
+#include "core/feedback/tree.h"
 #include "core/transfer/state.h"
 
 typedef struct {
@@ -20,7 +21,7 @@ bool rs_knows_tree(const rs_node *node, const rs_recipient *r);
 rs_ordered *rs_order_by_racks(rs_node *node, const rs_sending *x,
                               bool (*takes)(const rs_node *node, const rs_sending *x, const rs_recipient *r),
                               uint32_t *count);
-/* Where each rack begins, at most `count`; returns how many racks there are. */
-uint32_t rs_find_racks(const rs_ordered *order, uint32_t count, uint32_t *starts);
+/* Their tree. Where each rack begins is put in `starts`: room for `count`, to be kept as long as the tree. */
+rs_tree rs_tree_by_racks(const rs_node *node, const rs_ordered *order, uint32_t count, uint32_t *starts);
 
 #endif

@@ -4,7 +4,6 @@
 #include "core/transfer/places.h"
 
 #define NOBODY UINT32_MAX
-#define TOPS 8u /* that say it to the sender itself (docs/wan.md) */
 
 struct rs_wan_place {
     uint32_t parent, first_child, next; /* Places of recipients; NOBODY: none, `parent`: the sender. */
@@ -43,11 +42,7 @@ bool rs_wan_tree_begin(rs_node *node, rs_time now, rs_sending *x) {
     if (order && count > c->direct_receivers && (starts = rs_memory_take(&node->allocator, count * sizeof *starts)))
         w->places = rs_memory_take(&node->allocator, x->recipient_count * sizeof *w->places);
     if (w->places) {
-        const rs_tree shape = {.starts = starts,
-                               .rack_count = rs_find_racks(order, count, starts),
-                               .count = count,
-                               .tops = c->feedback_arity < TOPS ? c->feedback_arity : TOPS,
-                               .arity = c->feedback_arity};
+        const rs_tree shape = rs_tree_by_racks(node, order, count, starts);
         for (uint32_t i = 0; i < x->recipient_count; i++)
             w->places[i] = (rs_wan_place){.parent = NOBODY, .first_child = NOBODY, .next = NOBODY};
         for (uint32_t i = count; i-- > 0;) {

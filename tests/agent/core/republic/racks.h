@@ -56,4 +56,18 @@ static inline net *racks_begin(const rs_config *config, uint64_t seed, net_watch
     return n;
 }
 
+/* OPEN of a small object of that sender, as one who carries hands it in. */
+static inline rs_message racks_open_by(rs_peer sender, uint64_t data) {
+    rs_message said = {.type = RS_MSG_OPEN, .nonce = 4711}, m = {.type = RS_MSG_CARRIED, .nonce = 4711};
+    said.open.object = net_object(data);
+    said.open.size = said.open.end = 1;
+    said.open.fragment_size = 1;
+    said.open.path_kind = RS_PATH_PACKET;
+    said.open.group_address = 0xe0000007;
+    said.open.light_confirm = 1;
+    m.carried.sender = (rs_wire_place){sender + 1, 7071};
+    assert_true(rs_wire_inner_set(&m.carried.inner, &said));
+    return m;
+}
+
 #endif

@@ -325,35 +325,22 @@ static void strangers_lie(void **state) {
     net_free(n);
 }
 
-static rs_message open_by(rs_peer sender) {
-    rs_message said = {.type = RS_MSG_OPEN, .nonce = 4711}, m = {.type = RS_MSG_CARRIED, .nonce = 4711};
-    said.open.object = net_object(2);
-    said.open.size = said.open.end = 1;
-    said.open.fragment_size = 1;
-    said.open.path_kind = RS_PATH_PACKET;
-    said.open.group_address = 0xe0000007;
-    said.open.light_confirm = 1;
-    m.carried.sender = (rs_wire_place){sender + 1, 7071};
-    assert_true(rs_wire_inner_set(&m.carried.inner, &said));
-    return m;
-}
-
 /* In another's name. */
 static void open_by_one_who_does_not_carry__of_one_who_has_a_connection(void **state) {
     (void)state;
     data_gaps s;
     net *n = begin(23, &s);
     net_at(n, 300 * MS);
-    rs_message lie = open_by(77);
+    rs_message lie = racks_open_by(77, 2);
     old = UINT64_C(1) << 14;
     assert_false(hand_in(n, 13, RS_CH_PEER_RELIABLE, 14, &lie));
     old = 0;
-    lie = open_by(0);
+    lie = racks_open_by(0, 2);
     assert_true(hand_in(n, CARRIER, RS_CH_PEER_RELIABLE, 14, &lie));
     net_at(n, 310 * MS);
     assert_int_equal(net_events(n, 13, RS_EV_INCOMING, ANYONE), 1);
     assert_int_equal(net_events(n, CARRIER, RS_EV_INCOMING, ANYONE), 1);
-    lie = open_by(77);
+    lie = racks_open_by(77, 2);
     assert_true(hand_in(n, CARRIER, RS_CH_PEER_RELIABLE, 14, &lie));
     net_at(n, 320 * MS);
     assert_int_equal(net_events(n, CARRIER, RS_EV_INCOMING, ANYONE), 2);

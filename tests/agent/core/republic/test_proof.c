@@ -322,19 +322,6 @@ static void answers_are_lost_or_forged(void **state) {
     }
 }
 
-static rs_message open_by(rs_peer sender, uint64_t data) {
-    rs_message said = {.type = RS_MSG_OPEN, .nonce = 4711}, m = {.type = RS_MSG_CARRIED, .nonce = 4711};
-    said.open.object = net_object(data);
-    said.open.size = said.open.end = 1;
-    said.open.fragment_size = 1;
-    said.open.path_kind = RS_PATH_PACKET;
-    said.open.group_address = 0xe0000007;
-    said.open.light_confirm = 1;
-    m.carried.sender = (rs_wire_place){sender + 1, 7071};
-    assert_true(rs_wire_inner_set(&m.carried.inner, &said));
-    return m;
-}
-
 static bool hand_in(net *n, rs_peer to, rs_peer from, const rs_message *m) {
     uint8_t bytes[RS_HEADER_MAX];
     const rs_packet_in in = {.channel = RS_CH_PEER_RELIABLE,
@@ -351,7 +338,7 @@ static void made_up_sender__another_one_sends_it(void **state) {
     (void)state;
     net *n = begin(68, NULL, NULL);
     net_at(n, 600 * MS);
-    const rs_message m = open_by(77, 2);
+    const rs_message m = racks_open_by(77, 2);
     assert_true(hand_in(n, 13, 14, &m));
     net_call(n, 13, RS_OK);
     const rs_peer to[] = {13};
@@ -368,7 +355,7 @@ static void places_that_do_not_answer__are_not_dialled_for_ever(void **state) {
     (void)state;
     net *n = begin(69, NULL, NULL);
     net_at(n, 300 * MS);
-    const rs_message opened = open_by(77, 2);
+    const rs_message opened = racks_open_by(77, 2);
     net_application(n, CARRIER, APP_REFUSES);
     assert_true(hand_in(n, CARRIER, 14, &opened));
     net_call(n, CARRIER, RS_OK);
