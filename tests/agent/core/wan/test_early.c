@@ -112,6 +112,26 @@ static void nobody_has_accepted__little_goes(void **state) {
     (void)state;
 }
 
+/* All stand still when data come, and accept seconds later: nobody counted for having been silent since then, and all
+ * of a small object went to each by itself. */
+static void all_accept_late__data_go_by_the_group(void **state) {
+    const uint64_t size = 300 * FRAGMENT;
+    seen s;
+    net *n = begin(13, 0, true, &s);
+    net_send_all(n, 1, size);
+    for (rs_time at = 0; s.first_data == 0; at += MS)
+        net_at(n, at);
+    for (rs_peer to = 1; to < SERVERS; to++)
+        net_pause(n, to, 3 * SEC);
+    net_run(n, 60 * SEC);
+    printf("%llu packets by the group\n", (unsigned long long)net_knob(n)->data_packets);
+    assert_true(net_knob(n)->data_packets >= 2 * size / FRAGMENT); /* what went early, and again */
+    for (rs_peer i = 1; i < SERVERS; i++)
+        assert_true(net_has(n, i, 1));
+    net_free(n);
+    (void)state;
+}
+
 /* It is as if none told its round trip: those that are there are waited for. */
 static void one_is_not_connected__nothing_goes_early(void **state) {
     seen s;
@@ -132,6 +152,7 @@ int main(void) {
         cmocka_unit_test(who_was_not_there__gets_it_all),
         cmocka_unit_test(who_refuses__is_sent_nothing_more),
         cmocka_unit_test(nobody_has_accepted__little_goes),
+        cmocka_unit_test(all_accept_late__data_go_by_the_group),
         cmocka_unit_test(one_is_not_connected__nothing_goes_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
