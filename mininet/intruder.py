@@ -28,9 +28,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from rostrum import controller
-from rostrum.lab.xxh3 import xxh3_64
 from thriftpy2.protocol.cybin import TCyBinaryProtocol  # type: ignore[attr-defined]
 from thriftpy2.transport.memory import TCyMemoryBuffer  # type: ignore[attr-defined]
+from xxhash import xxh3_64_intdigest, xxh64_intdigest
 
 IDL = Path(next(iter(controller.__path__))).resolve() / "rostrum.thrift"
 idl: Any = thriftpy2.load(str(IDL), module_name="intruder_thrift")
@@ -114,44 +114,9 @@ def sealed(key: bytes, epoch: int, transmitter: int, to: str, port: int, clear: 
     return clear + head + AESGCM(made[:32]).encrypt(nonce, text, place + clear + head)
 
 
-def xxh64(data: bytes, seed: int = 0) -> int:
-    """As its specification has it."""
-    p1, p2, p3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
-    p4, p5, mask = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5, (1 << 64) - 1
-
-    def left(value: int, bits: int) -> int:
-        return (value << bits | value >> 64 - bits) & mask
-
-    def step(lane: int, word: int) -> int:
-        return left((lane + word * p2) & mask, 31) * p1 & mask
-
-    at, size = 0, len(data)
-    h = (seed + p5) & mask
-    if size >= 32:
-        lanes = [(seed + p1 + p2) & mask, (seed + p2) & mask, seed, (seed - p1) & mask]
-        while at + 32 <= size:
-            lanes = [step(*pair) for pair in zip(lanes, struct.unpack_from("<4Q", data, at), strict=True)]
-            at += 32
-        h = sum(left(*pair) for pair in zip(lanes, (1, 7, 12, 18), strict=True)) & mask
-        for lane in lanes:
-            h = ((h ^ step(0, lane)) * p1 + p4) & mask
-    h = (h + size) & mask
-    while at + 8 <= size:
-        h = (left(h ^ step(0, struct.unpack_from("<Q", data, at)[0]), 27) * p1 + p4) & mask
-        at += 8
-    if at + 4 <= size:
-        h = (left(h ^ struct.unpack_from("<I", data, at)[0] * p1 & mask, 23) * p2 + p3) & mask
-        at += 4
-    for byte in data[at:]:
-        h = left(h ^ byte * p5 & mask, 11) * p1 & mask
-    h = (h ^ h >> 33) * p2 & mask
-    h = (h ^ h >> 29) * p3 & mask
-    return h ^ h >> 32
-
-
 def body_check(ident: bytes, rest: bytes) -> bytes:
     """Of a packet of a group (docs/protocol.md, Group messages)."""
-    return struct.pack("<I", (xxh3_64(rest) ^ xxh3_64(ident)) & 0xFFFFFFFF)
+    return struct.pack("<I", (xxh3_64_intdigest(rest) ^ xxh3_64_intdigest(ident)) & 0xFFFFFFFF)
 
 
 def opened(one: Plan, datagram: bytes) -> bytes:
@@ -173,7 +138,7 @@ def another(packet: bytes, ahead: int) -> bytes:
 
 def checked(datagram: bytes) -> bytes:
     """A datagram of a region with its check (docs/protocol.md, QSM)."""
-    check = xxh64(datagram[16:], xxh64(datagram[:12])) & 0xFFFFFFFF
+    check = xxh64_intdigest(datagram[16:], xxh64_intdigest(datagram[:12])) & 0xFFFFFFFF
     return datagram[:12] + check.to_bytes(4, "little") + datagram[16:]
 
 

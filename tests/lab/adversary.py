@@ -20,7 +20,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rostrum.lab.intruder import body_check, xxh64
+from rostrum.lab.intruder import body_check
+from xxhash import xxh64_intdigest
 
 DATA, CONTROL = 7070, 7071
 GROUPS_KNOWN = 8  # numbers of message groups: the manager counts from 1
@@ -146,7 +147,7 @@ def views(version: int) -> bytes:
 
 def check(seeded_by: bytes, data: bytes) -> bytes:
     """Anybody can make it: it finds chance, not malice."""
-    return struct.pack("<I", xxh64(data, xxh64(seeded_by)) & NOTHING)
+    return struct.pack("<I", xxh64_intdigest(data, xxh64_intdigest(seeded_by)) & NOTHING)
 
 
 def body(ident: bytes, payload: bytes, version: int = 1) -> bytes:
@@ -184,7 +185,7 @@ def forged_message(plan: Plan, rng: random.Random) -> bytes:
         states = struct.pack("<I", 16) + states
         return head + check(head, states) + states
     report = struct.pack("<HHIIIQ", 0x4652, 1, sender, life, group, rng.choice([0, 1, sn]))
-    return report + struct.pack("<I", xxh64(report) & NOTHING)
+    return report + struct.pack("<I", xxh64_intdigest(report) & NOTHING)
 
 
 def forged_probe(plan: Plan, rng: random.Random) -> bytes:
