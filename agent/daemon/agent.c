@@ -149,7 +149,7 @@ static void send_message(rs_agent *agent, const rs_packet_out *out) {
                                           .fd = transfer->object ? transfer->object->fd : -1,
                                           .offset = out->payload_offset,
                                           .length = out->payload_length};
-        rs_sending_count(transfer, out->payload_length);
+        rs_sending_count(transfer, out);
     }
     rs_names_goes(agent->names, out->header, out->header_length);
     rs_secure_goes(agent, out->peer, out->header, out->header_length);
@@ -178,7 +178,7 @@ static void send_data(rs_agent *agent, const rs_packet_out *out) {
     }
     if (transfer->object && out->payload_length > 0)
         rs_store_read_ahead(transfer->object, out->payload_offset);
-    rs_sending_count(transfer, out->payload_length);
+    rs_sending_count(transfer, out);
     rs_data_push(agent->data, payload);
 }
 
@@ -187,7 +187,7 @@ static void send_to_peer(rs_agent *agent, const rs_packet_out *out) {
     rs_transfer_entry *of = rs_transfers_find(&agent->transfers, out->xfer);
     const uint8_t *payload = transfer && out->payload_length ? payload_of(transfer, out->payload_offset) : NULL;
     if (of && of->sending)
-        rs_sending_count(of, out->payload_length);
+        rs_sending_count(of, out);
     if (out->payload_length == 0 || payload)
         rs_overlay_send(agent->overlay, out, payload);
 }
@@ -208,6 +208,8 @@ static bool pump_packets(rs_agent *agent) {
     }
     rs_data_flush(agent->data);
     rs_overlay_flush(agent->overlay);
+    if (count > 0)
+        rs_api_digest_sent(agent->api, rs_agent_now(agent));
     return count > 0;
 }
 

@@ -159,11 +159,13 @@ int rs_api_server_fd(const rs_api_server *server) {
 }
 
 rs_time rs_api_server_deadline(const rs_api_server *server) {
-    if (server->work_count || server->store_work || server->reap)
+    rs_time work = rs_api_waits_due(server);
+    if (work == 0 || server->store_work || server->reap)
         return 0;
     bool paused = server->pause.again != 0 && server->pause.again < server->read_deadline;
     rs_time next = paused ? server->pause.again : server->read_deadline;
     next = server->ephemeral.next < next ? server->ephemeral.next : next;
+    next = work < next ? work : next;
     return server->key_ends < next ? server->key_ends : next;
 }
 

@@ -11,6 +11,10 @@
 #define ALLOCATE_BYTES ((uint64_t)4 << 20) /* per dispatch: about 1 ms */
 #define DIGEST_CHUNKS_XXH3 8u              /* per dispatch: about 0.4 ms, from memory that is not cached */
 #define DIGEST_CHUNKS_SHA256 1u
+/* A digest follows what is sent while that is so fast (2 Gb/s) that reading it twice from memory would be felt. */
+#define FOLLOW_BYTES ((uint64_t)5 << 20)
+#define FOLLOW_TIME ((rs_time)20000000) /* ns */
+#define FOLLOW_LOOKS 4                  /* at the beginning it waits so long for sending to become fast */
 
 static bool is_work(rs_api_wait_kind kind) {
     return kind == RS_WAIT_CREATE || kind == RS_WAIT_DIGEST;
@@ -160,19 +164,12 @@ static void digest_failed(rs_api_server *server, rs_api_wait *wait, const rs_err
         server->handlers.on_unreadable(server->handlers.context, wait->object, error->text);
 }
 
-static void work_digest(rs_api_server *server, rs_api_wait *wait) {
+/* So many chunks more have their digests, or -1 with errno. */
+static void digest_went(rs_api_server *server, rs_api_wait *wait, int64_t did, uint64_t left) {
     rs_error error;
     rs_digest digest;
     rs_object *object = wait->object;
-    if (wait->failed) {
-        if (object->holds == 0)
-            rs_api_wait_end(server, wait, true);
-        return;
-    }
-    bool fast = server->config.digest_algorithm == RS_DIGEST_XXH3;
     bool failed = false;
-    uint64_t left = rs_digest_tree_pending(wait->tree) * RS_DIGEST_CHUNK; /* in order */
-    int64_t did = rs_digest_tree_step_shared(wait->tree, object->map, fast ? DIGEST_CHUNKS_XXH3 : DIGEST_CHUNKS_SHA256);
     if (did > 0 && object->size >= left)
         rs_store_was_read(object, object->size - left, (uint64_t)did * RS_DIGEST_CHUNK);
     if (did < 0)
@@ -196,6 +193,42 @@ static void work_digest(rs_api_server *server, rs_api_wait *wait) {
     rs_object_id id = object->id;
     rs_api_wait_end(server, wait, false);
     rs_api_object_complete(server, &id);
+}
+
+/* Whether the object is being sent fast, looked at now and then. */
+static bool follows(rs_api_wait *wait, rs_time now) {
+    const rs_object *object = wait->object;
+    if (wait->failed || object->holds == 0 || object->sent == object->size)
+        return false;
+    if (wait->looks == 0 || now - wait->looked_at >= FOLLOW_TIME) {
+        wait->looks += wait->looks < FOLLOW_LOOKS;
+        wait->follows = object->sent - wait->sent >= FOLLOW_BYTES || wait->looks < FOLLOW_LOOKS;
+        wait->sent = object->sent;
+        wait->looked_at = now;
+    }
+    return wait->follows;
+}
+
+/* Until when nothing but sending takes its digest further; 0: it is work to do. */
+static rs_time follows_until(const rs_api_wait *wait) {
+    bool follows = wait->kind == RS_WAIT_DIGEST && !wait->failed && wait->follows && wait->object->holds > 0 &&
+                   wait->object->sent < wait->object->size;
+    return follows ? wait->looked_at + FOLLOW_TIME : 0;
+}
+
+static void work_digest(rs_api_server *server, rs_api_wait *wait) {
+    const rs_object *object = wait->object;
+    if (wait->failed) {
+        if (object->holds == 0)
+            rs_api_wait_end(server, wait, true);
+        return;
+    }
+    if (follows(wait, server->now))
+        return;
+    bool fast = server->config.digest_algorithm == RS_DIGEST_XXH3;
+    uint64_t left = rs_digest_tree_pending(wait->tree) * RS_DIGEST_CHUNK; /* in order */
+    int64_t did = rs_digest_tree_step_shared(wait->tree, object->map, fast ? DIGEST_CHUNKS_XXH3 : DIGEST_CHUNKS_SHA256);
+    digest_went(server, wait, did, left);
 }
 
 bool rs_api_add_object(rs_api_server *server, rs_api_wait *wait, int fd, rs_error *error) {
@@ -227,12 +260,33 @@ rs_object *rs_api_add_again(rs_api_server *server, const rs_object_id *id, int f
 void rs_api_waits_work(rs_api_server *server) {
     /* The oldest first: several at once would all come later, and none earlier. */
     rs_api_wait *wait = server->waits;
-    while (wait && !is_work(wait->kind))
+    while (wait && !(is_work(wait->kind) && server->now >= follows_until(wait)))
         wait = wait->next;
     if (wait && wait->kind == RS_WAIT_CREATE)
         work_create(server, wait);
     else if (wait)
         work_digest(server, wait);
+}
+
+rs_time rs_api_waits_due(const rs_api_server *server) {
+    rs_time due = RS_NEVER;
+    for (const rs_api_wait *wait = server->work_count ? server->waits : NULL; wait && due > 0; wait = wait->next) {
+        rs_time until = is_work(wait->kind) ? follows_until(wait) : RS_NEVER;
+        due = until < due ? until : due;
+    }
+    return due;
+}
+
+void rs_api_digest_sent(rs_api_server *server, rs_time now) {
+    for (rs_api_wait *wait = server->work_count ? server->waits : NULL, *next; wait; wait = next) {
+        next = wait->next;
+        if (wait->kind != RS_WAIT_DIGEST || !follows(wait, now))
+            continue;
+        uint64_t left = rs_digest_tree_pending(wait->tree) * RS_DIGEST_CHUNK;
+        int64_t did = rs_digest_tree_follow_shared(wait->tree, wait->object->map, wait->object->sent);
+        if (did != 0)
+            digest_went(server, wait, did, left);
+    }
 }
 
 void rs_api_object_complete(rs_api_server *server, const rs_object_id *id) {

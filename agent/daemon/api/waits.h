@@ -61,7 +61,11 @@ typedef struct rs_api_wait {
     rs_object *object;    /* CREATE, DIGEST */
     rs_digest_tree *tree; /* DIGEST */
     bool failed;          /* DIGEST: and answered; transfers still use the object */
-    char *cause;          /* READ: why the last transfer of it failed */
+    bool follows;         /* DIGEST: what is sent, as that is fast */
+    uint64_t sent;        /* DIGEST: object->sent, at looked_at */
+    rs_time looked_at;
+    unsigned looks;
+    char *cause; /* READ: why the last transfer of it failed */
 } rs_api_wait;
 
 struct rs_api_server {
@@ -104,6 +108,10 @@ uint32_t rs_api_waits_forget(rs_api_server *server, uint64_t client, bool answer
 void rs_api_waits_expire(rs_api_server *server);
 /* A bounded amount of allocation and digesting. */
 void rs_api_waits_work(rs_api_server *server);
+/* Data was sent just now: the digest of an object that is sent fast follows, while the data is in the cache. */
+void rs_api_digest_sent(rs_api_server *server, rs_time now);
+/* When there is more to do: 0 = at once. */
+rs_time rs_api_waits_due(const rs_api_server *server);
 /* Ends the events of a send whose call is answered. */
 void rs_api_send_events_end(rs_api_server *server, const rs_api_call *call);
 

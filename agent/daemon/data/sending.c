@@ -554,8 +554,11 @@ void rs_sending_api(void *context, const rs_api_send *send) {
     rs_api_event(agent->api, &s->base.id, &event);
 }
 
-void rs_sending_count(rs_transfer_entry *transfer, uint32_t bytes) {
-    rs_sending_of(transfer)->result.bytes_sent += bytes;
+void rs_sending_count(rs_transfer_entry *transfer, const rs_packet_out *out) {
+    uint64_t end = out->payload_offset + out->payload_length;
+    rs_sending_of(transfer)->result.bytes_sent += out->payload_length;
+    if (transfer->object && out->payload_length > 0 && end > transfer->object->sent)
+        transfer->object->sent = end;
 }
 
 void rs_sending_cancel(rs_agent *agent, rs_transfer_entry *transfer, const char *cause) {

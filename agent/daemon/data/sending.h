@@ -106,7 +106,7 @@ void rs_sending_unreadable_api(void *agent, const rs_object *object, const char 
 void rs_sending_cancel_api(void *agent, const rs_api_call *call, const rs_object_id *id);
 void rs_sending_event(rs_agent *agent, const rs_event *event);
 /* Payload bytes that go out for it. */
-void rs_sending_count(rs_transfer_entry *transfer, uint32_t bytes);
+void rs_sending_count(rs_transfer_entry *transfer, const rs_packet_out *out);
 void rs_sending_cancel(rs_agent *agent, rs_transfer_entry *transfer, const char *cause);
 rs_time rs_sending_deadline(const rs_agent *agent);
 void rs_sending_timeout(rs_agent *agent);

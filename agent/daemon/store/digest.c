@@ -244,6 +244,7 @@ uint64_t rs_digest_tree_step(rs_digest_tree *tree, const uint8_t *data, uint64_t
 typedef struct {
     rs_digest_tree *tree;
     const uint8_t *data;
+    uint64_t upto, count;
     bool ok;
 } guarded;
 
@@ -263,6 +264,45 @@ int64_t rs_digest_tree_step_shared(rs_digest_tree *tree, const uint8_t *data, ui
             return -1;
         }
     return (int64_t)count;
+}
+
+/* The chunk at the head of the queue, as far as `upto` of the object. False: not to its end. */
+static bool follow_head(rs_digest_tree *tree, const uint8_t *data, uint64_t upto) {
+    uint64_t chunk = tree->queue[tree->ready_first], begin = chunk * RS_DIGEST_CHUNK;
+    uint32_t length = (uint32_t)chunk_length(tree, chunk);
+    stream *s = stream_of(tree, chunk);
+    if (upto <= begin)
+        return false;
+    if (!s->active || s->chunk != chunk) {
+        s->chunk = chunk;
+        s->active = stream_begin(tree, s);
+        s->there = s->done = 0;
+    }
+    if (upto - begin >= length)
+        return true;
+    if (s->active && upto - begin >= s->done + (uint64_t)WARM_BYTES)
+        digest_warm(tree, s, data + begin, (uint32_t)(upto - begin));
+    return false;
+}
+
+static void follow_guarded(void *context) {
+    guarded *g = context;
+    g->ok = true;
+    while (g->ok && g->tree->ready && follow_head(g->tree, g->data, g->upto)) {
+        g->ok = digest_next(g->tree, g->data);
+        g->count += g->ok;
+    }
+}
+
+int64_t rs_digest_tree_follow_shared(rs_digest_tree *tree, const uint8_t *data, uint64_t upto) {
+    guarded all = {.tree = tree, .data = data, .upto = upto};
+    if (!tree->guards && !(tree->guards = rs_guard_start()))
+        return -1;
+    if (!rs_guard_run(follow_guarded, &all) || !all.ok) {
+        errno = EIO;
+        return -1;
+    }
+    return (int64_t)all.count;
 }
 
 bool rs_digest_tree_final(rs_digest_tree *tree, rs_digest *out) {

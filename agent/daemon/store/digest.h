@@ -42,6 +42,9 @@ uint64_t rs_digest_tree_step(rs_digest_tree *tree, const uint8_t *data, uint64_t
  * file is shorter than the object). */
 int64_t rs_digest_tree_step_shared(rs_digest_tree *tree, const uint8_t *data, uint64_t max_chunks);
 
+/* The same of what lies before `upto`, part of a chunk too: while it is in the processor's cache. */
+int64_t rs_digest_tree_follow_shared(rs_digest_tree *tree, const uint8_t *data, uint64_t upto);
+
 /* The object's digest, once every chunk is digested; false before that. */
 bool rs_digest_tree_final(rs_digest_tree *tree, rs_digest *out);
 

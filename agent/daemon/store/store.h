@@ -53,6 +53,7 @@ typedef struct rs_object {
     bool private_file;     /* no application ever had a writable descriptor of it */
     bool received;         /* by rs_store_receive */
     uint32_t holds;        /* transfers using it */
+    uint64_t sent;         /* bytes before were sent to somebody, but for gaps */
     uint64_t owner;        /* of a CREATED or DIGESTING one: the client it goes away with; 0 = nobody */
     uint64_t handle;       /* names a CREATED one */
     bool pinned;           /* it does not go when room is made */

@@ -229,6 +229,10 @@ static void step_shared__equals_memory_and_tells_a_short_file(void **context) {
     rs_digest_tree_all_present(tree);
     assert_int_equal(ftruncate(fd, (off_t)MIB + 5), 0);
     errno = 0;
+    assert_int_equal(rs_digest_tree_follow_shared(tree, map, MIB + 5), 1);
+    assert_int_equal(rs_digest_tree_follow_shared(tree, map, size), -1);
+    assert_int_equal(errno, EIO);
+    errno = 0;
     assert_int_equal(rs_digest_tree_step_shared(tree, map, 100), -1);
     assert_int_equal(errno, EIO);
     assert_false(rs_digest_tree_final(tree, &got));
@@ -236,6 +240,41 @@ static void step_shared__equals_memory_and_tells_a_short_file(void **context) {
     munmap(map, size);
     close(fd);
     free(data);
+}
+
+/* Bytes that were not reached yet are wrong; now and then whole chunks are stepped over. */
+static void follow_shared__takes_no_more_than_it_may(void **context) {
+    (void)context;
+    uint64_t state = seed;
+    const uint8_t algorithms[] = {RS_DIGEST_XXH3, RS_DIGEST_SHA256};
+    for (int round = 0; round < 12; round++) {
+        uint8_t algorithm = algorithms[round % 2];
+        size_t size = 1 + random_next(&state) % (4 * MIB), there = 0, done = 0;
+        uint8_t *data = random_bytes(&state, size), *came = random_bytes(&state, size);
+        rs_digest expected = reference(algorithm, data, size), got;
+        rs_digest_tree *tree = rs_digest_tree_new(algorithm, size);
+        assert_non_null(tree);
+        rs_digest_tree_all_present(tree);
+        while (there < size) {
+            size_t more = random_next(&state) % (round < 6 ? 100000 : 3 * MIB), at = there;
+            there = more < size - there ? there + more : size;
+            memcpy(came + at, data + at, there - at);
+            bool step = random_next(&state) % 8 == 0 && there >= (done + 1) * MIB;
+            int64_t did = step ? rs_digest_tree_step_shared(tree, came, 1)
+                               : rs_digest_tree_follow_shared(tree, came, random_next(&state) % 4 ? there : at);
+            assert_true(did >= 0);
+            done += (size_t)did;
+            assert_true(done <= there / MIB + (there == size));
+        }
+        assert_true(rs_digest_tree_follow_shared(tree, came, size) >= 0);
+        assert_int_equal(rs_digest_tree_pending(tree), 0);
+        assert_int_equal(rs_digest_tree_follow_shared(tree, came, size), 0);
+        assert_true(rs_digest_tree_final(tree, &got));
+        assert_true(rs_digest_equal(&expected, &got));
+        rs_digest_tree_free(tree);
+        free(data);
+        free(came);
+    }
 }
 
 static void one_wrong_byte_is_another_digest(void **context) {
@@ -272,6 +311,7 @@ int main(void) {
         cmocka_unit_test(warm__in_order_leaves_nothing_to_do),
         cmocka_unit_test(xxh3__every_way_gives_the_same),
         cmocka_unit_test(present__refuses_what_cannot_be_and_changes_nothing),
+        cmocka_unit_test(follow_shared__takes_no_more_than_it_may),
         cmocka_unit_test(step_shared__equals_memory_and_tells_a_short_file),
         cmocka_unit_test(one_wrong_byte_is_another_digest),
         cmocka_unit_test(new__refuses_unknown_algorithms_and_absurd_sizes),
