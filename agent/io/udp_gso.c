@@ -429,6 +429,8 @@ static bool read_group(rs_sockets *base, rs_socket_group *group, unsigned limit,
     gso_io *io = (gso_io *)base;
     gso_read *r = io->read;
     bool joined = group->last_segments > 1;
+    if (joined && *total > 0 && limit < group->last_segments)
+        return false; /* it would have to be gathered first: next time */
     unsigned wanted = joined ? group->last_segments + group->last_segments / 8 + 1 : group->last_batch * 2;
     unsigned most = joined ? SEGMENTS : RS_IO_BATCH;
     wanted = wanted > WANTED_MIN ? wanted : WANTED_MIN;

@@ -18,6 +18,7 @@
 #define ROOM_EACH ((size_t)RS_FRAGMENT_MAX)
 #define ROOMS_BYTES (RS_IO_BATCH * ROOM_EACH)
 #define RECEIVE_TURN 256u /* datagrams read before the rest of the loop has its turn */
+#define RECEIVE_PART 64u  /* ... and before they are digested: half a MB of jumbo frames is in the cache still */
 #define ON_ROOMS_BYTES (RECEIVE_TURN * ROOM_EACH)
 #define DENSE_GAP (150 * RS_MICROSECOND)     /* two arrivals closer than this are dense; attempts come more seldom */
 #define DENSE_LOOK (400 * RS_MICROSECOND)    /* time between two looks at dense arrivals */
@@ -454,13 +455,18 @@ static void hand_on(rs_data *data) {
 
 static int look(rs_data *data) {
     const rs_io_sink sink = {.predict = predict, .deliver = deliver, .context = data};
-    int count = rs_io_receive(data->io, RECEIVE_TURN, &sink);
-    if (count > 0) {
-        hand_on(data);
-        data->callbacks.delivered(data->callbacks.context);
+    unsigned total = 0, count;
+    do {
+        count = (unsigned)rs_io_receive(data->io, RECEIVE_PART, &sink);
+        total += count;
+        if (count > 0) {
+            hand_on(data);
+            data->callbacks.delivered(data->callbacks.context);
+        }
+    } while (count >= RECEIVE_PART / 2 && total <= RECEIVE_TURN - RECEIVE_PART);
+    if (total > 0)
         tell_waits_and_drops(data);
-    }
-    return count;
+    return (int)total;
 }
 
 /* Arrivals wake the loop, or the clock does. */
@@ -503,7 +509,7 @@ void rs_data_timeout(rs_data *data) {
         return;
     int count = look(data);
     data->empty_looks = count > 0 ? 0 : data->empty_looks + 1;
-    data->check_at = count >= (int)RECEIVE_TURN ? now : now + DENSE_LOOK;
+    data->check_at = count > (int)(RECEIVE_TURN - RECEIVE_PART) ? now : now + DENSE_LOOK;
     if (count > 0)
         data->last_arrival = now;
     if (data->empty_looks >= EMPTY_LOOKS)

@@ -79,6 +79,19 @@ static void backend__a_small_limit_loses_nothing(void **state) {
     assert_int_equal(f->delivered, FRAGMENTS);
 }
 
+/* Of a message that does not fit what is left of the limit nothing would lie in its place. */
+static void backend__a_limit_within_a_message_gathers_nothing(void **state) {
+    pairing *p = *state;
+    if (!places_by_kernel(p))
+        skip();
+    io_fixture *f = open_pair(p, 0);
+    send_object(f, 100, 60);
+    assert_memory_equal(f->got, f->sent, OBJECT);
+    rs_io_stats in;
+    rs_io_stats_get(f->in, &in);
+    assert_in_range(in.moved, 0, 100); /* the first messages tell how many datagrams come as one */
+}
+
 static void backend__loss_reordering_and_doubles_leave_a_right_image(void **state) {
     io_random_traffic(open_pair(*state, 0));
 }
@@ -425,6 +438,7 @@ int main(void) {
     static const test_case cases[] = {
         CASE(backend__in_order_the_common_case_needs_no_copy, true),
         CASE(backend__a_small_limit_loses_nothing, true),
+        CASE(backend__a_limit_within_a_message_gathers_nothing, false),
         CASE(backend__loss_reordering_and_doubles_leave_a_right_image, true),
         CASE(backend__without_predictions_the_image_is_the_same, false),
         CASE(backend__mixed_sizes_and_strangers_harm_nothing, true),
