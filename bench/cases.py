@@ -27,9 +27,10 @@ ON_LAN = "rostrum-lan"  # without a manager, beside those who have none either
 SECURE = "rostrum-secure"  # `security: required`
 SIGNED = "rostrum-signed"  # the same, agents with --security signed
 READY = ("rostrum-ready", "tcp-cubic-ready")  # what receivers write to is in memory before the start
+CHECKED = ("tcp-cubic-checked", "tcp-cubic-ready-checked")  # TCP's copies with digests as agents take them
 PARTS = "parts"  # ciphers and digests alone, beside those two
 LAN_TOOLS = (ON_LAN, "udpcast", "uftp")
-EVERY = (*TOOLS, *SCRATCH, *READY, UNTOLD, BY_RDCM, ON_LAN, SECURE, SIGNED, PARTS)
+EVERY = (*TOOLS, *SCRATCH, *READY, *CHECKED, UNTOLD, BY_RDCM, ON_LAN, SECURE, SIGNED, PARTS)
 
 
 @dataclass(frozen=True, order=True)
@@ -105,8 +106,10 @@ def full(repeat: int) -> list[Entry]:
         for loss in (0.0, 0.1, 1.0, 5.0):
             tools = (*reliable, UNTOLD, BY_RDCM)
             entries.append(Entry(limited(mtu, loss, 128 * MB), tools, few if loss == 0.1 else repeat))
-        entries.append(Entry(base(mtu), (*TOOLS, *SCRATCH, *READY, BY_RDCM, ON_LAN), repeat))
-        entries.append(Entry(base(mtu, offload=True), (*TOOLS, *SCRATCH, *READY), repeat if mtu == 9000 else few))
+        entries.append(Entry(base(mtu), (*TOOLS, *SCRATCH, *READY, *CHECKED, BY_RDCM, ON_LAN), repeat))
+        entries.append(
+            Entry(base(mtu, offload=True), (*TOOLS, *SCRATCH, *READY, *CHECKED), repeat if mtu == 9000 else few)
+        )
         for loss in (0.1, 1.0, 5.0):
             goal = mtu == 9000 and loss >= 1.0
             entries.append(Entry(base(mtu, loss_percent=loss), (*OURS, BY_RDCM, *PEERS), repeat if goal else few))

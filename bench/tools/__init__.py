@@ -32,6 +32,8 @@ def all_tools(place: Path) -> dict[str, Tool]:
         Copies("cubic"),
         Copies("bbr"),
         Copies("cubic", ready=True),
+        Copies("cubic", checked=True),
+        Copies("cubic", ready=True, checked=True),
         Uftp(),
         Udpcast(),
         Norm(),

@@ -19,10 +19,12 @@ def no_congestion(congestion: str) -> str:
 class Copies(Plain):
     """native/copies.c: sendfile at the sender, recv into the mapped file, one byte back when it is whole."""
 
-    def __init__(self, congestion: str, ready: bool = False) -> None:
-        """`ready`: the receivers' files are in memory before the first byte."""
+    def __init__(self, congestion: str, ready: bool = False, checked: bool = False) -> None:
+        """`ready`: the receivers' files are in memory before the first byte. `checked`: by the digest that agents take,
+        once at the sender and at each receiver."""
         self.congestion, self.ready = congestion, ready
-        self.name = f"tcp-{congestion}" + ("-ready" if ready else "")
+        self.check = ["--check"] if checked else []
+        self.name = f"tcp-{congestion}" + ("-ready" if ready else "") + ("-checked" if checked else "")
 
     def unfit(self, case: Case) -> str:
         return no_congestion(self.congestion)
@@ -32,14 +34,15 @@ class Copies(Plain):
         for host in run.receivers:
             argv = [str(run.programs_folder / "copies"), "receive", "--address", host.address, "--port", str(PORT)]
             argv += ["--file", str(run.target(host)), "--size", str(run.case.size)]
-            argv += ["--ready"] if self.ready else []
+            argv += [*(["--ready"] if self.ready else []), *self.check]
             receivers.append(run.start("receivers", host, argv))
         run.ready(receivers, "^ready")
 
     def send(self, run: Run) -> None:
         targets = [f"{host.address}:{PORT}" for host in run.receivers]
         program = str(run.programs_folder / "copies")
-        argv = [program, "send", "--congestion", self.congestion, *self.pace(run.case), "--file", str(run.source)]
+        argv = [program, "send", "--congestion", self.congestion, *self.pace(run.case), *self.check]
+        argv += ["--file", str(run.source)]
         run.wait(run.start("sender", run.sender, [*argv, *targets]))
 
     def pace(self, case: Case) -> list[str]:
