@@ -279,6 +279,79 @@ static void answers_no_mark__the_tail_ends(void **state) {
     net_free(n);
 }
 
+/* First two lose, of which one much; then a third alone. */
+static bool lose_in_turn(net *n, rs_peer to, const rs_data_header *header, void *context) {
+    enum { CHANGES = 3000 };
+    losses *l = context;
+    if (header->flags & (RS_DATA_REPAIR | RS_DATA_ATTEMPT))
+        return false;
+    double share = header->sn >= CHANGES ? (to == 3) * 0.08 : to == 1 ? 0.3 : to == 2 ? 0.1 : 0;
+    bool lost = share > 0 && net_random(n) < share;
+    l->lost[to] += lost;
+    return lost;
+}
+
+/* Who lost most before is not waited for: it may need nothing any more. */
+static void one_falls_behind__mended_while_data_flow(void **state) {
+    (void)state;
+    losses l = {0};
+    net *n = make(3, &l);
+    net_knob(n)->drop = lose_in_turn;
+    rs_xfer xfer = net_send_all(n, 1, 8000 * FRAGMENT);
+    outcome out = finish(n, 3, xfer, &l);
+    print_message("seed %llu: %llu, %llu, %llu lost; %llu repairs, %llu patches\n", (unsigned long long)seed(),
+                  (unsigned long long)l.lost[1], (unsigned long long)l.lost[2], (unsigned long long)l.lost[3],
+                  (unsigned long long)out.sent.repairs_sent, (unsigned long long)out.sent.patches_sent);
+    assert_true(l.lost[3] > 300);
+    assert_true(out.sent.patches_sent < l.lost[3] / 4);
+    net_free(n);
+}
+
+/* To the first hardly a repair comes, so that what it misses goes back far. */
+static bool lose_repairs(net *n, rs_peer to, const rs_data_header *header, void *context) {
+    losses *l = context;
+    bool repair = header->flags & RS_DATA_REPAIR;
+    double share = to != 1 ? 0.02 : repair ? 0.995 : 0.004;
+    bool lost = !(header->flags & RS_DATA_ATTEMPT) && net_random(n) < share;
+    l->lost[to] += lost && !repair;
+    return lost;
+}
+
+typedef struct {
+    uint32_t maps, longest, reports, said; /* maps of this report, of the longest that told all; reports, maps */
+} told_maps;
+
+static bool count_maps(net *n, rs_peer from, rs_peer to, rs_packet_in *in, void *context) {
+    told_maps *t = context;
+    rs_message m;
+    (void)n, (void)to;
+    if (from != 1 || !rs_wire_decode(in->header, in->header_length, in->payload_length, &m) ||
+        m.type != RS_MSG_PTCH_MAP)
+        return false;
+    t->maps = m.ptch_map.from == 0 ? 1 : t->maps + 1;
+    t->longest = m.ptch_map.last && t->maps > t->longest ? t->maps : t->longest;
+    t->reports += m.ptch_map.last;
+    t->said++;
+    return false;
+}
+
+/* What is not told spoils repairs for others' losses. */
+static void misses_what_is_far_apart__a_report_tells_all(void **state) {
+    (void)state;
+    losses l = {0};
+    told_maps t = {0};
+    net *n = make(3, &l);
+    net_knob(n)->drop = lose_repairs;
+    net_knob(n)->tamper = count_maps;
+    net_knob(n)->tamper_context = &t;
+    rs_xfer xfer = net_send_all(n, 1, UINT64_C(10) * RS_MAP_BITS * FRAGMENT);
+    finish(n, 3, xfer, &l);
+    print_message("seed %llu: %u reports of %u maps, the longest of %u\n", (unsigned long long)seed(), t.reports,
+                  t.said, t.longest);
+    assert_true(t.longest > 6);
+    net_free(n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_loss__everything_arrives),
@@ -289,6 +362,8 @@ int main(void) {
         cmocka_unit_test(tail__its_path_fails),
         cmocka_unit_test(connections_and_receivers_that_go__hold_nobody),
         cmocka_unit_test(answers_no_mark__the_tail_ends),
+        cmocka_unit_test(one_falls_behind__mended_while_data_flow),
+        cmocka_unit_test(misses_what_is_far_apart__a_report_tells_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
