@@ -57,10 +57,15 @@ def test_a_busy_host_is_not_taken_for_a_narrow_path() -> None:
 
 
 def test_the_end_of_an_object_costs_few_round_trips() -> None:
-    """What was lost again at its end was asked for after two round trips, then four; each is the whole of a round."""
-    case = Case("end", GBIT // 5, 0.2, 0.05, shared=False, receivers=3, seconds=4.0, fragment=1440, nic_bps=GBIT)
-    shares = [one(case, seed)["share"] for seed in (1, 2, 3)]
-    assert sum(shares) / 3 >= 0.63, shares
+    """What was lost of its last round trip was asked for after the end; as XORs that go again it is there before: with
+    one second of data 0.54.
+    """
+    for loss, seconds, least in ((0.05, 4.0, 0.76), (0.01, 4.0, 0.84), (0.01, 1.0, 0.57)):
+        case = Case(
+            "end", GBIT // 5, 0.2, loss, shared=False, receivers=3, seconds=seconds, fragment=1440, nic_bps=GBIT
+        )
+        shares = [one(case, seed)["share"] for seed in (1, 2, 3)]
+        assert sum(shares) / 3 >= least, (loss, seconds, shares)
 
 
 def test_coded_repairs_are_fewer() -> None:
@@ -73,8 +78,9 @@ def test_coded_repairs_are_fewer() -> None:
 
 
 def test_losses_in_bursts_do_not_hold_the_rate_down() -> None:
-    """Trials of bursts' losses showed by chance that less is lost, each time of a shorter queue: less than 0.7."""
-    case = Case("bursts", GBIT // 5, 0.05, 0.01, False, 3, seconds=10.0, fragment=1440, nic_bps=GBIT, burst=10.0)
-    shares = [one(case, seed)["share"] for seed in (1, 2, 3)]
-    print(shares)
-    assert sum(shares) / 3 >= 0.9, shares
+    """Each burst was tried by a lower rate for a round trip: 0.87 at 200 ms, where losses one by one leave 0.92."""
+    for rtt, least in ((0.05, 0.97), (0.2, 0.92)):
+        case = Case("bursts", GBIT // 5, rtt, 0.01, False, 3, seconds=10.0, fragment=1440, nic_bps=GBIT, burst=10.0)
+        shares = [one(case, seed)["share"] for seed in (1, 2, 3)]
+        print(shares)
+        assert sum(shares) / 3 >= least, shares

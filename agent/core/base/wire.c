@@ -114,6 +114,10 @@ size_t rs_wire_data_header_length(const uint8_t *bytes, size_t have) {
     return have > 3 && (bytes[3] & RS_DATA_REPAIR) ? RS_REPAIR_HEADER : RS_DATA_HEADER;
 }
 
+uint8_t rs_wire_repair_engine(const uint8_t *header) {
+    return header[7];
+}
+
 #define MEMBERS_NEAR 0x80u /* one byte per distance, else two */
 #define DISTANCES 20       /* bytes of them */
 

@@ -288,6 +288,8 @@ int rs_wire_version(const uint8_t *bytes, size_t have);
 /* How many bytes in front of its payload a data packet has, told by its first 4 bytes: RS_DATA_HEADER, or
  * RS_REPAIR_HEADER for a repair. */
 size_t rs_wire_data_header_length(const uint8_t *bytes, size_t have);
+/* Of a header of RS_REPAIR_HEADER bytes. */
+uint8_t rs_wire_repair_engine(const uint8_t *header);
 
 /* Writes RS_REPAIR_HEADER bytes. Members are as rs_repair_header says. */
 void rs_wire_encode_repair(const rs_repair_header *header, uint8_t out[RS_REPAIR_HEADER]);

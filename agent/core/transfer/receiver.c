@@ -534,7 +534,7 @@ rs_rx_result rs_receiver_data(rs_node *node, rs_time now, const rs_packet_in *pa
                : !rs_wire_decode_data(packet->header, packet->header_length, &h) || !rs_engine_of(node, h.engine))
         return verdict(RS_RX_BAD);
     rs_receiving *x = rs_receiving_of_packet(node, h.nonce);
-    if (!x || x->state == RS_RX_OFFERED)
+    if (!x || x->state == RS_RX_OFFERED || (repair && rs_wire_repair_engine(packet->header) != x->t.engine->id))
         return verdict(RS_RX_UNKNOWN);
     if (repair)
         return x->t.engine->data_packet(node, now, x, &h, packet);

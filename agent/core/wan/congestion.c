@@ -279,8 +279,10 @@ static bool end_trial(rs_wan_path *p, double lost) {
  * that does not lessen them they are the path's, and the rate goes back. So it is each time the usual has crept up by
  * as much: at a short queue it crept to LOSS_USUAL_MOST, each loss a little more than usual. */
 static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+    rs_time from = p->judged_at;
     if (s->next < p->judge_from) {
         p->judged = p->missed = 0;
+        p->judged_at = s->now;
         return false;
     }
     double packets = LOSS_PACKETS, tried = p->lost_before_cut;
@@ -294,10 +296,14 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
     double much = usual / 2 + LOSS_MUCH;
     much = much > CHANCE * spread ? much : CHANCE * spread;
     p->judged = p->missed = 0;
+    p->judged_at = s->now;
     if (tried > 0)
         return end_trial(p, lost);
     bool crept = usual > p->lost_proven + LOSS_MUCH + p->lost_spread;
-    if (lost > usual + much || w->dropped || crept) {
+    p->much_from = lost <= usual + much ? 0 : p->much_from ? p->much_from : from;
+    bool lasts = p->much_from > 0 && s->now - p->much_from >= p->trip.least / 2; /* a burst is over sooner */
+    if (lasts || w->dropped || crept) {
+        p->much_from = 0;
         lost = crept && lost < usual ? usual : lost;
         p->lost_before_cut = lost;
         p->cut_from_bps = p->rate_bps;

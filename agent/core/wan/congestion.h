@@ -64,7 +64,9 @@ typedef struct {
     rs_time out_end;              /* of the present one */
     int64_t best_bps;             /* the most of it in the present spell or the one before, */
     int64_t best_recent;          /* and in the present one */
-    uint64_t judged, missed;      /* packets since losses were judged, and how many of them were lost */
+    rs_time judged_at;            /* losses were judged then; */
+    uint64_t judged, missed;      /* packets since, and how many of them were lost */
+    rs_time much_from;            /* since then it is more than usual; 0: it is not */
     double lost_usually;          /* the share that is lost whatever the rate */
     double lost_proven;           /* of that, what a trial has shown not to be of its own making */
     double lost_spread;           /* how far from that it usually is, of so few packets */

@@ -26,6 +26,7 @@
 #define TRIAL_PACKETS 64           /* of a trial that tells; what one receiver more than another got in it (a bound) */
 #define PART_LEAST 0.2             /* at the end of an object, when only repairs go, to others (rostrum lab run wan) */
 #define TAIL_PART 64               /* of an object: so much goes twice at most, while nothing else is to be sent */
+#define TAIL_XOR_PART 8            /* and of so much go XORs (a bound) */
 #define NEED_RTTS 3 /* round trips from a packet's first sending to its section's end: NACK, repair, word */
 #define NEED_MORE (100 * RS_MS)
 
@@ -302,7 +303,7 @@ static uint64_t next_here(const rs_node *node, const rs_sending *x, rs_time now)
 static rs_time work_due(const rs_node *node, const rs_sending *x, rs_time now) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     if (next_here(node, x, now) < x->end || rs_wan_gaps_late(&w->gaps, node, x) != UINT64_MAX || w->again ||
-        w->tail_at > w->tail_first)
+        rs_wan_tail_left(&w->tail) || w->tail_at > w->tail_first)
         return now;
     rs_time mend = rs_wan_sections_due(&w->sections, now);
     rs_time probe = x->pos && !w->early ? w->probe_due : RS_NEVER; /* a probe is the last packet once more */
@@ -400,6 +401,13 @@ static bool repair(rs_time now, rs_sending *x, const rs_wan_mend *m, rs_packet_o
     return true;
 }
 
+/* If that is lost, so that it must be asked for again, it comes when all else is there. */
+static bool near_end(const rs_sending *x) {
+    const rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    double left = (double)(x->end - next_sn(x)) * wire_bytes(x) * 8e9;
+    return left <= (double)x->pacer.rate_bps * (double)(w->grtt + w->grtt / 2);
+}
+
 /* The next packet of a repair; false: none is due. */
 static bool mend(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
@@ -407,7 +415,7 @@ static bool mend(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *out) 
     while (rs_wan_sections_mend(&w->sections, &node->allocator, now, &m)) {
         if (!repair(now, x, &m, out))
             continue;
-        if (next_sn(x) == x->end) {
+        if (near_end(x)) {
             w->end_repairs[w->again_at++ % RS_WAN_END_REPAIRS] = m;
             w->again += w->again < RS_WAN_END_REPAIRS;
         }
@@ -439,22 +447,45 @@ static bool ahead_of_losses(const rs_node *node, rs_sending *x, rs_packet_out *o
     return true;
 }
 
-/* All was sent: fragments of the last half round trip go again, the newest first, before a NACK of them can be here. */
+/* As many go in that time. */
+static uint64_t packets_in(const rs_sending *x, rs_time time) {
+    return (uint64_t)((double)x->pacer.rate_bps * (double)time / 8e9) / wire_bytes(x);
+}
+
+/* All was sent. What is lost of the last round trip, and of the section before, would be asked for after the end: it
+ * goes again before a NACK of it can be here, as XORs; where a part of the object is not here, or by unicast, as
+ * fragments of the last half round trip, the newest first. */
 static void begin_tail(rs_sending *x) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
-    uint64_t count = (uint64_t)(x->pacer.rate_bps / 16000) * (uint64_t)(w->grtt / 1000000) / wire_bytes(x);
-    uint64_t most = (x->end - x->first) / TAIL_PART;
-    w->tail_at = x->end;
-    w->tail_first = x->end - (count < most ? count : most);
+    uint64_t all = x->end - x->first, count = packets_in(x, w->grtt / 2), most = all / TAIL_PART;
+    w->tail_at = w->tail_first = x->end;
+    if (rs_is_unicast(&x->grant) || x->source || w->gaps.passed.count) {
+        w->tail_first = x->end - (count < most ? count : most);
+        return;
+    }
+    double lost = 0;
+    for (uint32_t i = 0; i < x->recipient_count; i++) {
+        double usually = w->peers[i].path.lost_usually;
+        lost = is_member(&x->recipients[i]) && usually > lost ? usually : lost;
+    }
+    count = packets_in(x, w->grtt + w->sections.gather) + RS_WAN_SECTION;
+    most = (all + TAIL_XOR_PART - 1) / TAIL_XOR_PART;
+    rs_wan_tail_begin(&w->tail, x->end - (count < most ? count : most), x->end, lost);
 }
 
 static bool tail(rs_time now, rs_sending *x, rs_packet_out *out) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
+    uint64_t member[RS_COMBINE_MAX];
+    uint32_t count = rs_wan_tail_next(&w->tail, member);
+    if (count > 1) {
+        coded(x, member, count, out);
+        return true;
+    }
     while (w->tail_at > w->tail_first && rs_wan_gaps_has(&w->gaps, w->tail_at - 1))
         w->tail_at--;
-    if (w->tail_at <= w->tail_first)
+    if (count == 0 && w->tail_at <= w->tail_first)
         return false;
-    header(x, now, --w->tail_at, true, out);
+    header(x, now, count ? member[0] : --w->tail_at, true, out);
     x->stats.packets_sent++;
     return true;
 }
@@ -515,7 +546,7 @@ bool rs_wan_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out *
     bool any = !w->repaired && mend(node, now, x, out);
     w->repaired = any;
     any = any || ahead_of_losses(node, x, out) || late(node, now, x, out) || next_data(node, now, x, out) ||
-          mend(node, now, x, out) || mend_again(now, x, out) || tail(now, x, out) || probe(now, x, out);
+          mend(node, now, x, out) || tail(now, x, out) || mend_again(now, x, out) || probe(now, x, out);
     if (any) {
         uint32_t bytes = rs_wire_bytes(out);
         out->markable = true;

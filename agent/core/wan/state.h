@@ -10,6 +10,7 @@
 #include "core/wan/options.h"
 #include "core/wan/pulses.h"
 #include "core/wan/sections.h"
+#include "core/wan/tail.h"
 
 /* The engine's options, first, and what its transfers at a node share. */
 typedef struct {
@@ -67,12 +68,13 @@ typedef struct {
     int64_t rate_bps;         /* The group's rate, but for pulses. */
     bool report;              /* The next packet asks for a status. */
     rs_time trial_until;      /* Start-up goes on without those that are slow, until then; 0: not yet. */
-    /* Repairs of the object's end, when nothing else is to be sent: they go a second time, for a lost one would cost
+    /* Repairs of the object's end: they go a second time when nothing else is to be sent, for a lost one would cost
      * everybody a round trip. */
     rs_wan_mend end_repairs[RS_WAN_END_REPAIRS];
     uint32_t again;      /* So many of that ring are still to go, */
     uint32_t again_at;   /* those before there. */
-    uint64_t tail_at;    /* Of the object's end these go a second time before anybody asks: those before there, */
+    rs_wan_tail tail;    /* What of the object's end goes a second time before anybody asks. */
+    uint64_t tail_at;    /* Where that cannot be XORs: fragments before there, */
     uint64_t tail_first; /* and from there on. */
     bool repaired;       /* The last packet was a repair: they take turns with data packets. */
     int64_t sent_bytes;  /* So much was sent, on the wire, */
