@@ -73,7 +73,8 @@ class Trial:
               help="One more transfer to the many, while some go.")  # fmt: skip
 @click.option("--direct-receivers", "direct", default=DIRECT, show_default=True, type=click.IntRange(1, 10_000),
               help="Of agents: more receivers report by a tree.")  # fmt: skip
-@click.option("--carry", is_flag=True, help="Of agents: some receivers carry control messages for the others.")
+@click.option("--carry/--no-carry", default=False, show_default=True,
+              help="Of agents: some receivers carry control messages for the others.")  # fmt: skip
 @click.option("--loss", default="", help="Of agents, for example uniform:0.001.")
 @click.option("--seed", default=1, show_default=True, help="Of the data, and of what is lost.")
 @click.option("--name", default="many", show_default=True, help="Of the lab.")
@@ -131,7 +132,7 @@ def run(
     """All trials, in a lab of its own. Raises LabError, RostrumError."""
     data = random.Random(seed).randbytes(size)
     agents = ("--direct-receivers", str(direct), *(("--loss", loss) if loss else ()),
-              *(("--carry", "true") if carry else ()))  # fmt: skip
+              "--carry", "true" if carry else "false")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "many.yaml"
         file.write_text(fabric(vl2(4, RACKS, -(-(receivers + 1) // RACKS), rate), Options(name="many")))

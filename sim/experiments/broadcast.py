@@ -42,7 +42,8 @@ QUICK_RECEIVERS, QUICK_BYTES = (3, 30, 100), 32 << 20
 @click.option("--rate", default="10G", show_default=True, help="Of servers' links.")
 @click.option("--delay", type=Duration(bare="us"), default="2us", show_default=True, help="Of each link.")
 @click.option("--engine", default="republic", show_default=True, help="By which protocol the object goes.")
-@click.option("--carry", is_flag=True, help="Of many receivers some carry control messages for the others.")
+@click.option("--carry/--no-carry", default=False, show_default=True,
+              help="Of many receivers some carry control messages for the others.")  # fmt: skip
 @click.option("--seed", default=1, show_default=True)
 @click.option("--quick", is_flag=True, help="A few receivers, a small object: seconds.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),

@@ -490,6 +490,9 @@ void rs_republic_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs
         own->stop_pos = 0;
         own->light_due = own->pass_over_due = own->grace_due = own->dark_due = RS_NEVER;
         break;
+    case RS_NEWS_CONNECTED:
+        rs_tree_connected(node, now, x, news->receiver);
+        break;
     case RS_NEWS_LEFT:
         own->counted = false;
         rs_repair_on_receiver_removed(now, x, news->receiver);

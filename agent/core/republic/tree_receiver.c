@@ -159,7 +159,8 @@ rs_rx_verdict rs_tree_told(rs_node *node, rs_time now, rs_receiving *x, const rs
     t->reporter.parent = parent;
     t->reporter.height = m->report_to.height;
     t->has_parent = to->address != 0;
-    if (t->has_parent && own->asks == RS_ASKS_MAPS) { /* the sender reads maps of speakers only */
+    /* The sender reads maps of speakers only; what it was to be asked by a connection is asked here. */
+    if (t->has_parent && (own->asks == RS_ASKS_MAPS || (is_new && x->link.via))) {
         own->asks = RS_ASKS_RANGES;
         rs_request_repeat(node, now, x);
     }

@@ -377,6 +377,11 @@ void rs_tree_accepted(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
         without_tree(node, now, x, rs_place_of(x, r));
 }
 
+void rs_tree_connected(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r) {
+    if (rs_tree_of(x))
+        tell(node, now, x, rs_place_of(x, r));
+}
+
 void rs_tree_late(const rs_sending *x, rs_recipient *r) {
     const rs_tree_sender *t = rs_tree_of(x);
     const rs_recipient *last = NULL;

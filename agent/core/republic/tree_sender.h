@@ -11,6 +11,8 @@ bool rs_tree_begin(rs_node *node, rs_time now, rs_sending *x);
 /* It has light while others are served: until it reports it counts as one of them. */
 void rs_tree_late(const rs_sending *x, rs_recipient *r);
 void rs_tree_accepted(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r);
+/* By a connection of its own: what was told to it by another one may not have come. */
+void rs_tree_connected(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r);
 /* It is done, failed, out of reach, or off the data channel. */
 void rs_tree_on_receiver_removed(rs_node *node, rs_time now, rs_sending *x, const rs_recipient *r);
 bool rs_tree_tell(const rs_node *node, const rs_sending *x, const rs_recipient *r, uint32_t what, rs_message *m);

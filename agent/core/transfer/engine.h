@@ -27,7 +27,8 @@ typedef enum {
     RS_NEWS_RESUMED,    /* after a pause of the process, or a hold: what was measured across it means nothing */
     RS_NEWS_GROWN,      /* more of a stream may be sent; the session may not have begun yet */
     /* at a receiver */
-    RS_NEWS_CONNECTED, /* the control channel is up again while something is missing: what was said may be lost */
+    RS_NEWS_CONNECTED, /* the control channel, of a sender that to `receiver`, is up again while something is missing:
+                        * what was said may be lost */
     RS_NEWS_DROPPED,   /* its socket overflowed: rs_receiving.session_dropped packets of the group so far */
     RS_NEWS_TAKEN,     /* the caller needs less of a stream than before */
     RS_NEWS_REFUSED,   /* the bytes of fragment `sn` of a stream were wrong, and are still missing; `from` repaired, or

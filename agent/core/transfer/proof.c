@@ -8,7 +8,7 @@
 #include "core/transfer/engine.h"
 
 #define ASK_WITHIN (20 * RS_MS) /* all receivers of a transfer, after they accepted */
-#define ASK_PART 64             /* or within that part of the time between two of its samples */
+#define ASK_PART 64             /* or, if that is sooner, that part of the time between two of its samples */
 #define ASK_AGAIN (20 * RS_MS)  /* after so long, and twice as long each time... */
 #define ASKS_MOST 4u            /* ...so often; then by a connection (300 ms in all) */
 
@@ -41,12 +41,14 @@ static uint64_t print_of_digest(uint64_t nonce, uint64_t challenge, const rs_dig
 /* -------------------------------------------------------------------------------------------------- at a receiver */
 
 void rs_proof_begin(rs_receiving *x) {
-    x->proof.wanted = true;
+    x->proof.wanted = x->proof.of_all = true;
 }
 
 bool rs_proof_wait(rs_node *node, rs_time now, rs_receiving *x, rs_time within) {
+    if (!x->proof.wanted)
+        return false;
     rs_time due = within ? now + (rs_time)(rs_random(node) % (uint64_t)within) : now;
-    if (!x->proof.wanted || due >= x->proof.ask_due)
+    if (due >= x->proof.ask_due)
         return false;
     x->proof.ask_due = due;
     return true;
@@ -56,11 +58,21 @@ bool rs_proof_accepted(rs_node *node, rs_time now, rs_receiving *x) {
     return rs_proof_wait(node, now, x, ASK_WITHIN);
 }
 
+/* Who carries said that time, too. */
+static rs_time spread_over(const rs_receiving *x) {
+    rs_time time = x->said_each / ASK_PART + 1;
+    return time < ASK_WITHIN ? time : ASK_WITHIN;
+}
+
 bool rs_proof_spread(rs_node *node, rs_time now, rs_receiving *x) {
     if (x->proof.asked || x->state != RS_RX_RECEIVING)
         return false;
     x->proof.ask_due = RS_NEVER;
-    return rs_proof_wait(node, now, x, x->said_each / ASK_PART + 1);
+    return rs_proof_wait(node, now, x, spread_over(x));
+}
+
+bool rs_proof_unanswered(const rs_receiving *x) {
+    return x->proof.wanted && x->proof.of_all && !x->proof.token && !x->link.via && !rs_peer_is_up(x->link.peer);
 }
 
 static const rs_digest *digest_here(const rs_receiving *x) {
@@ -98,7 +110,7 @@ bool rs_proof_digest(rs_node *node, rs_time now, rs_receiving *x, const rs_diges
     x->proof.wanted = true;
     x->proof.asked = 0;
     x->proof.ask_due = RS_NEVER;
-    return rs_proof_wait(node, now, x, x->said_each / ASK_PART + 1);
+    return rs_proof_wait(node, now, x, spread_over(x));
 }
 
 rs_told_what rs_proof_told(rs_time now, rs_receiving *x, const rs_packet_in *packet) {

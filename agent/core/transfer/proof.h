@@ -16,6 +16,8 @@ bool rs_proof_wait(rs_node *node, rs_time now, rs_receiving *x, rs_time within);
 bool rs_proof_accepted(rs_node *node, rs_time now, rs_receiving *x);
 /* How many there are is known now. */
 bool rs_proof_spread(rs_node *node, rs_time now, rs_receiving *x);
+/* It was asked in vain, and is by a connection that has not come up: there may be no such sender. */
+bool rs_proof_unanswered(const rs_receiving *x);
 /* A digest that was to follow came by who carries. */
 bool rs_proof_digest(rs_node *node, rs_time now, rs_receiving *x, const rs_digest *digest);
 /* It is due. True: it is asked by a datagram now; false: by a connection. */

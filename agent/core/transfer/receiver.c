@@ -9,9 +9,9 @@
 #define REPLACE_AFTER (1000 * RS_MS) /* a sender that was not heard for so long gives way to another of the object */
 /* Who says by a datagram that it is whole does so within that part of the time between two of its samples: all at once
  * would be more than a port's queue takes. DATA_FNSD that others pass on comes to those, too, who just said so. */
+#define TOLD_WITHIN (20 * RS_MS) /* after it accepted: where to report, of one to whom another one carries */
 #define SAID_PART 16000
 #define SAID_JUST_NOW (10 * RS_MS)
-#define PLACE_KEPT (1u << 20) /* bytes of which are here: it does not give its place to another */
 
 void rs_receiver_free(rs_node *node, rs_transfer *t) {
     rs_receiving *x = (rs_receiving *)t;
@@ -307,47 +307,28 @@ rs_status rs_receive_cancel(rs_node *node, rs_time now, rs_xfer xfer, const char
     return RS_OK;
 }
 
-static bool gives_place(const rs_receiving *x) {
-    return x->state == RS_RX_OFFERED || x->state == RS_RX_RECEIVING;
+static uint64_t gapless(const rs_receiving *x) {
+    uint64_t sn = rs_seqset_next_absent(&x->present, NULL, 0, x->t.fragments);
+    return sn == x->t.fragments ? x->t.size : sn * x->t.fragment_size;
 }
 
-/* Whose word it is that it comes: who carries may have made up its sender. */
-static rs_peer_state *announcer(const rs_receiving *x) {
-    return x->link.via ? x->link.via : x->link.peer;
+static void end_for_another(rs_node *node, rs_time now, rs_receiving *x, bool replaced, const char *cause) {
+    rs_event event = {.kind = RS_EV_RECEIVE_DONE,
+                      .xfer = x->t.id,
+                      .peer = x->link.peer->id,
+                      .replaced = replaced,
+                      .bytes = replaced ? gapless(x) : x->stats.bytes_present,
+                      .session = x->t.session};
+    rs_format(event.cause, sizeof event.cause, "%s", cause);
+    rs_receiver_finish(node, now, x, 0, event.cause);
+    if (!x->proof.turned_away) /* else the caller knows it no more */
+        rs_emit(node, &event);
 }
 
-/* No peer keeps others out by announcing objects: while there are no places, the peer that has the most gives one to
- * any that would still have fewer with it. Of its objects the one goes of which the least is here, none of which a
- * MiB came; of those that are alike the oldest. */
 void rs_receiver_make_place(rs_node *node, rs_time now, const rs_peer_state *newcomer) {
-    if (node->live < node->config.max_transfers)
-        return;
-    uint32_t own = 0;
-    for (rs_list *at = node->sending.next; at != &node->sending; at = at->next)
-        own++;
-    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next)
-        announcer((rs_receiving *)RS_HOLDER(rs_transfer, listed, at))->announced = 0;
-    const rs_peer_state *most = NULL;
-    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
-        rs_peer_state *p = announcer((rs_receiving *)RS_HOLDER(rs_transfer, listed, at));
-        p->announced++;
-        if (!most || p->announced > most->announced)
-            most = p;
-    }
-    uint32_t fewer = newcomer ? 0 : own;
-    for (rs_list *at = node->receiving.next; at != &node->receiving && newcomer; at = at->next)
-        fewer += announcer((rs_receiving *)RS_HOLDER(rs_transfer, listed, at)) == newcomer;
-    if (!most || most->announced <= fewer + 1)
-        return;
-    rs_receiving *least = NULL;
-    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
-        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
-        if (announcer(x) == most && gives_place(x) && x->stats.bytes_present < PLACE_KEPT &&
-            (!least || x->stats.bytes_present < least->stats.bytes_present))
-            least = x;
-    }
-    if (least)
-        rs_receiver_end(node, now, least, false, RS_CONTROL_ABORT,
+    rs_receiving *x = rs_gives_place(node, newcomer);
+    if (x)
+        rs_receiver_end(node, now, x, false, RS_CONTROL_ABORT,
                         "its place was needed: its sender has more transfers here than any other");
 }
 
@@ -358,6 +339,12 @@ static void give_up(rs_node *node, rs_time now, rs_receiving *x, const char *cau
 
 static void give_up_silent(rs_node *node, rs_time now, rs_receiving *x) {
     char text[RS_CAUSE_MAX];
+    if (rs_proof_unanswered(x)) { /* nothing is remembered of it: if it has a sender, that one can begin it again */
+        end_for_another(node, now, x, false,
+                        "another receiver, which carries, said that it comes, and its sender does not answer");
+        rs_receiver_free(node, &x->t);
+        return;
+    }
     const rs_peer_state *p = x->link.peer;
     long long ms = (long long)((now - x->link.heard_at) / RS_MS);
     if (rs_peer_is_up(p))
@@ -372,6 +359,8 @@ static void give_up_silent(rs_node *node, rs_time now, rs_receiving *x) {
 /* How long the sender may be silent. One whose process was stopped keeps its connections, and goes on with all it has;
  * so more is risked by giving up than by keeping what is here. One whose process or machine is gone loses them. */
 static rs_time silence_bound(const rs_node *node, const rs_receiving *x) {
+    if (rs_proof_unanswered(x))
+        return node->config.sender_silence_bound / 5 * 2; /* it might be nobody's */
     return rs_link_is_up(&x->link) ? node->config.sender_away_bound : node->config.sender_silence_bound;
 }
 
@@ -710,6 +699,9 @@ static bool carried(rs_node *node, rs_time now, rs_peer_session *link, uint32_t 
         *m = (rs_message){.type = RS_MSG_CARRIED, .nonce = said.nonce, .session = said.session};
         return rs_wire_inner_set(&m->carried.inner, &said);
     }
+    if (what & (RS_CONTROL_PTCH_REQ | RS_CONTROL_PTCH_MAP) && x->said_each == 0 &&
+        now - x->stats.granted_at < TOLD_WITHIN)
+        return false; /* as if it was lost: whom to ask it is about to be told */
     out->header_length = rs_proof_say(x, m, out->header);
     if (!out->header_length && m->type == RS_MSG_RATE)
         return false; /* the sender does not know it yet */
@@ -891,24 +883,6 @@ static bool may_replace(const rs_receiving *x, rs_time now, const rs_message *m)
                  (is->length == 0 || comes->length == 0 ||
                   (is->length == comes->length && memcmp(is->value, comes->value, is->length) == 0));
     return silent && alike && x->state == RS_RX_RECEIVING && m->open.size == x->t.size && !x->t.stream.on;
-}
-
-static uint64_t gapless(const rs_receiving *x) {
-    uint64_t sn = rs_seqset_next_absent(&x->present, NULL, 0, x->t.fragments);
-    return sn == x->t.fragments ? x->t.size : sn * x->t.fragment_size;
-}
-
-static void end_for_another(rs_node *node, rs_time now, rs_receiving *x, bool replaced, const char *cause) {
-    rs_event event = {.kind = RS_EV_RECEIVE_DONE,
-                      .xfer = x->t.id,
-                      .peer = x->link.peer->id,
-                      .replaced = replaced,
-                      .bytes = replaced ? gapless(x) : x->stats.bytes_present,
-                      .session = x->t.session};
-    rs_format(event.cause, sizeof event.cause, "%s", cause);
-    rs_receiver_finish(node, now, x, 0, event.cause);
-    if (!x->proof.turned_away) /* else the caller knows it no more */
-        rs_emit(node, &event);
 }
 
 rs_rx_verdict rs_receiver_hearsay(rs_node *node, rs_time now, rs_receiving *x, rs_peer by, const rs_message *m) {

@@ -344,7 +344,8 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
                   seconds(time, sizeof time, now - progress));
     } else {
         rs_time at_end = x->phase == RS_PHASE_PATCHING ? now - x->stats.data_done_at : 0;
-        if (r->carrier && rs_is_opened(r) && (now - since >= bound / 4 * 3 || at_end >= bound / 2))
+        bool doubtful = at_end >= (r->challenge ? bound / 2 : bound / 5); /* one that cannot ask may not be reached */
+        if (r->carrier && rs_is_opened(r) && (now - since >= bound / 4 * 3 || doubtful))
             rs_carriers_doubt(node, now, x, r);
         rs_time quiet = r->reported ? bound / 2 : tick(node);
         if (rs_is_opened(r) && !r->kept && up && now - since >= quiet)
@@ -536,6 +537,9 @@ static void peer_up(rs_node *node, rs_time now, rs_peer_session *link) {
     rs_control_set_pending(node, now, &r->link,
                            RS_CONTROL_OPEN | (r->kept || r->reported ? 0 : RS_CONTROL_PING) |
                                (over ? RS_CONTROL_DATA_FNSD : 0));
+    const rs_news news = {.what = RS_NEWS_CONNECTED, .receiver = r};
+    if (rs_has_accepted(r) && x->t.engine->notify)
+        x->t.engine->notify(node, now, &x->t, &news);
 }
 
 static void peer_down(rs_node *node, rs_time now, rs_peer_session *link) {

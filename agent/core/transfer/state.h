@@ -314,7 +314,8 @@ struct rs_sending {
 
 /* What a receiver that another one carries to knows of its sender by that one's word alone. transfer/proof.h */
 typedef struct {
-    bool wanted;        /* It is to be proven. */
+    bool wanted;        /* It is to be proven, */
+    bool of_all;        /* all of it, not a digest that followed alone. */
     bool whole;         /* All is here, and the caller is told when it is. */
     bool turned_away;   /* The caller does not take it, which is said when it is. */
     uint8_t asked;      /* So often the sender was asked. */

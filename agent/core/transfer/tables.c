@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define PLACE_KEPT (1u << 20) /* bytes of which are here: it does not give its place to another */
+
 uint64_t rs_random(rs_node *node) {
     return rs_random_next(&node->random);
 }
@@ -212,4 +214,48 @@ rs_sending *rs_find_sending(const rs_node *node, const rs_object_id *object) {
 
 rs_receiving *rs_find_receiving(const rs_node *node, const rs_object_id *object) {
     return (rs_receiving *)find(node, object, false);
+}
+
+/* -------------------------------------------------------------------------------------------- who gives its place */
+
+static bool gives_place(const rs_receiving *x) {
+    return x->state == RS_RX_OFFERED || x->state == RS_RX_RECEIVING;
+}
+
+/* Whose word it is that it comes: who carries may have made up its sender. */
+static rs_peer_state *announcer(const rs_receiving *x) {
+    return x->link.via ? x->link.via : x->link.peer;
+}
+
+/* No peer keeps others out by announcing objects: while there are no places, the peer that has the most gives one to
+ * any that would still have fewer with it. Of its objects the one goes of which the least is here, none of which a
+ * MiB came; of those that are alike the oldest. */
+rs_receiving *rs_gives_place(const rs_node *node, const rs_peer_state *newcomer) {
+    if (node->live < node->config.max_transfers)
+        return NULL;
+    uint32_t own = 0;
+    for (rs_list *at = node->sending.next; at != &node->sending; at = at->next)
+        own++;
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next)
+        announcer((rs_receiving *)RS_HOLDER(rs_transfer, listed, at))->announced = 0;
+    const rs_peer_state *most = NULL;
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        rs_peer_state *p = announcer((rs_receiving *)RS_HOLDER(rs_transfer, listed, at));
+        p->announced++;
+        if (!most || p->announced > most->announced)
+            most = p;
+    }
+    uint32_t fewer = newcomer ? 0 : own;
+    for (rs_list *at = node->receiving.next; at != &node->receiving && newcomer; at = at->next)
+        fewer += announcer((rs_receiving *)RS_HOLDER(rs_transfer, listed, at)) == newcomer;
+    if (!most || most->announced <= fewer + 1)
+        return NULL;
+    rs_receiving *least = NULL;
+    for (rs_list *at = node->receiving.next; at != &node->receiving; at = at->next) {
+        rs_receiving *x = (rs_receiving *)RS_HOLDER(rs_transfer, listed, at);
+        if (announcer(x) == most && gives_place(x) && x->stats.bytes_present < PLACE_KEPT &&
+            (!least || x->stats.bytes_present < least->stats.bytes_present))
+            least = x;
+    }
+    return least;
 }

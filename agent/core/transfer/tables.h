@@ -19,5 +19,7 @@ rs_transfer *rs_find_nonce(const rs_node *node, uint64_t nonce, bool sending);
 uint64_t rs_random(rs_node *node);
 uint64_t rs_fragments(uint64_t size, uint32_t fragment_size);
 uint32_t rs_fragment_length(const rs_transfer *t, uint64_t sn);
+/* Who is to end so that a transfer of that peer, or of this node (NULL), has a place; NULL: nobody. */
+rs_receiving *rs_gives_place(const rs_node *node, const rs_peer_state *newcomer);
 
 #endif

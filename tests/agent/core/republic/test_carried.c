@@ -133,6 +133,28 @@ static void word_of_the_end_is_lost__it_is_asked_again(void **state) {
     net_free(n);
 }
 
+static bool keeps_report_to(net *n, rs_peer from, rs_peer to, rs_packet_in *in, void *context) {
+    rs_message m;
+    (void)n, (void)from, (void)context;
+    return to == 13 && rs_wire_decode(in->header, in->header_length, 0, &m) && m.type == RS_MSG_CARRIED &&
+           m.carried.inner.type == RS_MSG_REPORT_TO;
+}
+
+/* Where one is to report does not come to it by who carries: it is told again when it asks the sender by a connection,
+ * and asks its own head for what it misses from then on. */
+static void place_in_the_tree_is_lost__it_is_told_again(void **state) {
+    (void)state;
+    data_gaps s;
+    net *n = begin(6, &s);
+    net_knob(n)->loss = 0.01;
+    net_knob(n)->tamper = keeps_report_to;
+    net_at(n, 10 * SEC);
+    assert_all_are_done(n, 0);
+    assert_true(connected(n, 13));
+    assert_true(net_messages(n, 0, 13, RS_MSG_REPORT_TO) > 0);
+    net_free(n);
+}
+
 /* Whose receivers hear nothing by it are connected to within 100 ms, and a round trip. */
 static void frozen_from_the_start(void **state) {
     (void)state;
@@ -537,6 +559,7 @@ int main(void) {
         cmocka_unit_test(few__have_connections),
         cmocka_unit_test(losses__of_everything),
         cmocka_unit_test(word_of_the_end_is_lost__it_is_asked_again),
+        cmocka_unit_test(place_in_the_tree_is_lost__it_is_told_again),
         cmocka_unit_test(frozen_from_the_start),
         cmocka_unit_test(carrier_is_killed__others_have_connections_then),
         cmocka_unit_test(carrier_of_many_is_killed__few_connections_are_made_at_once),

@@ -350,6 +350,44 @@ static void made_up_sender__another_one_sends_it(void **state) {
     net_free(n);
 }
 
+/* What somebody says that comes keeps its place for less than half the bound of a sender that was heard. */
+static void made_up_sender__is_not_waited_for_long(void **state) {
+    (void)state;
+    const net_app answers[] = {APP_ACCEPTS, APP_REFUSES};
+    for (size_t k = 0; k < sizeof answers / sizeof answers[0]; k++) {
+        net *n = begin(71 + k, NULL, NULL);
+        net_at(n, 600 * MS);
+        net_application(n, 13, answers[k]);
+        const rs_message m = racks_open_by(77, 2);
+        assert_true(hand_in(n, 13, 14, &m));
+        net_call(n, 13, RS_OK);
+        const rs_xfer xfer = net_receiving(n, 13);
+        rs_incoming info;
+        net_at(n, 2 * SEC);
+        assert_int_equal(rs_incoming_info(net_node(n, 13), xfer, &info), RS_OK);
+        net_at(n, 3 * SEC);
+        assert_int_equal(rs_incoming_info(net_node(n, 13), xfer, &info), RS_ERR_UNKNOWN);
+        net_free(n);
+    }
+}
+
+/* It stops before it answers who ask, and goes on when they wait no more. */
+static void sender_is_stopped__what_was_not_proven_begins_again(void **state) {
+    (void)state;
+    net *n = begin(73, NULL, NULL);
+    rs_time at = 0;
+    while (!net_event(n, 13, RS_EV_INCOMING, ANYONE))
+        net_at(n, at += 10 * US);
+    net_pause(n, 0, 4 * SEC);
+    const rs_xfer xfer = net_receiving(n, 13);
+    rs_incoming info;
+    net_at(n, at + 3500 * MS);
+    assert_int_equal(rs_incoming_info(net_node(n, 13), xfer, &info), RS_ERR_UNKNOWN);
+    net_at(n, 30 * SEC);
+    assert_all_are_done(n);
+    net_free(n);
+}
+
 /* Who does not answer is dialled a few times, not for as long as what ended is remembered. */
 static void places_that_do_not_answer__are_not_dialled_for_ever(void **state) {
     (void)state;
@@ -452,6 +490,8 @@ int main(void) {
         cmocka_unit_test(each_has_a_number_of_its_own),
         cmocka_unit_test(answers_are_lost_or_forged),
         cmocka_unit_test(made_up_sender__another_one_sends_it),
+        cmocka_unit_test(made_up_sender__is_not_waited_for_long),
+        cmocka_unit_test(sender_is_stopped__what_was_not_proven_begins_again),
         cmocka_unit_test(places_that_do_not_answer__are_not_dialled_for_ever),
         cmocka_unit_test(many_accept__an_attempt_follows_at_once),
         cmocka_unit_test(keyed_hash),
