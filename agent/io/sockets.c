@@ -285,19 +285,21 @@ static rs_socket_group *next_group(rs_sockets *io) {
     return &io->groups[io->next_slot];
 }
 
-/* Each ready group once, until none is. */
+/* Each ready group once, until none is, or none has what fits the limit. */
 static void receive_ready(rs_sockets *io, unsigned limit, const rs_io_sink *sink, rs_sockets_read read,
                           unsigned *total) {
     struct epoll_event ready[READY];
     bool more = true;
     while (more && *total < limit) {
         int count = epoll_wait(io->epoll_fd, ready, READY, 0);
+        unsigned before = *total;
         more = count == READY;
         for (int i = 0; i < count && *total < limit; i++) {
             rs_socket_group *group = ready[i].data.u32 < io->group_room ? &io->groups[ready[i].data.u32] : NULL;
             if (group && group->fd >= 0)
                 more |= read(io, group, limit - *total, sink, total);
         }
+        more = more && *total > before;
     }
 }
 

@@ -218,6 +218,46 @@ static void backend__of_many_groups_each_gets_its_own(void **state) {
     }
 }
 
+#define FULL 80u /* groups, each with more than one look's part */
+#define JOINED 20u
+
+static uint8_t *count_all(void *context, rs_io_group group, const uint8_t *header, size_t header_length,
+                          uint32_t payload_length) {
+    (void)group, (void)header, (void)header_length, (void)payload_length;
+    ++*(unsigned *)context;
+    return NULL;
+}
+
+/* None of them has what fits the rest of the limit. */
+static void backend__more_groups_than_a_look_asks_for_end_it(void **state) {
+    io_fixture *f = open_pair(*state, 0);
+    unsigned taken = 0, came = 0;
+    const rs_io_sink sink = {.deliver = count_all, .context = &taken};
+    uint8_t header[RS_IO_HEADER_BYTES] = {0};
+    rs_io_packet packets[JOINED];
+    rs_io_leave(f->in, GROUP);
+    for (uint32_t i = 0; i < FULL; i++)
+        join_crowd(f, i);
+    for (unsigned round = 0; round < 4; round++) {
+        for (uint32_t i = 0; i < FULL; i++) {
+            for (unsigned k = 0; k < JOINED; k++)
+                packets[k] = (rs_io_packet){.address = f->group ^ (i + 1) << 8,
+                                            .port = f->port,
+                                            .header = header,
+                                            .header_length = RS_IO_HEADER_BYTES};
+            io_send_all(f->out, packets, JOINED);
+        }
+        for (int waited = 0; came < (round + 1) * FULL * JOINED && waited < WAIT_MS; waited++) {
+            unsigned now = (unsigned)rs_io_receive(f->in, JOINED + JOINED / 2, &sink);
+            came += now;
+            if (now == 0)
+                poll(NULL, 0, 1);
+        }
+        assert_int_equal(came, (round + 1) * FULL * JOINED);
+        assert_int_equal(taken, came);
+    }
+}
+
 /* Datagrams by number, and how each was shown before it came. */
 typedef struct {
     unsigned taken, shown[256]; /* bit n: it was shown as the n-th from then */
@@ -444,6 +484,7 @@ int main(void) {
         CASE(backend__mixed_sizes_and_strangers_harm_nothing, true),
         CASE(backend__two_groups_at_once_are_told_apart, false),
         CASE(backend__of_many_groups_each_gets_its_own, false),
+        CASE(backend__more_groups_than_a_look_asks_for_end_it, false),
         CASE(backend__shows_what_comes_next, false),
         CASE(backend__drops_are_counted, true),
         CASE(backend__what_there_is_room_for_waits, true),
