@@ -13,8 +13,9 @@
 #define DIGEST_CHUNKS_SHA256 1u
 /* A digest follows what is sent while that is so fast (2 Gb/s) that reading it twice from memory would be felt. */
 #define FOLLOW_BYTES ((uint64_t)5 << 20)
-#define FOLLOW_TIME ((rs_time)20000000) /* ns */
-#define FOLLOW_LOOKS 4                  /* at the beginning it waits so long for sending to become fast */
+#define FOLLOW_TIME ((rs_time)20000000)    /* ns */
+#define FOLLOW_BEHIND ((uint64_t)16 << 20) /* what is sent before is in no cache */
+#define FOLLOW_LOOKS 4                     /* at the beginning it waits so long for sending to become fast */
 
 static bool is_work(rs_api_wait_kind kind) {
     return kind == RS_WAIT_CREATE || kind == RS_WAIT_DIGEST;
@@ -200,6 +201,9 @@ static bool follows(rs_api_wait *wait, rs_time now) {
     const rs_object *object = wait->object;
     if (wait->failed || object->holds == 0 || object->sent == object->size)
         return false;
+    uint64_t left = rs_digest_tree_pending(wait->tree) * RS_DIGEST_CHUNK;
+    if (object->sent + left > object->size + FOLLOW_BEHIND)
+        return wait->follows = false;
     if (wait->looks == 0 || now - wait->looked_at >= FOLLOW_TIME) {
         wait->looks += wait->looks < FOLLOW_LOOKS;
         wait->follows = object->sent - wait->sent >= FOLLOW_BYTES || wait->looks < FOLLOW_LOOKS;

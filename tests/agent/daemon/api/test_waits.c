@@ -134,12 +134,27 @@ static void digest__of_one_that_is_sent_lets_others_pass(void **state) {
     assert_int_equal(first->phase, RS_OBJECT_COMPLETE);
 }
 
+static void digest__of_what_was_passed_over_does_not_hold_the_agent_up(void **state) {
+    fixture *f = *state;
+    rs_object *object = add(f, 1, SIZE);
+    rs_store_hold(object);
+    object->sent = 60 * MIB; /* its receivers have what is before */
+    rs_api_digest_sent(f->api, f->now);
+    assert_true(rs_digest_tree_pending(f->api->waits->tree) >= 40);
+    for (unsigned i = 0; i < 20; i++)
+        rs_api_server_dispatch(f->api, f->now);
+    rs_api_digest_sent(f->api, f->now);
+    assert_true(rs_digest_tree_pending(f->api->waits->tree) <= 4);
+    rs_store_release(object);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(digest__of_what_is_sent_fast_is_there_with_the_last_byte, set_up, tear_down),
         cmocka_unit_test_setup_teardown(digest__of_what_is_sent_slowly_is_there_soon, set_up, tear_down),
         cmocka_unit_test_setup_teardown(digest__goes_on_where_nothing_is_sent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(digest__of_one_that_is_sent_lets_others_pass, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(digest__of_what_was_passed_over_does_not_hold_the_agent_up, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
