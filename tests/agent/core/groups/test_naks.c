@@ -370,6 +370,33 @@ static void nak__a_member_answers_for_a_sender_that_is_gone(void **state) {
     end(&t);
 }
 
+/* So does one that lacks nothing itself and was not asked before, with all that its log has room for. */
+static void nak__a_member_answers_with_what_came_long_ago(void **state) {
+    (void)state;
+    const uint32_t room = 8 << 20, later = room / 4 * 3 / LENGTH;
+    two t = begin((rs_messages_config){0}, &RICOCHET, 1);
+    rs_messages *other = pair_node(10, (rs_messages_config){.receive_bytes = room});
+    pair_view(other, 1, &RICOCHET, 1);
+    for (uint32_t i = 0; i < 3 + later; i++) {
+        assert_int_equal(pair_publish(t.sender, 0, 7, LENGTH), RS_OK);
+        assert_int_equal(pair_take(t.sender, 0, t.d, 1), 1);
+        if (i == 0 || i == 2)
+            pair_give(t.receiver, 0, t.d);
+        pair_give(other, 0, t.d);
+        pair_expect(other, 7, LENGTH);
+    }
+    rs_time now;
+    do
+        assert_int_equal(next_naks(&t, &now), 1);
+    while (t.d[0].peer == SENDER);
+    pair_give(other, now, &t.d[0]);
+    assert_int_equal(pair_take(other, now, t.d, 1), 1);
+    pair_give(t.receiver, now, t.d);
+    assert_int_equal(pair_stats(t.receiver).recovered_retransmit, 1);
+    rs_messages_free(other);
+    end(&t);
+}
+
 /* Requests that piled up somewhere come together: one answer. */
 static void answers__are_given_once_at_a_time(void **state) {
     (void)state;
@@ -516,6 +543,7 @@ int main(void) {
         cmocka_unit_test(nak__in_a_flood_is_before_the_ring_is_written_again),
         cmocka_unit_test(nak__leaves_what_comes_with_another),
         cmocka_unit_test(nak__a_member_answers_for_a_sender_that_is_gone),
+        cmocka_unit_test(nak__a_member_answers_with_what_came_long_ago),
         cmocka_unit_test(answers__are_given_once_at_a_time),
         cmocka_unit_test(heartbeats__tell_of_the_last_packet),
         cmocka_unit_test(heartbeats__tell_of_other_groups_too),
