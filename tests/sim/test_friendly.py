@@ -62,6 +62,15 @@ def test_friendly__that_comes_later_gets_no_less_than_a_cubic_would(
     assert friendly.is_fair(ours) or max(ours, 1 / ours) <= max(cubic, 1 / cubic), (ours, cubic)
 
 
+@pytest.mark.parametrize("kind", ["cubic", "bbr"])
+@pytest.mark.parametrize("mark", [0, 262_144])
+@pytest.mark.parametrize("trip_ms", [100, 200])
+def test_friendly__that_comes_later_has_its_part_within_seconds(trip_ms: int, mark: int, kind: str) -> None:
+    """As in `rostrum lab run wan --with-tcp`: it had 0.42 and 0.29 of what a CUBIC had, which fills a place slowly."""
+    found = share(Place(200e6, trip_ms, 1_048_576, mark), ("friendly", kind), False, 20)
+    assert friendly.is_fair(found.ratio), found
+
+
 def test_friendly__start_up_ends_at_a_short_queue_that_another_has_filled() -> None:
     """What overflowed was taken for what came out: 50 Gbit/s through 72.7 Mbit/s, and nothing for the other.
     Now that has little for some 10 s, until it is seen, and as much from there on."""

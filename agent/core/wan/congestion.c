@@ -44,6 +44,15 @@
 #define OVERLOAD 0.5     /* is sent more than comes, faded over so many round trips */
 #define OVERLOAD_TRIPS 8
 #define OTHERS_THERE 0.08
+/* What start-up shows of the place (rostrum lab run wan --with-tcp): */
+#define LINE_QUEUE MS   /* stood at both ends of a window */
+#define LINE_LEAST 8    /* windows */
+#define LINE_MOST 4.0   /* more is a pause of a host */
+#define LINE_SPREAD 0.2 /* a standard deviation of what was sent, at least, over its mean */
+#define LINE_ERRORS 3   /* standard errors by which the place is taken for less: later pulses show more */
+#define PLACE_TIMES 10  /* what came out at best, at most */
+#define JOIN_OTHERS 0.2 /* of the place; less is as good as nobody */
+#define JOIN_TRIPS 8
 /* Of marks (rostrum sim run wan --friendly): */
 #define BUSY 0.7         /* in that part of the time after all gave way a queue still stands: pulses show something; */
 #define BUSY_NO_MORE 0.2 /* they do no more */
@@ -55,13 +64,14 @@
 #define EARLY 0.4     /* of the time in which a CUBIC is back: marked before that, by somebody who did not give way */
 #define IGNORED 3     /* times, and */
 #define IGNORED_TRIPS 500   /* for so long pulses go on, whatever is marked: then it looks again */
-#define CUBIC_GROWS 2.5     /* times K, in which it has twice what it had: nobody marks there any more */
+#define CUBIC_GROWS 4       /* times K, in which a CUBIC has nine times what it had: nobody marks there any more */
 #define ROOM_LEAST (MS / 2) /* a shorter queue is none */
 #define ROOM_PART 3         /* of the queue that overflowed or was marked, as its own: tests/sim/test_narrow.c */
 #define ROOM_AGAIN 1.5      /* times that is thought to be there in the next spell: queues change */
-#define CUBIC_C 0.4         /* RFC 9438, 5.1 */
-#define CUBIC_BETA 0.7      /* RFC 9438, 4.6 */
-#define OTHERS_GROW 1.5     /* times in which a CUBIC is back where it was: who is not seen for so long is gone */
+#define EVEN 0.5        /* of what a CUBIC has that meets events so often: all of it overshoots, by the cube of time */
+#define CUBIC_C 0.4     /* RFC 9438, 5.1 */
+#define CUBIC_BETA 0.7  /* RFC 9438, 4.6 */
+#define OTHERS_GROW 1.5 /* times in which a CUBIC is back where it was: who is not seen for so long is gone */
 
 double rs_wan_tree_size(uint32_t receivers) {
     return pow(receivers ? (double)receivers : 1, TREE_EXPONENT);
@@ -159,6 +169,7 @@ typedef struct {
     double lost, marked;   /* shares of what passed */
     bool dropped, limited; /* it was sent slower than the rate allows */
     double rtts;           /* its length in round trips */
+    rs_time queue;         /* at its beginning or its end, the lesser */
 } window;
 
 static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
@@ -180,6 +191,8 @@ static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     w->passed_bps = bps(p, passed + repairs, w->time) / part;
     w->came_bps = bps(p, came + repairs, w->time) / part;
     w->from = b->stamp;
+    rs_time before = b->at - b->stamp, after = s->at - s->stamp;
+    w->queue = (before < after ? before : after) - p->there.least;
     w->first = b->next;
     w->sent_bps = s->stamp > b->stamp ? bps(p, passed + repairs, s->stamp - b->stamp) / part : 0;
     w->limited = s->limited && w->sent_bps < 0.9 * (double)p->rate_bps; /* else it is of a burst: as good as any */
@@ -232,11 +245,48 @@ static void carries(rs_wan_path *p, const window *w) {
         set_rate(p, came >= THROUGH * (double)p->most_bps ? (double)p->most_bps : came);
 }
 
+/* Behind a queue sent / came = (others + sent) / place (see learn_place), which pulses make into a line. */
+static void learn_line(rs_wan_line *l, const window *w) {
+    double sent = w->sent_bps, stretch = w->came_bps > 0 ? sent / w->came_bps : 0;
+    if (w->queue < LINE_QUEUE || w->limited || w->dropped || stretch > LINE_MOST || stretch < 1 / LINE_MOST)
+        return;
+    l->windows += 1;
+    l->sent += sent;
+    l->stretch += stretch;
+    l->sent_sent += sent * sent;
+    l->stretch_stretch += stretch * stretch;
+    l->sent_stretch += sent * stretch;
+}
+
+/* Who comes to a place that others fill goes to its part at once, if start-up's pulses have shown that. A TCP's slow
+ * start takes as much; by CUBIC's growth alone it would take minutes at a long round trip. */
+static void join(rs_wan_path *p, const rs_wan_sample *s) {
+    const rs_wan_line *l = &p->line;
+    if (l->windows < LINE_LEAST)
+        return;
+    double sent = l->sent / l->windows, stretch = l->stretch / l->windows, best = (double)p->best_bps;
+    double spread = l->sent_sent / l->windows - sent * sent, both = l->sent_stretch / l->windows - sent * stretch;
+    if (spread < LINE_SPREAD * LINE_SPREAD * sent * sent || both <= 0)
+        return;
+    double off = l->stretch_stretch / l->windows - stretch * stretch - both * both / spread; /* the line */
+    double error = sqrt((off > 0 ? off : 0) / spread / (l->windows - 2)),
+           place = 1 / (both / spread + LINE_ERRORS * error);
+    place = place < best ? best : place > PLACE_TIMES * best ? PLACE_TIMES * best : place;
+    double others = stretch - sent / place;
+    if (others < JOIN_OTHERS)
+        return;
+    p->place_bps = place;
+    p->others = others;
+    p->share_bps = (double)p->rate_bps;
+    p->join_until = p->others_until = s->now + JOIN_TRIPS * p->rtt;
+}
+
 /* Its rate is what is known to be carried; the sender goes faster in pulses, until two bring no more, or a queue
  * stands. */
 static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     bool full = p->queue > wanted_queue(p) + p->trip.least / 32 || w->dropped;
     carries(p, w);
+    learn_line(&p->line, w);
     p->round_limited |= w->limited;
     if (s->pulse_end > 0 && s->pulse_end != p->pulse_end && s->next >= s->pulse_end) {
         bool grew = (double)p->round_most_bps >= GREW * (double)p->found_bps || p->round_limited;
@@ -465,9 +515,13 @@ static void cubic_event(rs_wan_cubic *c, const rs_wan_sample *s, double trip, do
     c->back = cbrt((gap > 0 ? gap : 0) / CUBIC_C);
 }
 
-static void cubic_grow(rs_wan_cubic *c, const rs_wan_sample *s, const window *w, double trip) {
+/* `even`: never less than EVEN of what a CUBIC has at the end of such a time, if it has as much at each event: who
+ * came later, or lost start-up to the first mark, has its part within one such time. */
+static void cubic_grow(rs_wan_cubic *c, const rs_wan_sample *s, const window *w, double trip, bool even) {
     double since = (double)(s->now - c->epoch) / 1e9 + trip, cube = since - c->back;
     double to = CUBIC_C * cube * cube * cube + c->most, trips = (double)w->time / 1e9 / trip;
+    double its = EVEN * CUBIC_C / (1 - CUBIC_BETA) * since * since * since;
+    to = even && its > to ? its : to;
     c->reno += (c->reno < c->prior ? 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) : 1) * trips;
     to = to > c->reno ? to : c->reno;
     to = to < 1.5 * c->window ? to : 1.5 * c->window;
@@ -491,7 +545,7 @@ static void run_floor(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     if ((w->lost > 0 || w->marked > 0) && w->first >= c->heed_from)
         cubic_event(c, s, trip, FLOOR_MORE);
     else if (!w->limited)
-        cubic_grow(c, s, w, trip);
+        cubic_grow(c, s, w, trip, p->cubic.epoch > 0); /* of losses not all are seen */
     if (p->share_bps == 0 && c->window > sent)
         c->window = sent;
     p->floor_bps = c->window * p->packet_bytes * 8 / trip;
@@ -514,13 +568,23 @@ static void give_way(rs_wan_path *p, const rs_wan_sample *s, double trip) {
 static void answer_marks(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     double trip = latest_trip(p, s);
     if (s->now >= p->cubic_until)
-        p->cubic.window = (double)(s->sent > s->next ? s->sent - s->next : 1);
+        p->cubic.window = (double)p->rate_bps * trip / 8 / p->packet_bytes; /* after start-up less is under way */
     if (w->marked > 0 && w->first >= p->cubic.heed_from) {
         give_way(p, s, trip);
     } else if (!w->limited) {
-        cubic_grow(&p->cubic, s, w, trip);
+        cubic_grow(&p->cubic, s, w, trip, true);
     }
     set_rate(p, p->cubic.window * p->packet_bytes * 8 / trip);
+}
+
+/* Who heeds marks has given way by now. */
+static void see_ignored(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+    if (s->now >= p->join_until || s->now < p->join_until - JOIN_TRIPS / 2 * p->rtt || w->marked <= 0 ||
+        w->first < p->cubic.heed_from)
+        return;
+    p->cubic.heed_from = s->sent + 1;
+    if (++p->ignored >= IGNORED)
+        p->ignored_until = s->now + IGNORED_TRIPS * p->rtt;
 }
 
 /* Whether marks are to be answered: not where others do not, for they (BBR) would take all. */
@@ -553,8 +617,9 @@ static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
         double half = p->place_bps / 16 * rtt / p->packet_bytes, back = cbrt(half * (1 - CUBIC_BETA) / CUBIC_C);
         p->others_until = s->now + (rs_time)((OTHERS_GROW * back + 4 * rtt) * 1e9);
     }
+    see_ignored(p, s, w);
     bool heeds = heeds_marks(p, s, w, queued, trips);
-    if (heeds && p->shallow) { /* pulses show nothing where no queue stands */
+    if (heeds && p->shallow && s->now >= p->join_until) { /* pulses show nothing where no queue stands */
         answer_marks(p, s, w);
         p->share_bps = p->share_bps > 0 ? (double)p->rate_bps : 0;
         return;
@@ -597,8 +662,11 @@ bool rs_wan_path_heard(rs_wan_path *p, const rs_wan_sample *s) {
         return false;
     if (!p->found) {
         start_up(p, s, &w);
-        if (p->found && p->law == RS_WAN_FRIENDLY && w.marked > 0)
-            answer_marks(p, s, &w);
+        if (p->found && p->law == RS_WAN_FRIENDLY) {
+            join(p, s);
+            if (w.marked > 0 && s->now >= p->join_until)
+                answer_marks(p, s, &w);
+        }
     } else if (p->law == RS_WAN_FRIENDLY)
         friendly(p, s, &w);
     else

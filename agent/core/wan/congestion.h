@@ -42,6 +42,11 @@ typedef struct {
     double window, most, prior, reno, back; /* cwnd, W_max, cwnd_prior, W_est in packets; K in s */
 } rs_wan_cubic;
 
+/* Sums over windows, of the rate that was sent and of sent / came, for a line through both. */
+typedef struct {
+    double windows, sent, stretch, sent_sent, stretch_stretch, sent_stretch;
+} rs_wan_line;
+
 /* All zero, then rs_wan_path_start. */
 typedef struct {
     rs_wan_congestion law; /* own, friendly or fixed */
@@ -82,6 +87,7 @@ typedef struct {
     bool careful;           /* so it was in the one before */
     int64_t found_bps;      /* the most of all pulses */
     uint32_t flat;          /* pulses without growth */
+    rs_wan_line line;       /* of windows in which a queue stood */
     double velocity;        /* how much faster it goes after a round trip without a queue */
     /* friendly: beside others it has half of the place, and sends in pulses, which show what that is */
     double place_bps;               /* what the narrowest place carries, of all that goes through it; 0: unknown */
@@ -94,6 +100,7 @@ typedef struct {
     rs_time ignored_until;          /* others are taken for such as do not answer them */
     double overload;                /* what is sent over what comes, less 1, faded */
     rs_time others_until;           /* they count as there until then */
+    rs_time join_until;             /* it goes to the part that start-up has shown, whatever is marked */
     double pulsed;                  /* round trips of pulses, faded; in these, */
     double more_sent;               /* how much more was sent in strong pulses than in weak ones, */
     double more_stretch;            /* and how much longer what was sent took to come out */
