@@ -88,6 +88,7 @@ void rs_rate_begin(rs_sending *x, rs_time now) {
     own->sent_times.interval = rs_report_interval(x);
 }
 
+/* What repairs near by leave of a receiver's NIC: as told, it is low by their bursts (rostrum sim run broadcast). */
 static void find_least_share(rs_sending *x) {
     int64_t least = 0;
     for (uint32_t i = 0; i < rs_speaker_count(x); i++) {
@@ -97,7 +98,7 @@ static void find_least_share(rs_sending *x) {
             progress->share_bps && (least == 0 || progress->share_bps < least))
             least = progress->share_bps;
     }
-    x->rate.share_bps = least / 100 * 99;
+    x->rate.share_bps = least / 1000 * 995;
 }
 
 void rs_rate_recompute(rs_node *node, rs_time now, rs_sending *x) {
