@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -30,6 +31,7 @@ from rostrum.client import (
 )
 from rostrum.client.cli import main
 from rostrum.client.groups import Message
+from rostrum.client.values import GroupStatus
 
 from tests.client.conftest import Server
 
@@ -162,6 +164,17 @@ def test_status__fits_80_columns(server: Server, run: Run) -> None:
         sending.wait(60)
     tables = [line for line in shown.export_text().splitlines() if line.startswith(("│", "┃"))]
     assert len(tables) <= 6 and "application" not in "".join(tables)  # titles and rows: at most one wraps
+
+
+def test_status__tells_a_groups_whole_address_in_80_columns(server: Server) -> None:
+    group = GroupStatus("ticks", "ricochet", "none", "239.192.218.117", 1, 3, True, 12, 1, 1, 7, 1234567, 0, 0, 3, 4)
+    with server.agent(names.COMMAND_APP_ID) as agent:
+        shown = Console(width=80, record=True)
+        report.print_status(dataclasses.replace(agent.status(), groups=[group]), shown)
+    text = shown.export_text()
+    rows = [line.split("│")[1:-1] for line in text.splitlines() if line.startswith("│")]
+    cells = ["".join(parts) for parts in zip(*rows, strict=True)]
+    assert "239.192.218.117" in [one.replace(" ", "") for one in cells] and "…" not in text, text
 
 
 def event(kind: str, subject: str, state: str = "", text: str = "") -> Event:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +16,9 @@ from rostrum.topologies.units import rate_text, size_text
 from .names import COMMAND_APP_ID
 from .values import Event, Receiver, SendResult, Status, Transfer
 
-OUT, ERR = Console(highlight=False), Console(stderr=True, highlight=False)
+# files and pipes are not narrow
+OUT = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+ERR = Console(stderr=True, highlight=False)
 
 _TIMES = (
     ("requested_ns", "requested"),
@@ -144,7 +147,7 @@ def print_status(now: Status, console: Console = OUT) -> None:
     if now.transfers:
         console.print(_compact(_transfers_table(now)))
     if now.groups:
-        console.print(_groups_table(now))
+        console.print(_compact(_groups_table(now)))
     if now.objects:
         console.print(_compact(_objects_table(now)))
 
@@ -159,6 +162,8 @@ def _compact(table: Table) -> Table:
     """Without columns that say nothing, or of all rows what goes without saying, so that 80 columns do."""
     silent = ({"-"}, {""}, {"rostrum command"})
     table.columns = [one for one in table.columns if set(map(str, one.cells)) not in silent]
+    for one in table.columns[1:]:
+        one.overflow = "fold"  # half an address tells nobody anything
     return table
 
 
