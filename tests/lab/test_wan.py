@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -205,8 +206,10 @@ links:
 
 
 @contextlib.contextmanager
-def far_apart() -> Iterator[dict[str, Agent]]:
-    """Three agents, the first with the manager; the others are 20 ms from it and 40 ms from each other."""
+def far_apart() -> Iterator[tuple[dict[str, Agent], Path]]:
+    """Three agents, the first with the manager, and the folder of their logs; the others are 20 ms from it and 40 ms
+    from each other.
+    """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rostrum-far-", dir=sites.MEMORY)))
         namespace = stack.enter_context(PrivateNamespace(switches=False))
@@ -248,7 +251,7 @@ def far_apart() -> Iterator[dict[str, Agent]]:
             start(f"agent-{name}", name, [
                 str(agent_program()), "--interface", "eth0", "--manager", "10.9.0.1:9090", "--server", name,
                 "--address", f"10.9.0.{number}", "--socket", str(place / "sock"), "--store", str(place / "objects"),
-                "--nic-rate", "100M",
+                "--nic-rate", "100M", "--log-level", "debug",
             ])  # fmt: skip
         for name in "abc":
             deadline = time.monotonic() + 60
@@ -258,12 +261,12 @@ def far_apart() -> Iterator[dict[str, Agent]]:
                 time.sleep(0.02)
                 if name not in agents and (folder / name / "sock").exists():
                     agents[name] = stack.enter_context(contextlib.closing(Agent(folder / name / "sock")))
-        yield agents
+        yield agents, folder
 
 
 def test_auto__takes_wan_where_round_trips_are_long_and_says_why() -> None:
     """By what the manager's own connections tell; where these say nothing, by what the sender has measured."""
-    with far_apart() as agents:
+    with far_apart() as (agents, folder):
 
         def send(name: str, sender: str, *receivers: str) -> tuple[str, str]:
             result = agents[sender].send(name, receivers, source=bytes(200_000)).wait(60)
@@ -276,3 +279,7 @@ def test_auto__takes_wan_where_round_trips_are_long_and_says_why() -> None:
         assert protocol == "republic", reason
         protocol, reason = send("known", "b", "c")
         assert protocol == "wan" and "a receiver is 4" in reason, reason
+        for name, opened in (("a", "bc"), ("b", "c")):  # by either protocol; the second send has the connection
+            log = (folder / f"agent-{name}.log").read_text()
+            assert sorted(re.findall(r'goes before its HELLO peer="(\w)"', log)) == list(opened), log
+            assert "closed peer" not in log, log

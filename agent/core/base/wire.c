@@ -282,6 +282,16 @@ static void put_hello(cursor *c, const rs_message *m) {
         put_bytes(c, m->hello.name, m->hello.name_length);
 }
 
+/* FNV-1a, its highest bits folded onto the lowest. */
+uint32_t rs_wire_hello_for(const char *name) {
+    const uint32_t lowest = RS_HELLO_FOR & ~(RS_HELLO_FOR - 1), most = RS_HELLO_FOR / lowest;
+    uint32_t hash = UINT32_C(0x811c9dc5);
+    for (; *name; name++)
+        hash = (hash ^ (uint8_t)*name) * UINT32_C(0x01000193);
+    hash = (hash ^ hash / (most + 1)) & most;
+    return (hash ? hash : 1) * lowest;
+}
+
 static void get_hello(cursor *c, rs_message *m) {
     m->hello.engines = (uint32_t)get(c, 4);
     m->hello.boot = get(c, 8);

@@ -132,9 +132,12 @@ typedef struct {
 #define RS_HELLO_TREE (UINT32_C(1) << 31)  /* in HELLO, beside engines: it knows REPORT_TO */
 #define RS_HELLO_NAME (UINT32_C(1) << 30)  /* the same: it knows NAME */
 #define RS_HELLO_CARRY (UINT32_C(1) << 29) /* the same: it knows CARRY_TO, CARRY and CARRIED */
-#define RS_REPORT_TO_MOST 32u              /* children of one receiver */
-#define RS_CARRY_PLACES 64u                /* named by one CARRY_TO */
-#define RS_CARRY_BYTES 128u                /* of one CARRY's set */
+#define RS_HELLO_ENGINES UINT32_C(0xff)    /* the same: engines, whose numbers are below 8 */
+/* The same: for which server what follows is (rs_wire_hello_for); 0: nothing is said of that. */
+#define RS_HELLO_FOR UINT32_C(0x1fffff00)
+#define RS_REPORT_TO_MOST 32u /* children of one receiver */
+#define RS_CARRY_PLACES 64u   /* named by one CARRY_TO */
+#define RS_CARRY_BYTES 128u   /* of one CARRY's set */
 #define RS_CARRY_BITS (8 * RS_CARRY_BYTES)
 #define RS_CARRIED_MOST 16384u /* receivers of one carrier: their numbers are below */
 #define RS_INNER_BYTES 288u
@@ -159,7 +162,7 @@ typedef struct {
     uint32_t session;
     union {
         struct {
-            uint32_t engines; /* bit e: the agent knows engine e; RS_HELLO_TREE, RS_HELLO_NAME, too */
+            uint32_t engines; /* bit e: the agent knows engine e; and RS_HELLO_... */
             uint64_t boot;
             uint16_t name_length;
             char name[RS_NAME_MAX + 1];
@@ -310,6 +313,9 @@ bool rs_wire_decode(const uint8_t *bytes, size_t length, uint32_t payload_length
  * known (RS_CONTROL_PEEK bytes suffice), `*header_length` bytes are the message as rs_packet_in wants it, and
  * `*payload_length` bytes of fragment follow; 0: more bytes are needed; -1: none of ours, close the connection. */
 int rs_wire_frame(const uint8_t *bytes, size_t have, size_t *header_length, uint32_t *payload_length);
+
+/* Of a server's name, the bits RS_HELLO_FOR; never 0. */
+uint32_t rs_wire_hello_for(const char *name);
 
 void rs_wire_cause_set(rs_wire_cause *cause, const char *text);
 

@@ -28,6 +28,7 @@ typedef struct rs_connection {
     rs_tls *tls; /* NULL: plain */
     rs_connection_phase phase;
     bool outgoing;
+    bool early;   /* outgoing: what goes to its peer goes by it from before the HELLO on, which said whom it is for */
     bool choked;  /* the core was told to stop */
     bool bulk;    /* patches are under way on it: by best effort, not as control */
     bool used;    /* something besides connections held its peer while it was up */

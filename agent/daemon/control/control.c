@@ -19,7 +19,7 @@
 #define RETRANSMIT_LEAST_US 20000
 #define RETRANSMIT_MOST_MS 1000 /* the least that Linux takes */
 #define DELAY_MOST_US 2000
-#define LONG_TRIP_US 5000 /* beyond what fabrics have: the kernel is asked once more what it has measured since */
+#define LONG_TRIP (5 * RS_MILLISECOND) /* beyond what fabrics have */
 /* The kernel waits a second for the answer to a first segment. After these another attempt begins beside the ones
  * before: the first that is answered is taken, for a long way may answer late as well as not at all. */
 #define KNOCK_AFTER (20 * RS_MILLISECOND) /* and twice, four times as long after the next ones */
@@ -254,13 +254,15 @@ uint32_t rs_control_address(const rs_control *control, rs_peer peer) {
 
 uint32_t rs_control_round_trip_us(const rs_control *control, rs_peer peer) {
     rs_peer_entry *entry = rs_peers_entry(control->options.peers, peer);
-    if (entry->round_trip_us > LONG_TRIP_US && rs_control_is_up(control, peer)) /* it was perhaps a busy host */
+    bool is_long = (rs_time)entry->round_trip_us * RS_MICROSECOND > control->options.long_trip;
+    if (is_long && rs_control_is_up(control, peer)) /* perhaps a busy host: the kernel may have measured less since */
         entry->round_trip_us = rs_round_trip_us(control->peers[peer].sending->fd);
     return entry->round_trip_us;
 }
 
 uint32_t rs_control_knows(const rs_control *control, rs_peer peer) {
-    return rs_control_is_up(control, peer) ? control->peers[peer].sending->knows : UINT32_MAX;
+    const rs_connection *c = rs_control_is_up(control, peer) ? control->peers[peer].sending : NULL;
+    return c && c->phase == RS_CONNECTION_UP ? c->knows : UINT32_MAX;
 }
 
 bool rs_control_send(rs_control *control, rs_peer peer, const uint8_t *header, size_t header_length,
@@ -426,6 +428,7 @@ rs_control *rs_control_new(const rs_control_options *options, const rs_control_c
     set_default(&control->options.connect_timeout, 2 * RS_SECOND);
     set_default(&control->options.want_bound, 6 * RS_SECOND);
     set_default(&control->options.idle_timeout, 60 * RS_SECOND);
+    set_default(&control->options.long_trip, LONG_TRIP);
     set_default(&control->options.use_bound, 10 * RS_SECOND);
     set_default(&control->options.dead_timeout, 5 * RS_SECOND);
     control->listener = (rs_watch){.ready = listener_ready, .context = control};

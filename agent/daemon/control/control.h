@@ -4,6 +4,11 @@
  * lives, so that messages keep their order, and reads both. A connection unused for a while is closed. A peer that
  * restarted (other boot id) loses its old connections.
  *
+ * Who opened a connection over a long way does not wait a round trip for the HELLO: its own says which server it is
+ * meant for, any other closes it, and messages go right behind. That needs the server's name, and that names prove
+ * nothing (no TLS). A peer that says no HELLO then, or a wrong one, went down, and its HELLO is waited for at the next
+ * attempts. Of who carries others' messages the HELLO must be known first.
+ *
  * Anybody can connect. A connection is proven when it comes from the address that the manager has told for its name,
  * and in use while something besides connections holds its peer (a transfer, a view). Places are bounded, for each
  * source address and in all; whoever comes when they are taken takes the place of the oldest connection that is not in
@@ -43,6 +48,7 @@ typedef struct {
     rs_time connect_timeout;   /* [2 s], and as long for the HELLO */
     rs_time want_bound;        /* a wanted peer is tried this long [6 s] */
     rs_time idle_timeout;      /* [60 s] */
+    rs_time long_trip;         /* messages go before the HELLO if the round trip is longer [5 ms] */
     rs_time use_bound;         /* an unproven one that has not been in use by then is closed [10 s] */
     rs_time dead_timeout;      /* sent bytes unacknowledged, or output not taken, this long [5 s] */
 } rs_control_options;
@@ -59,7 +65,7 @@ void rs_control_address_known(rs_control *control, rs_peer peer);
 /* Something of that peer's is under way: its connections are of use, also when it is over before anybody looks. */
 void rs_control_used(rs_control *control, rs_peer peer);
 bool rs_control_is_up(const rs_control *control, rs_peer peer);
-/* What its HELLO says it knows (`engines`); UINT32_MAX: it is not up. */
+/* What its HELLO says it knows (`engines`); UINT32_MAX: it is not up, or has not said it yet. */
 uint32_t rs_control_knows(const rs_control *control, rs_peer peer);
 /* The least that was measured on its newest connection; 0: nothing was. */
 uint32_t rs_control_round_trip_us(const rs_control *control, rs_peer peer);

@@ -317,6 +317,10 @@ const char *rs_peers_name(const rs_peers *peers, rs_peer peer) {
     return peer < peers->room && peers->entries[peer].used ? peers->entries[peer].name : "an unknown server";
 }
 
+bool rs_peers_is_named(const rs_peers *peers, rs_peer peer) {
+    return peers->entries[peer].name[0] != NAMELESS;
+}
+
 void rs_peers_rename(rs_peers *peers, rs_peer peer, const char *name) {
     if (strlen(name) > RS_NAME_MAX || strcmp(peers->entries[peer].name, name) == 0)
         return;

@@ -61,6 +61,8 @@ rs_peer rs_peers_locate(rs_peers *peers, uint32_t address, uint16_t control_port
 /* Never NULL for a number that was given. */
 rs_peer_entry *rs_peers_entry(const rs_peers *peers, rs_peer peer);
 const char *rs_peers_name(const rs_peers *peers, rs_peer peer);
+/* False: it is known by its address alone. */
+bool rs_peers_is_named(const rs_peers *peers, rs_peer peer);
 /* The same; another agent says that it is called so. That is believed of somebody whom nobody has named, while no
  * server of that name is known to be elsewhere; the manager's word, and who connects from there, count for more. */
 rs_peer rs_peers_heard(rs_peers *peers, const char *name, uint32_t address, uint16_t control_port);

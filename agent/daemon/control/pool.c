@@ -196,12 +196,19 @@ void rs_pool_stop_wanting(rs_control *control, rs_peer peer) {
     rs_peers_release(control->options.peers, peer);
 }
 
-static void come_up(rs_control *control, rs_connection *c) {
-    rs_pool_peer *p = &control->peers[c->peer];
-    p->sending = c;
+/* It is there, and is who it should be. */
+static void reached(rs_control *control, rs_peer peer) {
+    rs_pool_peer *p = &control->peers[peer];
     p->backoff = 0;
     p->retry_at = 0;
-    rs_pool_stop_wanting(control, c->peer);
+    p->doubted = false;
+    rs_pool_stop_wanting(control, peer);
+}
+
+static void come_up(rs_control *control, rs_connection *c) {
+    control->peers[c->peer].sending = c;
+    if (c->phase == RS_CONNECTION_UP)
+        reached(control, c->peer);
     control->callbacks.peer_up(control->callbacks.context, c->peer);
     if (c->choked)
         control->callbacks.peer_writable(control->callbacks.context, c->peer, false);
@@ -244,23 +251,25 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
     rs_pool_peer *p = peer == RS_NO_PEER ? NULL : &control->peers[peer];
     bool was_connecting = p && p->connecting == c, was_sending = p && p->sending == c;
     bool short_lived = rs_pool_now(control) - c->phase_since < RS_POOL_BACKOFF_MAX;
+    bool in_vain = was_connecting && c->early;
     rs_pool_drop(control, c);
     if (!p)
         return;
+    p->doubted |= in_vain;
     if (was_connecting || (was_sending && short_lived))
         rs_pool_back_off(control, peer);
     if (was_connecting) {
         control->stats.unreached++;
         p->connecting = NULL;
         drop_attempts(control, peer, NULL);
-        control->callbacks.peer_down(control->callbacks.context, peer, cause);
-    } else if (was_sending) {
-        p->sending = NULL;
-        control->callbacks.peer_down(control->callbacks.context, peer, cause);
-        rs_connection *other = other_up(control, peer, NULL);
-        if (other && !p->sending)
-            come_up(control, other);
     }
+    if (was_sending)
+        p->sending = NULL;
+    if (was_connecting || was_sending)
+        control->callbacks.peer_down(control->callbacks.context, peer, cause);
+    rs_connection *other = was_sending && !p->sending ? other_up(control, peer, NULL) : NULL;
+    if (other)
+        come_up(control, other);
     rs_pool_on_connection_removed(control, peer);
 }
 
@@ -269,8 +278,9 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
 bool rs_pool_say_hello(rs_control *control, rs_connection *c, char *text) {
     rs_message hello = {.type = RS_MSG_HELLO};
     uint8_t bytes[RS_HEADER_MAX];
-    hello.hello.engines =
-        rs_engines_here() | RS_HELLO_TREE | RS_HELLO_NAME | (control->options.carries ? RS_HELLO_CARRY : 0);
+    hello.hello.engines = (rs_engines_here() & RS_HELLO_ENGINES) | RS_HELLO_TREE | RS_HELLO_NAME |
+                          (control->options.carries ? RS_HELLO_CARRY : 0) |
+                          (c->early ? rs_wire_hello_for(rs_peers_name(control->options.peers, c->peer)) : 0);
     hello.hello.boot = control->options.boot;
     hello.hello.name_length = (uint16_t)strlen(control->options.server);
     memcpy(hello.hello.name, control->options.server, hello.hello.name_length);
@@ -301,6 +311,9 @@ static bool identify(rs_control *control, rs_connection *c, const rs_message *he
                  rs_quote(name), rs_tls_agent(c->tls, whose));
         return false;
     }
+    uint32_t is_for = hello->hello.engines & RS_HELLO_FOR;
+    if (is_for && is_for != rs_wire_hello_for(control->options.server))
+        return wrong_hello(text, "it wants to speak to another server: its name is %s", rs_quote(name));
     if (c->outgoing && !c->tls)
         rs_peers_answers(control->options.peers, c->peer, name);
     if (c->outgoing && strcmp(name, rs_peers_name(control->options.peers, c->peer)) != 0)
@@ -374,6 +387,8 @@ static bool greeted(rs_control *control, rs_connection *c, const uint8_t *bytes,
            rs_address_text(c->remote_address, address), c->remote_port, c->outgoing ? "us" : "them");
     if (!p->sending)
         come_up(control, c);
+    else if (p->sending == c)
+        reached(control, c->peer);
     return true;
 }
 
@@ -406,7 +421,7 @@ static void unchoke(rs_control *control, rs_connection *c) {
     if (!c->choked || c->out_length > RS_CONNECTION_LOW)
         return;
     c->choked = false;
-    if (c->phase == RS_CONNECTION_UP && control->peers[c->peer].sending == c)
+    if (c->peer != RS_NO_PEER && control->peers[c->peer].sending == c)
         control->callbacks.peer_writable(control->callbacks.context, c->peer, true);
 }
 
@@ -414,6 +429,15 @@ const char *rs_pool_cannot_connect(char text[RS_CONNECTION_TEXT], uint32_t addre
     char where[RS_ADDRESS_TEXT];
     snprintf(text, RS_CONNECTION_TEXT, "cannot connect to %s:%u: %s", rs_address_text(address, where), port, cause);
     return text;
+}
+
+/* Whether messages may go before the peer's HELLO (control.h). */
+static bool may_be_early(const rs_control *control, const rs_connection *c) {
+    const rs_pool_peer *p = &control->peers[c->peer];
+    const rs_peer_entry *entry = rs_peers_entry(control->options.peers, c->peer);
+    return !c->tls && !control->options.carries && !p->sending && !p->doubted &&
+           rs_peers_is_named(control->options.peers, c->peer) &&
+           (rs_time)entry->round_trip_us * RS_MICROSECOND > control->options.long_trip;
 }
 
 static bool finish_connect(rs_control *control, rs_connection *c, char *text) {
@@ -428,7 +452,15 @@ static bool finish_connect(rs_control *control, rs_connection *c, char *text) {
     control->stats.opened++;
     control->peers[c->peer].connecting = c;
     drop_attempts(control, c->peer, c);
-    return rs_pool_say_hello(control, c, text);
+    rs_peers_entry(control->options.peers, c->peer)->round_trip_us = rs_round_trip_us(c->fd);
+    c->early = may_be_early(control, c);
+    if (!rs_pool_say_hello(control, c, text))
+        return false;
+    if (!c->early)
+        return true;
+    rs_log(RS_LOG_DEBUG, "control", "what is for it goes before its HELLO peer=%s", rs_quote(name_of(control, c)));
+    come_up(control, c);
+    return true;
 }
 
 static void connection_ready(void *context, uint32_t events) {

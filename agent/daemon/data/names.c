@@ -46,8 +46,8 @@ static void answered(rs_agent *agent, rs_peer peer, const rs_message *m) {
     size_t length = object && object->name ? strnlen(object->name, RS_NAME_MAX) : 0;
     uint64_t pair = m->nonce ^ (peer + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
     uint64_t *told = &names->told[(pair >> 32) % TOLD];
-    if (length == 0 || *told == pair || !rs_control_is_up(agent->control, peer) ||
-        !(rs_control_knows(agent->control, peer) & RS_HELLO_NAME))
+    uint32_t knows = rs_control_knows(agent->control, peer);
+    if (length == 0 || *told == pair || knows == UINT32_MAX || !(knows & RS_HELLO_NAME))
         return;
     rs_message name = {.type = RS_MSG_NAME, .nonce = m->nonce};
     uint8_t bytes[RS_HEADER_MAX];
