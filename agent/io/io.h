@@ -132,7 +132,9 @@ bool rs_io_join(rs_io *io, rs_io_group group, uint32_t address, uint16_t port, c
 void rs_io_leave(rs_io *io, rs_io_group group);
 
 /* Reads datagrams that have come, at most `limit`, from all groups in turn. Returns how many; 0 = none are waiting. The
- * sink must not call back into this io. */
+ * sink must not call back into this io. What the kernel joined is read together: so few of the limit may be left, and
+ * more wait all the same. */
+#define RS_IO_TOGETHER 128u
 int rs_io_receive(rs_io *io, unsigned limit, const rs_io_sink *sink);
 
 int rs_io_receive_fd(const rs_io *io); /* readable when datagrams are waiting */

@@ -214,7 +214,7 @@ static bool read_multicast(rs_groups *g) {
     const rs_io_sink sink = {.deliver = take, .soon = come_soon, .soon_most = RS_MESSAGES_AHEAD, .context = g};
     unsigned limit = g->behind ? RX_QUEUE_TURN : RECEIVE_TURN;
     int count = rs_io_receive(g->io, limit, &sink);
-    bool all = count < (int)limit;
+    bool all = count + (int)RS_IO_TOGETHER <= (int)limit;
     rs_drain_looked(&g->drain, RS_DRAIN_MULTICAST, count > 0 ? (uint32_t)count : 0, all, all ? 0 : last_came(g));
     note_drops(g);
     return all;
