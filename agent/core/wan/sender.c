@@ -26,7 +26,8 @@
 #define TRIAL_PACKETS 64           /* of a trial that tells; what one receiver more than another got in it (a bound) */
 #define PART_LEAST 0.2             /* at the end of an object, when only repairs go, to others (rostrum lab run wan) */
 #define TAIL_PART 64               /* of an object: so much goes twice at most, while nothing else is to be sent */
-#define TAIL_XOR_PART 8            /* and of so much go XORs (a bound) */
+#define TAIL_XOR_PART 8            /* and of so much go XORs at most, (a bound) */
+#define TAIL_XOR_LEAST 128         /* but of so many fragments, and of a round trip's, if there are any (a bound) */
 #define NEED_RTTS 3 /* round trips from a packet's first sending to its section's end: NACK, repair, word */
 #define NEED_MORE (100 * RS_MS)
 
@@ -468,8 +469,9 @@ static void begin_tail(rs_sending *x) {
         double usually = w->peers[i].path.lost_usually;
         lost = is_member(&x->recipients[i]) && usually > lost ? usually : lost;
     }
+    uint64_t trip = packets_in(x, w->grtt), least = trip > TAIL_XOR_LEAST ? trip : TAIL_XOR_LEAST;
     count = packets_in(x, w->grtt + w->sections.gather) + RS_WAN_SECTION;
-    most = (all + TAIL_XOR_PART - 1) / TAIL_XOR_PART;
+    most = all / TAIL_XOR_PART > least ? all / TAIL_XOR_PART : least < all ? least : all;
     rs_wan_tail_begin(&w->tail, x->end - (count < most ? count : most), x->end, lost);
 }
 

@@ -31,10 +31,10 @@ void rs_wan_tail_begin(rs_wan_tail *t, uint64_t first, uint64_t end, double lost
     }
 }
 
-/* Packets of a pass: XORs, and before them the last fragment, which tells that there was one. */
+/* Packets of a pass: XORs, and before them the last fragment, which tells that there was one; or is all there is. */
 static uint64_t of_pass(const rs_wan_tail *t) {
-    uint64_t block = (uint64_t)t->rows * t->columns, blocks = block ? (t->end - t->first + block - 1) / block : 0;
-    return 1 + blocks * t->columns;
+    uint64_t count = t->end - t->first, block = (uint64_t)t->rows * t->columns;
+    return count <= 1 ? 1 : 1 + (count + block - 1) / block * t->columns;
 }
 
 bool rs_wan_tail_left(const rs_wan_tail *t) {

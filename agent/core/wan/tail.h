@@ -1,7 +1,9 @@
 /* The end of an object goes a second time as XORs, before anybody can ask for what was lost of it: a lost fragment that
  * is asked for costs everybody a round trip (docs/wan.md, "Sections"). Each pass has every fragment in one XOR, with
  * others than the pass before; a receiver takes from an XOR the one that it misses, and a pass mends most of what the
- * one before could not. */
+ * one before could not. By multicast that is always done, without `coded`; nothing waits for it but repairs that nobody
+ * has asked for. Before each pass the last fragment goes as it was, so that who has missed it knows that there was one;
+ * an object of one fragment goes twice more. */
 #ifndef RS_CORE_WAN_TAIL_H
 #define RS_CORE_WAN_TAIL_H
 

@@ -107,10 +107,28 @@ static void passes__have_all_in_other_company(void **state) {
     (void)state;
 }
 
+/* Of a few fragments: as many XORs as that takes, and not the last one over and over. */
+static void few__cost_few(void **state) {
+    const uint32_t most[] = {0, 2, 4, 6, 6, 8, 8, 10, 10};
+    for (uint32_t count = 1; count < sizeof most / sizeof *most; count++) {
+        uint32_t packets = 0, whole = 0;
+        for (uint64_t seed = 1; seed <= 200; seed++)
+            whole += missing_after(count, 0.02, 1, seed, &packets) == 0;
+        printf("%u fragments, 0.02 lost: seeds 1 to 200: whole %.3f, %u packets\n", count, whole / 200.0, packets);
+        assert_int_equal(packets, most[count]);
+        assert_true(whole >= 196);
+    }
+    rs_wan_tail tail;
+    rs_wan_tail_begin(&tail, 5, 5, 0.01);
+    assert_false(rs_wan_tail_left(&tail));
+    (void)state;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_lost__is_mended_by_them),
         cmocka_unit_test(passes__have_all_in_other_company),
+        cmocka_unit_test(few__cost_few),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
