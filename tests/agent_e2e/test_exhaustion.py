@@ -73,9 +73,9 @@ def test_out_of_descriptors(lab: World) -> None:
     agent = lab.start("h2", "--metrics", str(metrics))
     is_well(lab, 1)
     at_rest = len(descriptors(agent))
-    lowest = next(n for n in range(1 << 16) if n not in descriptors(agent))
+    assert {0, 1, 2} <= descriptors(agent)  # no other number is below the limit, whichever the agent closes meanwhile
     address = lab.net.hosts["h2"].address
-    with limited(agent, resource.RLIMIT_NOFILE, lowest), contextlib.ExitStack() as callers:
+    with limited(agent, resource.RLIMIT_NOFILE, 3), contextlib.ExitStack() as callers:
         for kind, where in ((socket.SOCK_SEQPACKET, str(agent.socket)), (socket.SOCK_STREAM, str(metrics))):
             caller = callers.enter_context(socket.socket(socket.AF_UNIX, kind))
             caller.connect(where)
