@@ -1,9 +1,18 @@
-/* The control channel between two hosts: messages in order, each sent again until it has come. Flow control is a
- * limit on what is under way; TCP's acknowledgements and slow start are not modelled. */
+/* The control channel between two hosts: messages in order, each sent again until it has come. When one is missed is
+ * as Linux does it (RFC 8985: RACK, tail loss probe), with the options that agents set and a clock of 1 ms: a later
+ * one that has come shows it. Without, if two or more were under way, a probe does, and a lone one waits for the
+ * time-out. Flow control is a limit on what is under way; acknowledgements come as fast as what they are for, are never
+ * lost, and congestion control is not modelled. */
 #include "engine/state.h"
 
+#include <string.h>
+
 #define FULL_BYTES (256u << 10)
-#define AGAIN_NS (4 * INT64_C(1000000)) /* a time-out of TCP in a data center, set low (RFC 6298 would say 1 s) */
+#define MS INT64_C(1000000)
+#define TIMEOUT_NS (20 * MS) /* the least: control.c, RETRANSMIT_LEAST_US */
+#define TIMER_NS (2 * MS)    /* more, of any other timer: tcp.h, TCP_TIMEOUT_MIN_US */
+#define LATER_MANY 3         /* so many have come that were sent later: it is lost, RFC 8985 6.2 step 4 */
+#define TRIP_SHARE 8         /* of a new sample in the smoothed trip, RFC 6298 */
 #define CONNECT_NS (100 * INT64_C(1000))
 #define REFUSED_NS (1000 * INT64_C(1000000)) /* to learn that nobody answers */
 
@@ -85,10 +94,21 @@ static void tell_writable(sim *s, uint32_t from, uint32_t to, bool writable) {
     engine->ops->peer_writable(engine, s->now, to, writable);
 }
 
+static void stamp(const sim *s, connection *c, packet *p) {
+    p->sent_at = (uint32_t)s->now;
+    c->sent_at = s->now;
+}
+
+/* So long ago. */
+static rs_time age(const sim *s, const packet *p) {
+    return (rs_time)((uint32_t)s->now - p->sent_at);
+}
+
 void connection_send(sim *s, uint32_t from, uint32_t to, packet *p) {
     connection *c = between(s, from, to);
     p->number = c->sent++;
     c->outstanding += p->wire_bytes;
+    stamp(s, c, p);
     s->stats.control_packets++;
     s->stats.control_bytes += p->wire_bytes;
     if (!c->full && c->outstanding >= FULL_BYTES) {
@@ -126,8 +146,30 @@ static packet *take_turn(connection *c) {
     return NULL;
 }
 
+static void due_by(sim *s, const packet *p, missing *m, rs_time due) {
+    if (due >= m->due)
+        return;
+    m->due = due;
+    event_put(s, due, EVENT_AGAIN, p->from, p->to, NULL);
+}
+
+/* One has come: its sender hears that in half a trip, and misses those before it (RFC 8985 6.2). */
+static void acknowledge(sim *s, connection *c, const packet *p) {
+    rs_time there = age(s, p), trip = 2 * there, heard_at = s->now + there;
+    c->trip = c->trip ? c->trip + (trip - c->trip) / TRIP_SHARE : trip;
+    for (uint64_t i = 0; i < c->missing_count; i++) {
+        missing *m = &c->missing[i];
+        rs_time before = age(s, m->packet) - there, window = trip / 4;
+        if (before < 0 || (before == 0 && p->number < m->packet->number))
+            continue; /* it was sent earlier */
+        bool sure = before >= window || ++m->later >= LATER_MANY;
+        due_by(s, p, m, sure ? heard_at : heard_at + window + TIMER_NS);
+    }
+}
+
 void connection_arrived(sim *s, packet *p) {
     connection *c = between(s, p->from, p->to);
+    acknowledge(s, c, p);
     if (p->number != c->delivered) {
         flights_put(s, &c->early, p, s->now);
         return;
@@ -142,6 +184,35 @@ void connection_lost(sim *s, packet *p) {
         packet_drop(s, p);
         return;
     }
+    connection *c = between(s, p->from, p->to);
+    rs_time trip = c->trip ? c->trip : CONNECT_NS;
+    bool lone = c->sent - c->delivered - c->early.count == 1, last = p->number + 1 == c->sent;
+    rs_time probed = c->sent_at + 2 * trip + (lone ? TIMEOUT_NS : TIMER_NS) + (last ? 0 : trip);
     s->stats.control_again++;
-    event_put(s, s->now + AGAIN_NS, EVENT_AGAIN, p->from, p->to, p);
+    c->missing = sim_grow(s, c->missing, c->missing_count, &c->missing_capacity, sizeof *c->missing);
+    c->missing[c->missing_count++] = (missing){.packet = p, .due = RS_NEVER};
+    for (uint64_t i = 0; i < c->missing_count; i++)
+        due_by(s, p, &c->missing[i], probed > s->now ? probed : s->now);
+}
+
+/* It is time for some that were lost. */
+void connection_again(sim *s, uint32_t from, uint32_t to) {
+    connection *c = between(s, from, to);
+    uint64_t left = 0, count = c->missing_count;
+    bool gone = s->places[from].crashed;
+    for (uint64_t i = 0; i < count; i++) {
+        missing m = c->missing[i];
+        if (gone) {
+            packet_drop(s, m.packet);
+        } else if (m.due <= s->now) {
+            stamp(s, c, m.packet);
+            network_send(s, from, m.packet);
+        } else {
+            c->missing[left++] = m;
+        }
+    }
+    /* Whatever a link lost at once is behind them. */
+    uint64_t more = c->missing_count - count;
+    memmove(c->missing + left, c->missing + count, more * sizeof *c->missing);
+    c->missing_count = left + more;
 }

@@ -60,10 +60,7 @@ void event_due(sim *s) {
         connection_ready(s, t.a, t.b);
         break;
     case EVENT_AGAIN:
-        if (s->places[t.a].crashed)
-            packet_drop(s, t.packet);
-        else
-            network_send(s, t.a, t.packet);
+        connection_again(s, t.a, t.b);
         break;
     case EVENT_FLOW:
         flow_packet(s, t.a);

@@ -31,8 +31,10 @@ void sim_free(sim *s) {
     for (uint32_t i = 0; i < s->place_count; i++)
         free(s->places[i].links);
     for (uint32_t i = 0; i < s->connection_slots; i++) {
-        if (s->connections[i])
+        if (s->connections[i]) {
             flights_free(s, &s->connections[i]->early);
+            free(s->connections[i]->missing);
+        }
         free(s->connections[i]);
     }
     forwardings_free(s);

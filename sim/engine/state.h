@@ -34,6 +34,7 @@ typedef struct packet {
     uint64_t payload_offset;
     const uint32_t *way; /* the next of them */
     uint32_t way_epoch;
+    uint32_t sent_at; /* of a connection's, in ns modulo 2^32 */
     union {
         uint64_t number; /* on its connection */
         struct packet *next_free;
@@ -103,12 +104,23 @@ typedef struct {
     rs_time stall_at, awake_at;        /* it stands still from the one to the other; the next time, if that is past */
 } host;
 
+/* Lost on its way, and to be sent again. */
+typedef struct {
+    packet *packet;
+    rs_time due;
+    uint32_t later; /* so many that were sent after it have come */
+} missing;
+
 typedef struct {
     uint64_t key; /* from, to */
     bool up, full;
     uint64_t sent, delivered; /* packet numbers */
     uint64_t outstanding;     /* bytes under way */
     flights early;            /* came before their turn */
+    rs_time trip;             /* there and back, smoothed */
+    rs_time sent_at;          /* the last one, also again */
+    missing *missing;
+    uint64_t missing_count, missing_capacity;
 } connection;
 
 #define FORWARDING_NEAR 10
@@ -238,6 +250,7 @@ void connection_ready(sim *s, uint32_t from, uint32_t to);
 void connection_send(sim *s, uint32_t from, uint32_t to, packet *p);
 void connection_arrived(sim *s, packet *p);
 void connection_lost(sim *s, packet *p);
+void connection_again(sim *s, uint32_t from, uint32_t to);
 
 /* hosts.c */
 void host_receive(sim *s, host *h, packet *p);
