@@ -127,6 +127,7 @@ extern const uint32_t rs_engine_count;
 /* What engines stand on. */
 #include "core/transfer/carriers.h"
 #include "core/transfer/events.h"
+#include "core/transfer/knock.h"
 #include "core/transfer/members.h"
 #include "core/transfer/paths.h"
 #include "core/transfer/peer_sessions.h"

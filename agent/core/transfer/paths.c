@@ -25,6 +25,7 @@ void rs_sender_want_path(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_sender_open_members(rs_node *node, rs_time now, rs_sending *x) {
+    rs_knock_begin(now, x);
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         rs_recipient *r = &x->recipients[i];
         if (!rs_is_active(r) || !r->member || r->light == RS_LIGHT_DEMOTED)

@@ -9,8 +9,8 @@
 
 #define ASK_WITHIN (20 * RS_MS) /* all receivers of a transfer, after they accepted */
 #define ASK_PART 64             /* or, if that is sooner, that part of the time between two of its samples */
-#define ASK_AGAIN (20 * RS_MS)  /* after so long, and twice as long each time... */
-#define ASKS_MOST 4u            /* ...so often; then by a connection (300 ms in all) */
+#define ASK_AGAIN (4 * RS_MS)   /* after so long, and twice as long each time... */
+#define ASKS_MOST 6u            /* ...so often; then by a connection (252 ms in all) */
 
 static uint64_t hash(const uint64_t key[2], const uint64_t *of, size_t count) {
     uint8_t bytes[16 * 8], *to = bytes;

@@ -107,7 +107,7 @@ static rs_sending *make(rs_node *node, rs_time now, const rs_send_params *params
     x->t.timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_SENDING, .owner = x};
     x->data_timer = (rs_timer){.due = RS_NEVER, .kind = RS_TIMER_DATA, .owner = x};
     rs_list_init(&x->in_ready);
-    x->answer_due = x->path_done_due = x->fnsd_due = x->carried_due = RS_NEVER;
+    x->answer_due = x->path_done_due = x->fnsd_due = x->carried_due = x->knock_due = RS_NEVER;
     if (fallback->prepare)
         fallback->prepare(now, &x->t);
     return x;
@@ -407,6 +407,7 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
     if (now >= x->fnsd_due)
         say_finished(node, now, x);
     rs_carriers_timeout(node, now, x);
+    rs_knock_timeout(node, now, x);
     if (now >= x->path_done_due)
         rs_sender_path_done(node, now, x);
     if (now >= x->answer_due)
@@ -418,7 +419,7 @@ void rs_sender_timeout(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_sender_arm(rs_node *node, rs_sending *x) {
-    const rs_time dues[] = {x->answer_due, x->path_done_due, x->fnsd_due, x->tick_due, x->carried_due};
+    const rs_time dues[] = {x->answer_due, x->path_done_due, x->fnsd_due, x->tick_due, x->carried_due, x->knock_due};
     rs_transfer_arm(node, &x->t, dues, sizeof dues / sizeof dues[0]);
 }
 

@@ -310,6 +310,9 @@ struct rs_sending {
     rs_straggler_policy stragglers;
     struct rs_carriers *carriers; /* Receivers that carry to others; NULL: none do. transfer/carriers.h */
     rs_time carried_due;          /* Who they carry to must have answered by then. */
+    rs_time knock_due;            /* Who has not answered then is said something more. transfer/knock.h */
+    uint32_t knocks;              /* So often was that done, */
+    bool knocked_all;             /* and once to all that others carry to. */
 };
 
 /* What a receiver that another one carries to knows of its sender by that one's word alone. transfer/proof.h */

@@ -155,6 +155,36 @@ static void place_in_the_tree_is_lost__it_is_told_again(void **state) {
     net_free(n);
 }
 
+static bool keeps_open(net *n, rs_peer from, rs_peer to, rs_packet_in *in, void *context) {
+    rs_message m;
+    uint32_t *pings = context;
+    bool read = rs_wire_decode(in->header, in->header_length, 0, &m), carried = read && m.type == RS_MSG_CARRIED;
+    uint32_t type = carried ? m.carried.inner.type : m.type;
+    (void)from;
+    if (read && to < SERVERS && type == RS_MSG_PING && net_now(n) < 60 * MS)
+        pings[to]++;
+    return to == 13 && carried && type == RS_MSG_OPEN;
+}
+
+/* TCP sends again what is lost as soon as something later has come: who has not accepted when others have is asked. */
+static void open_is_lost__something_is_said_behind_it(void **state) {
+    (void)state;
+    uint32_t pings[SERVERS] = {0};
+    data_gaps s;
+    net *n = begin(6, &s);
+    net_knob(n)->tamper = keeps_open;
+    net_knob(n)->tamper_context = pings;
+    net_at(n, 60 * MS);
+    for (rs_peer i = 1; i < SERVERS; i++)
+        if (i == 13)
+            assert_in_range(pings[i], 2, 10);
+        else if (!connected(n, i))
+            assert_in_range(pings[i], 0, 1); /* all once, as where they report may have been lost */
+    net_at(n, 10 * SEC);
+    assert_all_are_done(n, 0);
+    net_free(n);
+}
+
 /* Whose receivers hear nothing by it are connected to within 100 ms, and a round trip. */
 static void frozen_from_the_start(void **state) {
     (void)state;
@@ -560,6 +590,7 @@ int main(void) {
         cmocka_unit_test(losses__of_everything),
         cmocka_unit_test(word_of_the_end_is_lost__it_is_asked_again),
         cmocka_unit_test(place_in_the_tree_is_lost__it_is_told_again),
+        cmocka_unit_test(open_is_lost__something_is_said_behind_it),
         cmocka_unit_test(frozen_from_the_start),
         cmocka_unit_test(carrier_is_killed__others_have_connections_then),
         cmocka_unit_test(carrier_of_many_is_killed__few_connections_are_made_at_once),
