@@ -103,7 +103,7 @@ class HostParams:
     light_confirm: int = 0
     start_on_first: bool = False
     patches_only: bool = False
-    carries: bool = False
+    carries: bool = True
     max_transfers: int = 16
     max_receivers: int = 0
     direct_receivers: int = 0

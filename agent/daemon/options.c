@@ -308,7 +308,7 @@ static bool take_silence_bound(rs_options *o, const char *text, char *error) {
 }
 
 static bool take_carry(rs_options *o, const char *text, char *error) {
-    o->carry = strcmp(text, "true") == 0;
+    o->carry = o->carry_asked = strcmp(text, "true") == 0;
     return o->carry || strcmp(text, "false") == 0 || wrong(error, "it is true or false");
 }
 
@@ -446,7 +446,7 @@ static const option options_table[] = {
     {"max-connections", "N", "control connections at a time [16384]", take_max_connections},
     {"direct-receivers", "N", "receivers of a transfer that report to its sender; more report by a tree [32]",
      take_direct_receivers},
-    {"carry", "true|false", "some of many receivers carry control messages for the others; not with security [false]",
+    {"carry", "true|false", "some of many receivers carry control messages for the others; not with security [true]",
      take_carry},
     {"stragglers", "POLICY",
      "a receiver less than half as fast as half of the others: wait for it, demote it to unicast, or evict it; for "
@@ -551,6 +551,7 @@ rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out,
                         .socket_mode = 0660,
                         .keep_quota_bytes = UINT64_C(256) << 20, /* a few groups of 64M, and little beside objects */
                         .silence_bound = SILENCE_BOUND,
+                        .carry = true,
                         .log_level = "info"};
     rs_options_result result = take_all(argc, argv, out, say, complain);
     if (result != RS_OPTIONS_RUN)
@@ -571,10 +572,9 @@ rs_options_result rs_options_parse(int argc, char *const *argv, rs_options *out,
                           "required takes sha256\n");
         return RS_OPTIONS_WRONG;
     }
-    if (out->security && out->carry) {
+    if (out->security && out->carry_asked)
         rs_log(RS_LOG_WARNING, "agent", "--carry true is off: with --security required each says what it says itself");
-        out->carry = false;
-    }
+    out->carry &= !out->security;
     out->manager_tls.strict = out->security;
     if (out->digest_algorithm == 0)
         out->digest_algorithm = out->security ? RS_DIGEST_SHA256 : RS_DIGEST_XXH3;

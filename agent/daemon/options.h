@@ -61,6 +61,7 @@ typedef struct {
     uint32_t max_connections;
     bool relay;                /* it is there to take objects from other sites */
     bool carry;                /* of many receivers some carry control messages to the others; never with security */
+    bool carry_asked;          /* it was not the default */
     uint32_t direct_receivers; /* more of a transfer report by a tree; 0 = the core's choice */
     const char *log_level;
 } rs_options;

@@ -73,7 +73,7 @@ class Trial:
               help="One more transfer to the many, while some go.")  # fmt: skip
 @click.option("--direct-receivers", "direct", default=DIRECT, show_default=True, type=click.IntRange(1, 10_000),
               help="Of agents: more receivers report by a tree.")  # fmt: skip
-@click.option("--carry/--no-carry", default=False, show_default=True,
+@click.option("--carry/--no-carry", default=True, show_default=True,
               help="Of agents: some receivers carry control messages for the others.")  # fmt: skip
 @click.option("--loss", default="", help="Of agents, for example uniform:0.001.")
 @click.option("--seed", default=1, show_default=True, help="Of the data, and of what is lost.")

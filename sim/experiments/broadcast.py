@@ -42,7 +42,7 @@ QUICK_RECEIVERS, QUICK_BYTES = (3, 30, 100), 32 << 20
 @click.option("--rate", default="10G", show_default=True, help="Of servers' links.")
 @click.option("--delay", type=Duration(bare="us"), default="2us", show_default=True, help="Of each link.")
 @click.option("--engine", default="republic", show_default=True, help="By which protocol the object goes.")
-@click.option("--carry/--no-carry", default=False, show_default=True,
+@click.option("--carry/--no-carry", default=True, show_default=True,
               help="Of many receivers some carry control messages for the others.")  # fmt: skip
 @click.option("--seed", default=1, show_default=True)
 @click.option("--quick", is_flag=True, help="A few receivers, a small object: seconds.")
@@ -102,7 +102,7 @@ def command(
     OUT.print(f"figures in {json_file}")
 
 
-def fabric_of(family: str, count: int, rate: int, delay_ns: int, seed: int, carry: bool = False) -> Fabric:
+def fabric_of(family: str, count: int, rate: int, delay_ns: int, seed: int, carry: bool = True) -> Fabric:
     """A network with room for a sender and `count` receivers. Raises ValueError."""
     link, host = LinkParams(delay_ns=delay_ns), HostParams(fragment_size=FRAGMENT_BYTES, carries=carry)
     if family == "racks":

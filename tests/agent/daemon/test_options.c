@@ -195,6 +195,12 @@ static void options__required_security_takes_nothing_less(void **state) {
     assert_int_equal(o.digest_algorithm, RS_DIGEST_SHA256);
     assert_int_equal(parse(NEEDED TLS "--security off", &o), RS_OPTIONS_RUN);
     assert_false(o.security);
+    assert_int_equal(parse(NEEDED, &o), RS_OPTIONS_RUN);
+    assert_true(o.carry);
+    assert_int_equal(parse(NEEDED "--carry false", &o), RS_OPTIONS_RUN);
+    assert_false(o.carry);
+    assert_int_equal(parse(NEEDED TLS "--security required", &o), RS_OPTIONS_RUN);
+    assert_false(o.carry);
     assert_int_equal(parse(NEEDED TLS "--security off --carry true", &o), RS_OPTIONS_RUN);
     assert_true(o.carry);
     assert_int_equal(parse(NEEDED TLS "--carry true --security required", &o), RS_OPTIONS_RUN);
