@@ -462,6 +462,11 @@ static void on_peer_writable(void *context, rs_peer peer, bool writable) {
     rs_peer_writable(agent->node, rs_agent_now(agent), peer, writable);
 }
 
+static bool on_peer_is_plain(void *context, rs_peer peer) {
+    const rs_agent *agent = context;
+    return rs_peer_is_plain(agent->node, peer);
+}
+
 static void on_dropped(void *context, rs_group group, uint64_t count) {
     rs_agent *agent = context;
     agent->totals.socket_drops += count;
@@ -659,6 +664,7 @@ static bool start_control(rs_agent *agent) {
     const rs_control_callbacks callbacks = {.context = agent,
                                             .peer_up = on_peer_up,
                                             .peer_down = on_peer_down,
+                                            .peer_is_plain = on_peer_is_plain,
                                             .peer_writable = on_peer_writable,
                                             .message = rs_names_message};
     agent->control = rs_control_new(&options, &callbacks, error);

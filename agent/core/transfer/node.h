@@ -274,6 +274,8 @@ bool rs_poll_event(rs_node *node, rs_event *out);
 rs_status rs_peer_up(rs_node *node, rs_time now, rs_peer peer);
 /* The round trip to it, as that connection knows it. */
 rs_status rs_peer_measured(rs_node *node, rs_peer peer, rs_time round_trip);
+/* All that is to be said to it is of sends that nobody carries messages of: it does not matter what it knows. */
+bool rs_peer_is_plain(const rs_node *node, rs_peer peer);
 rs_status rs_peer_down(rs_node *node, rs_time now, rs_peer peer, const char *cause);
 rs_status rs_peer_writable(rs_node *node, rs_time now, rs_peer peer, bool writable);
 /* Packets this node's sockets dropped on a group since the last call: makes the receivers' feedback say so. */

@@ -336,6 +336,20 @@ rs_status rs_peer_measured(rs_node *node, rs_peer peer, rs_time round_trip) {
     return RS_OK;
 }
 
+bool rs_peer_is_plain(const rs_node *node, rs_peer peer) {
+    const rs_peer_state *p = rs_find_peer(node, peer);
+    bool any = false;
+    for (const rs_list *at = p ? p->links.next : NULL; p && at != &p->links; at = at->next) {
+        const rs_transfer *t = RS_HOLDER(rs_peer_session, in_peer, at)->transfer;
+        if (rs_is_finished(t))
+            continue;
+        if (!t->sending || t->engine == node->engines[0])
+            return false;
+        any = true;
+    }
+    return any;
+}
+
 /* Who heard the sender by it has only its own connection left. */
 static void leave_carrier(rs_node *node, rs_time now, const rs_peer_state *p) {
     rs_list *const lists[] = {&node->receiving, &node->received};

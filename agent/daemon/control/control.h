@@ -7,7 +7,7 @@
  * Who opened a connection over a long way does not wait a round trip for the HELLO: its own says which server it is
  * meant for, any other closes it, and messages go right behind. That needs the server's name, and that names prove
  * nothing (no TLS). A peer that says no HELLO then, or a wrong one, went down, and its HELLO is waited for at the next
- * attempts. Of who carries others' messages the HELLO must be known first.
+ * attempts.
  *
  * Anybody can connect. A connection is proven when it comes from the address that the manager has told for its name,
  * and in use while something besides connections holds its peer (a transfer, a view). Places are bounded, for each
@@ -29,6 +29,8 @@ typedef struct {
     /* It was up and is not, or could not be reached; tried again by itself while wanted. */
     void (*peer_down)(void *context, rs_peer peer, const char *cause);
     void (*peer_writable)(void *context, rs_peer peer, bool writable);
+    /* What goes to it may go before it has said what it knows. NULL: it may. */
+    bool (*peer_is_plain)(void *context, rs_peer peer);
     /* False: malformed, the connection is closed. */
     bool (*message)(void *context, rs_peer peer, const uint8_t *header, size_t header_length, const uint8_t *payload,
                     uint32_t payload_length);

@@ -435,9 +435,10 @@ const char *rs_pool_cannot_connect(char text[RS_CONNECTION_TEXT], uint32_t addre
 static bool may_be_early(const rs_control *control, const rs_connection *c) {
     const rs_pool_peer *p = &control->peers[c->peer];
     const rs_peer_entry *entry = rs_peers_entry(control->options.peers, c->peer);
-    return !c->tls && !control->options.carries && !p->sending && !p->doubted &&
-           rs_peers_is_named(control->options.peers, c->peer) &&
-           (rs_time)entry->round_trip_us * RS_MICROSECOND > control->options.long_trip;
+    const rs_control_callbacks *callbacks = &control->callbacks;
+    return !c->tls && !p->sending && !p->doubted && rs_peers_is_named(control->options.peers, c->peer) &&
+           (rs_time)entry->round_trip_us * RS_MICROSECOND > control->options.long_trip &&
+           (!callbacks->peer_is_plain || callbacks->peer_is_plain(callbacks->context, c->peer));
 }
 
 static bool finish_connect(rs_control *control, rs_connection *c, char *text) {

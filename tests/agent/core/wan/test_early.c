@@ -146,6 +146,26 @@ static void one_is_not_connected__nothing_goes_early(void **state) {
     (void)state;
 }
 
+/* What may go to it before it has said what it knows: what such a send says, and nothing that others carry. */
+static void only_sends_by_it__are_plain(void **state) {
+    for (int wan = 0; wan < 2; wan++) {
+        seen s;
+        net *n = begin(15, 0, false, &s);
+        net_knob(n)->path.protocol = wan ? RS_PROTOCOL_WAN : RS_PROTOCOL_REPUBLIC;
+        assert_false(rs_peer_is_plain(net_node(n, 0), 1));
+        net_send_all(n, 1, 1 << 20);
+        assert_false(rs_peer_is_plain(net_node(n, 0), 1)); /* nobody knows by what yet */
+        net_at(n, 40 * MS);
+        assert_int_equal(rs_peer_is_plain(net_node(n, 0), 1), wan);
+        net_at(n, 150 * MS);
+        assert_false(rs_peer_is_plain(net_node(n, 1), 0));
+        net_run(n, 60 * SEC);
+        assert_false(rs_peer_is_plain(net_node(n, 0), 1));
+        net_free(n);
+    }
+    (void)state;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(data_come_right_behind_open),
@@ -154,6 +174,7 @@ int main(void) {
         cmocka_unit_test(nobody_has_accepted__little_goes),
         cmocka_unit_test(all_accept_late__data_go_by_the_group),
         cmocka_unit_test(one_is_not_connected__nothing_goes_early),
+        cmocka_unit_test(only_sends_by_it__are_plain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,11 @@ static void on_writable(void *context, rs_peer peer, bool writable) {
     e->unwritable += !writable;
 }
 
+static bool on_plain(void *context, rs_peer peer) {
+    (void)peer;
+    return !*((end *)context)->matters;
+}
+
 static bool on_message(void *context, rs_peer peer, const uint8_t *header, size_t header_length, const uint8_t *payload,
                        uint32_t payload_length) {
     end *e = context;
@@ -54,8 +59,13 @@ void show(const world *w, end *e, const char *certificate) {
 
 void open_end(world *w, end *e, const char *name, uint32_t address, uint64_t boot, rs_control_options options) {
     char error[RS_CONNECTION_TEXT];
-    const rs_control_callbacks callbacks = {
-        .context = e, .peer_up = on_up, .peer_down = on_down, .peer_writable = on_writable, .message = on_message};
+    const rs_control_callbacks callbacks = {.context = e,
+                                            .peer_up = on_up,
+                                            .peer_down = on_down,
+                                            .peer_writable = on_writable,
+                                            .peer_is_plain = on_plain,
+                                            .message = on_message};
+    e->matters = &w->matters;
     e->address = address;
     options.loop = w->loop;
     options.peers = &e->peers;

@@ -32,12 +32,14 @@ typedef struct {
     char cause[200];
     rs_tls_identity *identity;
     char shown[3][128]; /* files */
+    const bool *matters;
 } end;
 
 typedef struct {
     rs_loop *loop;
     uint16_t port;
     end h1, h2;
+    bool matters; /* to whom messages go: what they know */
     uint8_t *object;
     int object_fd;
     char folder[64]; /* of certificates; "" = no TLS */
