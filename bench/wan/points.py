@@ -9,6 +9,7 @@ from rostrum.bench.cases import Case
 
 WIRE = 20 + 8 + 38  # bytes of a packet on the wire beside what UDP carries: IP, UDP, frame, preamble and gap
 OUR_HEADER = 32
+TOLD_BUFFER = 64 << 20  # bytes a TCP connection may keep: more than any rate here times its round trip
 FULL = {"rtts": (0.0, 10.0, 50.0, 100.0, 200.0), "losses": (0.0, 0.1, 0.3, 1.0, 5.0), "bursts": (1.0, 10.0)}
 BESIDE_TCP = {"rtts": (10.0, 50.0, 100.0), "losses": (0.0,), "bursts": (1.0,)}
 QUICK = {"rtts": (0.0, 50.0), "losses": (0.0, 0.3), "bursts": (1.0,)}

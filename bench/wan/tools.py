@@ -11,7 +11,7 @@ from rostrum.bench.tools.ours import Ours
 from rostrum.bench.tools.pgm import Pgm
 from rostrum.bench.tools.uftp import Uftp
 from rostrum.bench.wan.beside import Beside
-from rostrum.bench.wan.points import Point
+from rostrum.bench.wan.points import TOLD_BUFFER, Point
 
 OUR = "rostrum"
 MULTICAST = ("uftp", "norm", "openpgm")
@@ -20,7 +20,6 @@ PEERS = (*MULTICAST, *TCP)
 TOOLS = (OUR, *(name + ending for ending in ("", "-untold") for name in PEERS))
 BESIDE = tuple(f"friendly+{name[4:]}" for name in TCP)
 NEEDS = {"uftp": "uftp", "norm": "norm", "openpgm": "pgm"}  # names of bench.install
-TOLD_BUFFER = 64 << 20  # bytes a TCP connection may keep: more than any rate here times its round trip
 SYSTEM_BUFFER = {"tcp_rmem": (4096, 131072, 6 << 20), "tcp_wmem": (4096, 16384, 4 << 20)}  # Linux's own
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from rostrum.bench.wan.beside import settings
 from rostrum.bench.wan.commands import command
 from rostrum.bench.wan.network import ports
 from rostrum.bench.wan.picture import draw
@@ -76,6 +77,12 @@ def test_report__neither_ours_nor_tcp_may_have_more_than_twice_the_other() -> No
         row("friendly+cubic", 0.3, "50ms/0", **beside(*pair)) for pair in ((60e6, 110e6), (60e6, 130e6), (9e7, 4e7))
     ]
     assert [one["holds"] for one in made(shared)["verdicts"]] == [True, False, False]
+
+
+def test_settings__of_a_tcp_beside_ours_ask_for_marks_where_a_switch_gives_them() -> None:
+    """Linux's asks for none by itself: ours gave way to marks of a queue that TCP filled without an end."""
+    marks = Point(1500, False, 200_000_000, 0.0, 3, 1 << 20, mark=262_144)
+    assert settings(marks)["tcp_ecn"] == "1" and settings(BASE)["tcp_ecn"] == "2"
 
 
 def test_report__verdicts_hold_only_if_ours_is_good_and_ahead(tmp_path: Path) -> None:
