@@ -18,6 +18,7 @@ class _Place(ctypes.Structure):
         ("mark", ctypes.c_double),
         ("rtt_ms", ctypes.c_int32),
         ("narrows_ms", ctypes.c_int32),
+        ("late_ms", ctypes.c_double),
     )
 
 
@@ -37,12 +38,14 @@ class _Result(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Place:
-    """`queue` and `mark` are bytes; packets that find more than `mark` there are marked (ECN), 0: none is."""
+    """`queue` and `mark` are bytes; packets that find more than `mark` there are marked (ECN), 0: none is. `late_ms`:
+    as much, in the mean, our receiver's host delays the packets of which its statuses tell."""
 
     link_bps: float
     rtt_ms: int
     queue: float
     mark: float = 0.0
+    late_ms: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def share(place: Place, kinds: tuple[str, str], first_leads: bool, seconds: int)
     library.sim_narrow_run.restype = ctypes.c_bool
     begins = (0, WARM_MS) if first_leads else (WARM_MS, 0)
     flows = (_Flow * 2)(*(_Flow(KINDS.index(kind), at, 0) for kind, at in zip(kinds, begins, strict=True)))
-    where = _Place(place.link_bps, place.queue, place.mark, place.rtt_ms, 0)
+    where = _Place(place.link_bps, place.queue, place.mark, place.rtt_ms, 0, place.late_ms)
     result = _Result()
     if not library.sim_narrow_run(ctypes.byref(where), flows, ctypes.c_int32(seconds), ctypes.byref(result)):
         raise SimError(f"no memory, or a place that is none: {place}, {seconds} s")

@@ -56,6 +56,8 @@ typedef struct {
     rs_wan_path path;
     double next, received, marked, sent; /* bytes */
     int report;                          /* ms between two statuses */
+    double late_ms;                      /* as its place's */
+    uint64_t random;
     rs_wan_pulse pulse;
     bool drains; /* it sends slower than its rate, to see the path without a queue */
 } ours;
@@ -203,6 +205,12 @@ static void tcp_heard(tcp *t, int step, int rtt, const word *w, int which) {
         cubic_heard(t, (double)step / STEPS, w->acked[which], w->lost[which] + w->marked[which]);
 }
 
+/* Exponential. */
+static rs_time late(ours *o) {
+    o->random = o->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407); /* Knuth's, MMIX */
+    return (rs_time)(-log(((double)(o->random >> 33) + 1) / 2147483648.0) * o->late_ms * (double)MS);
+}
+
 static void ours_heard(ours *o, int step, int rtt, const word *w, int which, int begins) {
     o->next += w->acked[which] + w->lost[which];
     o->received += w->acked[which];
@@ -211,10 +219,10 @@ static void ours_heard(ours *o, int step, int rtt, const word *w, int which, int
     if (step <= begins * STEPS || step % (report * STEPS) != 0 || w->acked[which] <= 0)
         return;
     uint64_t next = (uint64_t)(o->next / PACKET);
-    rs_time now = step * (MS / STEPS), trip = (rs_time)((rtt + w->waited) * 1e6);
+    rs_time now = step * (MS / STEPS), trip = (rs_time)((rtt + w->waited) * 1e6), by = o->late_ms > 0 ? late(o) : 0;
     const rs_wan_sample s = {.now = now,
-                             .rtt = trip,
-                             .at = now,
+                             .rtt = trip + by,
+                             .at = now + by,
                              .stamp = now - trip,
                              .next = next,
                              .received = next - (uint64_t)((o->next - o->received) / PACKET),
@@ -249,7 +257,7 @@ static double sends(flow *f, int step) {
     return room <= 0 || !there ? 0 : room < pace ? room : pace;
 }
 
-static void start(flow *f, const sim_narrow_flow *how, int rtt, double *history) {
+static void start(flow *f, const sim_narrow_flow *how, int rtt, double late_ms, double *history) {
     f->how = how;
     f->is_tcp = how->kind == SIM_CUBIC || how->kind == SIM_BBR;
     f->t = (tcp){.bbr = how->kind == SIM_BBR,
@@ -258,6 +266,7 @@ static void start(flow *f, const sim_narrow_flow *how, int rtt, double *history)
                  .least = 1e9,
                  .pace = 10 * PACKET / rtt,
                  .history = history};
+    f->o.late_ms = late_ms;
     f->o.report = rtt / 8 > 25 ? 25 : rtt / 8 < 2 ? 2 : rtt / 8;
     rs_wan_path_start(&f->o.path, how->kind == SIM_OWN ? RS_WAN_OWN : RS_WAN_FRIENDLY, (uint32_t)PACKET,
                       rs_wan_first_rate(rtt * MS, 3, 0, 0), INT64_C(100000000000));
@@ -313,7 +322,7 @@ bool sim_narrow_run(const sim_narrow_place *where, const sim_narrow_flow flows[2
     good = good && f && histories && p.sent && p.back;
     *out = (sim_narrow_result){0};
     for (int i = 0; good && i < 2; i++)
-        start(&f[i], &flows[i], rtt, histories + (size_t)i * (size_t)end);
+        start(&f[i], &flows[i], rtt, where->late_ms, histories + (size_t)i * (size_t)end);
     for (int now = 0; good && now < end; now++) {
         const word *w = &p.back[now];
         bool narrower = where->narrows_ms > 0 && now >= where->narrows_ms * STEPS;

@@ -19,6 +19,7 @@ typedef struct {
     double mark;        /* packets that find more bytes there are marked (ECN); 0: none is */
     int32_t rtt_ms;     /* without a queue */
     int32_t narrows_ms; /* then its link becomes a tenth; 0: never */
+    double late_ms;     /* so late, in the mean, our receiver's host takes the packet of which a status tells */
 } sim_narrow_place;
 
 typedef struct {

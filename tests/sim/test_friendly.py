@@ -72,9 +72,32 @@ def test_friendly__that_comes_later_has_its_part_within_seconds(trip_ms: int, ma
 
 
 def test_friendly__start_up_ends_at_a_short_queue_that_another_has_filled() -> None:
-    """What overflowed was taken for what came out: 50 Gbit/s through 72.7 Mbit/s, and nothing for the other.
-    Now that has little for some 10 s, until it is seen, and as much from there on."""
-    found = share(Place(72.7e6, 7, 23_090), ("friendly", "cubic"), False, 40)
+    """What overflowed was taken for what came out: 50 Gbit/s through 72.7 Mbit/s, and nothing for the other. Then that
+    had a tenth for 10 s: in a queue that ours filled it did not get up to where it is seen."""
+    found = share(Place(72.7e6, 7, 23_090), ("friendly", "cubic"), False, 20)
+    assert friendly.is_fair(found.ratio), found
+
+
+def test_friendly__that_came_first_leaves_a_short_queue_to_a_cubic() -> None:
+    """Its own queue grew by half each 10 s in which none overflowed, as long as it filled the place's: 2.7 and 2.02."""
+    for seconds in (40, 120):
+        assert friendly.is_fair(share(Place(200e6, 100, 312_500), ("friendly", "cubic"), True, seconds).ratio), seconds
+    found = share(Place(200e6, 100, 625_000, 312_500), ("friendly", "cubic"), True, friendly.SECONDS)
+    assert friendly.is_fair(found.ratio), found
+
+
+@pytest.mark.parametrize("queue", [0.25, 1, 2, 4])
+def test_friendly__start_up_goes_on_until_pulses_are_seen_in_a_long_queue_of_others(queue: float) -> None:
+    """A queue stood, so it ended at some Mbit/s, of which a pulse shows nothing: 0.47, 0.47, 0.40 and 0.27, where CUBIC
+    beside CUBIC has 0.24 to 0.16."""
+    found = share(Place(1e9, 200, queue * 25e6), ("friendly", "cubic"), False, friendly.SECONDS)
+    assert friendly.is_fair(found.ratio), found
+
+
+@pytest.mark.parametrize(("trip_ms", "late_ms"), [(10, 2.0), (50, 0.3), (50, 1.0), (100, 0.3), (100, 1.0)])
+def test_friendly__by_clocks_of_busy_hosts(trip_ms: int, late_ms: float) -> None:
+    """Windows weighed as long as they took there, so that sent over came seemed too much: 0.05 at 10 ms."""
+    found = share(Place(200e6, trip_ms, 1_048_576, 262_144, late_ms), ("friendly", "bbr"), False, 40)
     assert friendly.is_fair(found.ratio), found
 
 

@@ -32,24 +32,29 @@
 #define LOSS_USUAL_MOST 0.3 /* more is no loss that a transfer can live with (a bound) */
 #define LOSS_PACKETS 256    /* are judged at once, at least: of fewer a single loss is a great share */
 #define SPELL (10 * SECOND) /* paths change: a least round trip older than two of these is forgotten */
+#define LOOK_FIRST SECOND   /* friendly: in a short queue that it fills others do not get to where they are seen */
 /* Of congestion=friendly: tests/sim/test_narrow.c. */
 #define PULSE 0.2          /* part by which the rate is more or less than its mean: as much again with more than that */
 #define PULSE_LEAST 0.1    /* queue, which a shallow one would lose */
 #define CHIP_LEAST 4194304 /* ns: power of two, several statuses of the shortest round trip */
+#define SLOT CHIP_LEAST    /* of which is known what was meant */
 #define REMEMBER 40.0      /* round trips of pulses; and of so many nothing is known: */
 #define PULSES_LEAST 4.0
+#define STOOD_TRIP 128   /* part of a round trip: where a shorter queue stood sent / came tells nothing of others */
 #define STRETCH_MOST 3.0 /* of what a pause of a host makes of a window, nothing is learned */
 #define MOST_TIMES 2.5   /* what came out at best: more than that the place is taken for only when that has come out */
-#define SHARE 0.45       /* of the place; a little less than half, so that others can fill it */
+#define SHARE 0.47       /* of the place; a little less than half, so that others can fill it */
 #define OVERLOAD 0.5     /* is sent more than comes, faded over so many round trips */
 #define OVERLOAD_TRIPS 8
 #define OTHERS_THERE 0.08
 /* What start-up shows of the place (rostrum lab run wan --with-tcp): */
 #define LINE_QUEUE MS   /* stood at both ends of a window */
 #define LINE_LEAST 8    /* windows */
+#define LINE_SEEN 2     /* standard errors that the slope is at least, or nobody knows whose queue it is */
+#define LINE_KEEP 0.5   /* of it after a pulse: others may have given way */
 #define LINE_MOST 4.0   /* more is a pause of a host */
 #define LINE_SPREAD 0.2 /* a standard deviation of what was sent, at least, over its mean */
-#define LINE_ERRORS 3   /* standard errors by which the place is taken for less: later pulses show more */
+#define LINE_ERRORS 1   /* standard errors by which the place is taken for less: later pulses show more */
 #define PLACE_TIMES 10  /* what came out at best, at most */
 #define JOIN_OTHERS 0.2 /* of the place; less is as good as nobody */
 #define JOIN_TRIPS 8
@@ -71,7 +76,7 @@
 #define EVEN 0.5        /* of what a CUBIC has that meets events so often: all of it overshoots, by the cube of time */
 #define CUBIC_C 0.4     /* RFC 9438, 5.1 */
 #define CUBIC_BETA 0.7  /* RFC 9438, 4.6 */
-#define OTHERS_GROW 1.5 /* times in which a CUBIC is back where it was: who is not seen for so long is gone */
+#define OTHERS_GROW 2.0 /* times in which a CUBIC is back where it was: who is not seen for so long is gone */
 
 double rs_wan_tree_size(uint32_t receivers) {
     return pow(receivers ? (double)receivers : 1, TREE_EXPONENT);
@@ -161,7 +166,8 @@ static double bps(const rs_wan_path *p, uint64_t packets, rs_time time) {
 /* What one window has shown. */
 typedef struct {
     rs_time time;      /* its length */
-    rs_time from;      /* the sender's clock when it began */
+    rs_time from;      /* the sender's clock when it began, */
+    rs_time sent_time; /* and what it took to send */
     uint64_t first;    /* position of its first packet */
     double sent_bps;   /* what passed was sent at that rate */
     double passed_bps; /* what the receiver moved on by: what was lost at random came out of the path, too */
@@ -175,7 +181,7 @@ typedef struct {
 static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     const rs_wan_sample *b = &p->base;
     double part = s->part > 0 ? s->part : 1;
-    rs_time least = p->trip.least / (p->found ? 8 : START_WINDOW);
+    rs_time least = p->trip.least / (p->found && !p->offered ? 8 : START_WINDOW);
     least = least > WINDOW_LEAST ? least : WINDOW_LEAST;
     if (!p->based || s->next < b->next || s->received < b->received || s->repairs < b->repairs || s->at < b->at ||
         s->marked < b->marked || s->dropped < b->dropped) {
@@ -191,6 +197,7 @@ static bool take_window(rs_wan_path *p, const rs_wan_sample *s, window *w) {
     w->passed_bps = bps(p, passed + repairs, w->time) / part;
     w->came_bps = bps(p, came + repairs, w->time) / part;
     w->from = b->stamp;
+    w->sent_time = s->stamp > b->stamp ? s->stamp - b->stamp : 0;
     rs_time before = b->at - b->stamp, after = s->at - s->stamp;
     w->queue = (before < after ? before : after) - p->there.least;
     w->first = b->next;
@@ -258,21 +265,39 @@ static void learn_line(rs_wan_line *l, const window *w) {
     l->sent_stretch += sent * stretch;
 }
 
+static void fade_line(rs_wan_line *l, double keep) {
+    l->windows *= keep;
+    l->sent *= keep;
+    l->stretch *= keep;
+    l->sent_sent *= keep;
+    l->stretch_stretch *= keep;
+    l->sent_stretch *= keep;
+}
+
+/* The slope of the line, which is 1 over the place, and its standard error. False: none is to be seen. */
+static bool see_line(const rs_wan_line *l, double *slope, double *error) {
+    if (l->windows < LINE_LEAST)
+        return false;
+    double sent = l->sent / l->windows, stretch = l->stretch / l->windows;
+    double spread = l->sent_sent / l->windows - sent * sent, both = l->sent_stretch / l->windows - sent * stretch;
+    if (spread < LINE_SPREAD * LINE_SPREAD * sent * sent || both <= 0)
+        return false;
+    double off = l->stretch_stretch / l->windows - stretch * stretch - both * both / spread;
+    *slope = both / spread;
+    *error = sqrt((off > 0 ? off : 0) / spread / (l->windows - 2));
+    return true;
+}
+
 /* Who comes to a place that others fill goes to its part at once, if start-up's pulses have shown that. A TCP's slow
  * start takes as much; by CUBIC's growth alone it would take minutes at a long round trip. */
 static void join(rs_wan_path *p, const rs_wan_sample *s) {
     const rs_wan_line *l = &p->line;
-    if (l->windows < LINE_LEAST)
+    double slope, error, best = (double)p->best_bps;
+    if (!see_line(l, &slope, &error))
         return;
-    double sent = l->sent / l->windows, stretch = l->stretch / l->windows, best = (double)p->best_bps;
-    double spread = l->sent_sent / l->windows - sent * sent, both = l->sent_stretch / l->windows - sent * stretch;
-    if (spread < LINE_SPREAD * LINE_SPREAD * sent * sent || both <= 0)
-        return;
-    double off = l->stretch_stretch / l->windows - stretch * stretch - both * both / spread; /* the line */
-    double error = sqrt((off > 0 ? off : 0) / spread / (l->windows - 2)),
-           place = 1 / (both / spread + LINE_ERRORS * error);
+    double place = 1 / (slope + LINE_ERRORS * error);
     place = place < best ? best : place > PLACE_TIMES * best ? PLACE_TIMES * best : place;
-    double others = stretch - sent / place;
+    double others = (l->stretch - l->sent / place) / l->windows;
     if (others < JOIN_OTHERS)
         return;
     p->place_bps = place;
@@ -284,9 +309,13 @@ static void join(rs_wan_path *p, const rs_wan_sample *s) {
 /* Its rate is what is known to be carried; the sender goes faster in pulses, until two bring no more, or a queue
  * stands. */
 static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
-    bool full = p->queue > wanted_queue(p) + p->trip.least / 32 || w->dropped;
+    double slope, error;
+    bool full = p->queue > wanted_queue(p) + p->trip.least / 32;
     carries(p, w);
     learn_line(&p->line, w);
+    if (p->law == RS_WAN_FRIENDLY && full) /* the queue may be others': pulses grow until they are seen in it */
+        full = see_line(&p->line, &slope, &error) && slope > LINE_SEEN * error;
+    full |= w->dropped;
     p->round_limited |= w->limited;
     if (s->pulse_end > 0 && s->pulse_end != p->pulse_end && s->next >= s->pulse_end) {
         bool grew = (double)p->round_most_bps >= GREW * (double)p->found_bps || p->round_limited;
@@ -296,6 +325,7 @@ static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
         p->round_most_bps = 0;
         p->round_limited = p->overran = false;
         p->pulse_end = s->pulse_end;
+        fade_line(&p->line, LINE_KEEP);
         full |= p->flat >= 2;
     }
     if (!full && p->rate_bps < p->most_bps)
@@ -424,7 +454,7 @@ static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
  * trip the rate is lowered for one round trip, so that the place runs empty. */
 static void look_below(rs_wan_path *p, const rs_wan_sample *s) {
     if (p->drain_again == 0)
-        p->drain_again = s->now + SPELL;
+        p->drain_again = s->now + (p->law == RS_WAN_FRIENDLY ? LOOK_FIRST : SPELL);
     if (s->now < p->drain_again || p->queue == 0)
         return;
     p->drain_again = s->now + SPELL;
@@ -449,6 +479,31 @@ static double pulse_at(const rs_wan_path *p, rs_time when) {
     return mixed >> 40 & 1 ? 1 : -1;
 }
 
+/* Sends on in pulses, and keeps what was meant: a status may come long after the time for another one. */
+static void pulse(rs_wan_path *p, rs_time now) {
+    double part = RS_QUEUE_BITS / 2 * 1e9 / (double)chip(p) / p->share_bps, sign = pulse_at(p, now);
+    part = part < PULSE_LEAST ? PULSE_LEAST : part > PULSE ? PULSE : part;
+    uint64_t slot = (uint64_t)(now / SLOT);
+    if (slot - p->slot > RS_WAN_SLOTS)
+        p->slot = slot - RS_WAN_SLOTS;
+    for (; p->slot < slot; p->slot++) {
+        uint64_t bit = UINT64_C(1) << p->slot % 64, *word = &p->slots[p->slot % RS_WAN_SLOTS / 64];
+        *word = p->strong ? *word | bit : *word & ~bit;
+    }
+    p->strong = sign > 0;
+    p->pulses = true;
+    set_rate(p, p->share_bps * (1 + part * sign));
+}
+
+/* How strong it was meant to be while that was sent, in the mean: from -1 to 1. */
+static double meant(const rs_wan_path *p, rs_time from, rs_time to) {
+    uint64_t first = (uint64_t)(from / SLOT), last = (uint64_t)(to / SLOT), strong = 0;
+    first = last - first < RS_WAN_SLOTS ? first : last;
+    for (uint64_t i = first; i <= last; i++)
+        strong += i >= p->slot ? p->strong : p->slots[i % RS_WAN_SLOTS / 64] >> i % 64 & 1;
+    return 2 * (double)strong / (double)(last - first + 1) - 1;
+}
+
 /* At a full place a stream is stretched by what all send, over what the place carries (Goyal et al., "Elasticity
  * Detection", SIGCOMM 2022, by which others = place x sent / came - sent). So of two pulses the one which is so much
  * stronger is stretched more by that, over the place: that tells what the place carries. It goes by whether a pulse was
@@ -463,7 +518,7 @@ static void learn_place(rs_wan_path *p, const rs_wan_sample *s, const window *w,
         p->mean_stretch = stretch;
     }
     if (s->now < p->others_until) {
-        double sign = pulse_at(p, w->from + (s->stamp - w->from) / 2) * trips;
+        double sign = meant(p, w->from, s->stamp) * trips;
         p->pulsed = p->pulsed * keep + trips;
         p->more_sent = p->more_sent * keep + sign * (sent - p->mean_sent);
         p->more_stretch = p->more_stretch * keep + sign * (stretch - p->mean_stretch);
@@ -488,7 +543,7 @@ static void learn_room(rs_wan_path *p, const window *w) {
     rs_time least = w->marked > 0 ? QUEUE_LEAST : ROOM_LEAST; /* one that marks is longer than it was then */
     rs_time here = p->queue > least ? p->queue : least;
     if (full)
-        p->room += (here - p->room) / (p->room ? 4 : 1);
+        p->room += (here - p->room) / (p->room == 0 ? 1 : here < p->room ? 2 : 4); /* too short does less harm */
     else if (p->room && p->queue > p->room)
         p->room = p->queue;
 }
@@ -607,9 +662,10 @@ static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     learn_room(p, w);
     run_floor(p, s, w);
     bool queued = p->queue > wanted_queue(p) / 4 || w->lost > p->lost_usually + LOSS_MUCH || w->marked > 0;
-    double rtt = (double)p->rtt / 1e9, trips = (double)w->time / (double)p->rtt;
+    double rtt = (double)p->rtt / 1e9, trips = (double)w->sent_time / (double)p->rtt;
     trips = trips < 1 ? trips : 1;
-    if (queued)
+    bool full = w->lost > p->lost_usually + LOSS_MUCH; /* if it always was, it is taken for the path */
+    if (queued && (full || w->queue > p->trip.least / STOOD_TRIP))
         learn_place(p, s, w, trips);
     if (queued && p->others > OTHERS_THERE) {
         if (p->share_bps == 0)
@@ -650,16 +706,32 @@ static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     }
     share = share > floor ? share : floor;
     p->share_bps += (share - p->share_bps) * trips / 2;
-    double part = RS_QUEUE_BITS / 2 * 1e9 / (double)chip(p) / p->share_bps;
-    part = part < PULSE_LEAST ? PULSE_LEAST : part > PULSE ? PULSE : part;
-    set_rate(p, p->share_bps * (1 + part * pulse_at(p, s->now)));
+    pulse(p, s->now);
+}
+
+void rs_wan_path_offered(rs_wan_path *p, const rs_wan_sample *s) {
+    window w = {0};
+    p->offered = p->law == RS_WAN_FRIENDLY && s->now >= p->others_until;
+    if (!p->offered)
+        rs_wan_path_resume(p);
+    else if (take_window(p, s, &w))
+        learn_line(&p->line, &w);
 }
 
 bool rs_wan_path_heard(rs_wan_path *p, const rs_wan_sample *s) {
     window w = {0};
+    if (p->offered) {
+        p->offered = false;
+        p->judge_from = s->sent + 1; /* as in start_up */
+        join(p, s);
+    }
     take_rtt(p, s);
-    if (!take_window(p, s, &w) || p->law == RS_WAN_FIXED)
-        return false;
+    if (!take_window(p, s, &w) || p->law == RS_WAN_FIXED) {
+        if (p->pulses)
+            pulse(p, s->now);
+        return p->pulses;
+    }
+    p->pulses = false;
     if (!p->found) {
         start_up(p, s, &w);
         if (p->found && p->law == RS_WAN_FRIENDLY) {

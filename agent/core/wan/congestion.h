@@ -25,6 +25,7 @@ typedef struct {
 } rs_wan_sample;
 
 #define RS_WAN_DELAYS 4                     /* docs/wan.md */
+#define RS_WAN_SLOTS 512                    /* of 4 ms: a round trip of two seconds (a bound) */
 #define RS_WAN_QUEUE_MOST INT64_C(25000000) /* ns (docs/wan.md); a sender's pause as long is caught up */
 
 /* Of round trips, or of the way there by two clocks, which may differ by anything: only differences mean something. */
@@ -88,22 +89,26 @@ typedef struct {
     int64_t found_bps;      /* the most of all pulses */
     uint32_t flat;          /* pulses without growth */
     rs_wan_line line;       /* of windows in which a queue stood */
+    bool offered;           /* start-up was over, and goes on for others */
     double velocity;        /* how much faster it goes after a round trip without a queue */
     /* friendly: beside others it has half of the place, and sends in pulses, which show what that is */
-    double place_bps;               /* what the narrowest place carries, of all that goes through it; 0: unknown */
-    double share_bps;               /* the mean of the pulses */
-    double others;                  /* what others send there, faded, as a part of place_bps */
-    rs_time room;                   /* the longest queue of the place, as overflows and marks show it; 0: unknown */
-    double busy;                    /* part of the time in which a queue stood, faded, */
-    bool shallow;                   /* so little that pulses show nothing */
-    uint32_t ignored;               /* marks came again so often before a CUBIC could be back: */
-    rs_time ignored_until;          /* others are taken for such as do not answer them */
-    double overload;                /* what is sent over what comes, less 1, faded */
-    rs_time others_until;           /* they count as there until then */
-    rs_time join_until;             /* it goes to the part that start-up has shown, whatever is marked */
-    double pulsed;                  /* round trips of pulses, faded; in these, */
-    double more_sent;               /* how much more was sent in strong pulses than in weak ones, */
-    double more_stretch;            /* and how much longer what was sent took to come out */
+    double place_bps;      /* what the narrowest place carries, of all that goes through it; 0: unknown */
+    double share_bps;      /* the mean of the pulses */
+    double others;         /* what others send there, faded, as a part of place_bps */
+    rs_time room;          /* the longest queue of the place, as overflows and marks show it; 0: unknown */
+    double busy;           /* part of the time in which a queue stood, faded, */
+    bool shallow;          /* so little that pulses show nothing */
+    uint32_t ignored;      /* marks came again so often before a CUBIC could be back: */
+    rs_time ignored_until; /* others are taken for such as do not answer them */
+    double overload;       /* what is sent over what comes, less 1, faded */
+    rs_time others_until;  /* they count as there until then */
+    rs_time join_until;    /* it goes to the part that start-up has shown, whatever is marked */
+    double pulsed;         /* round trips of pulses, faded; in these, */
+    double more_sent;      /* how much more was sent in strong pulses than in weak ones, */
+    double more_stretch;   /* and how much longer what was sent took to come out */
+    bool pulses, strong;   /* it sends in pulses; the present one is a strong one, */
+    uint64_t slot;         /* since that slot of time; which were strong before: */
+    uint64_t slots[RS_WAN_SLOTS / 64];
     double mean_sent, mean_stretch; /* both of late */
     rs_wan_cubic cubic;             /* the answer to marks, */
     rs_time cubic_until;            /* which holds until then */
@@ -115,6 +120,8 @@ void rs_wan_path_start(rs_wan_path *path, rs_wan_congestion law, uint32_t packet
                        int64_t most_bps);
 /* True: rate_bps may have changed. */
 bool rs_wan_path_heard(rs_wan_path *path, const rs_wan_sample *sample);
+/* Start-up goes on for other receivers' sake, too fast for this path: friendly learns of the place by it. */
+void rs_wan_path_offered(rs_wan_path *path, const rs_wan_sample *sample);
 /* What was measured across this moment means nothing. */
 void rs_wan_path_resume(rs_wan_path *path);
 

@@ -598,7 +598,7 @@ static void take_sample(rs_sending *x, rs_time now, rs_time came, rs_wan_peer *p
     if (s->next == 0 || s->next < p->gaps_to)
         return;
     if (now < w->trial_until && p->path.found) { /* it goes too fast for this one, for the others' sake */
-        rs_wan_path_resume(&p->path);
+        rs_wan_path_offered(&p->path, &sample);
         return;
     }
     if (rs_wan_path_heard(&p->path, &sample) && p->path.rate_bps < w->rate_bps && w->trial_until <= now)

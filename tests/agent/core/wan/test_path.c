@@ -200,12 +200,40 @@ static void a_pulse_that_seems_too_fast_once__does_not_end_start_up(void **state
     (void)state;
 }
 
+/* A receiver's host was busy, and its start-up over at a small rate: that held all others back, until it was left to
+ * itself, where a switch marked. By the pulses that go on for others it sees as much as they. */
+static void start_up_that_was_over_too_soon__sees_the_place_by_pulses_for_others(void **state) {
+    enum { PLACE = 200, OTHERS = 150, WINDOW = 4, QUEUE = 10 }; /* Mbit/s, ms */
+    rs_wan_path path;
+    rs_wan_path_start(&path, RS_WAN_FRIENDLY, (uint32_t)PACKET, 20000000, INT64_C(100000000000));
+    path.found = true;
+    rs_wan_sample s = {.now = 200 * MS, .rtt = 100 * MS, .at = 150 * MS, .stamp = 100 * MS, .part = 1};
+    rs_wan_path_heard(&path, &s);
+    s.at += QUEUE * MS;
+    for (int i = 0; i < 40; i++) {
+        int rate = 20 << i % 4; /* Mbit/s */
+        s.now += WINDOW * MS;
+        s.stamp += WINDOW * MS;
+        s.at += WINDOW * MS * (rate + OTHERS) / PLACE;
+        s.next += (uint64_t)(rate * MBIT * WINDOW / PACKET);
+        s.received = s.sent = s.next;
+        rs_wan_path_offered(&path, &s);
+    }
+    assert_true(path.share_bps == 0);
+    rs_wan_path_heard(&path, &s);
+    printf("a place of %.0f Mbit/s, others have %.2f of it\n", path.place_bps / 1e6, path.others);
+    assert_true(path.share_bps > 0 && path.others_until > s.now);
+    assert_true(path.place_bps > 0.9e6 * PLACE && path.place_bps < 1.1e6 * PLACE);
+    (void)state;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pulse__is_more_than_its_base_by_a_round_trip_of_that_at_most),
         cmocka_unit_test(a_pulse_that_seems_too_fast_once__does_not_end_start_up),
         cmocka_unit_test(dropped_at_a_socket__the_queue_is_as_before),
         cmocka_unit_test(bursts__tell_of_the_path_as_a_steady_stream_does),
-        cmocka_unit_test(statuses_that_wait_on_their_way_back__do_not_slow_what_they_are_of)};
+        cmocka_unit_test(statuses_that_wait_on_their_way_back__do_not_slow_what_they_are_of),
+        cmocka_unit_test(start_up_that_was_over_too_soon__sees_the_place_by_pulses_for_others)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
