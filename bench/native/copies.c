@@ -158,6 +158,7 @@ static int send_all(const settings *set, char **targets, int count) {
         if (child < 0)
             die("fork");
         if (child == 0) {
+            close(of->taken[1]); /* so that it hears of it when there will be no digest */
             send_one(set, of, targets[i]);
             exit(0);
         }

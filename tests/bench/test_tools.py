@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,8 +19,11 @@ from rostrum.bench.tools.norm import Norm
 from rostrum.bench.tools.rates import Rated
 from rostrum.bench.tools.uftp import Uftp, facts
 from rostrum.bench.tuning import jobs, settle
+from rostrum.lab.processes import bench_programs
 
 from tests.bench.records import failed, record
+
+BOUND_S = 10.0
 
 UFTP_SAID = """\
 Starting pass 1
@@ -95,3 +101,19 @@ def test_rated_tools_know_rates_for_both_mtus(tools: dict[str, Tool]) -> None:
     rated = [tool for tool in tools.values() if isinstance(tool, Rated)]
     assert {tool.name for tool in rated} == {"uftp", "norm", "pgm"}
     assert all(len(tool.candidates(base(mtu))) >= 3 for tool in rated for mtu in (1500, 9000))
+
+
+def test_copies_without_a_digest_end_their_connections():
+    """The file cannot be digested: whoever sends copies of it says so, and does not wait for the digest for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as server, tempfile.NamedTemporaryFile() as empty:
+        server.settimeout(BOUND_S)
+        target = f"127.0.0.1:{server.getsockname()[1]}"
+        argv = [str(bench_programs() / "copies"), "send", "--check", "--file", empty.name, target]
+        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as sender:
+            peer, _ = server.accept()
+            with peer:
+                peer.settimeout(BOUND_S)
+                assert peer.recv(1) == b""
+            _, text = sender.communicate(timeout=BOUND_S)
+    assert sender.returncode == 1
+    assert "cannot map the file" in text and "the digest" in text
