@@ -122,6 +122,7 @@ class Runner:
         record: Record = {"outcome": "ok", "load": round(os.getloadavg()[0], 2)}
         try:
             tool.prepare(run)
+            apart = self._cores_ns()
             began = self._costs(run)
             with Peak(run.sides) as peak, Feeding(self.pool, [host.folder for host in run.receivers]):
                 start = time.monotonic()
@@ -133,6 +134,7 @@ class Runner:
                     ended = self._costs(run)
                     tool.finish(run)
             record.update({name: _difference(ended[name], began[name]) for name in began})
+            record["cores_ns"] = [apart, self._cores_ns()]
             record["others_s"] = record["machine_s"] - record["sender_s"] - record["receivers_s"]
             record.update(time_s=seconds, goodput_bps=run.case.size * 8 / seconds, resident_mb=peak.mb)
         except TimedOut as error:
@@ -141,6 +143,10 @@ class Runner:
             record.update(outcome="failed", text=str(error))
         commands = {program.host.name: program.argv for program in run.programs[:2] + run.programs[-1:]}
         return {**record, "facts": run.facts, "commands": commands if not run.round else {}}
+
+    def _cores_ns(self) -> int:
+        """What a line of memory takes from the first processor to the second and back just now; 0: there is one."""
+        return int(must(str(self.programs / "cores")))
 
     def _costs(self, run: Run) -> dict[str, float | None]:
         """Counters that only grow."""
@@ -226,7 +232,8 @@ def outcome(record: Record) -> str:
     if record["outcome"] != "ok":
         return f"{record['outcome']}: {record.get('text', '')[:160]}"
     cpu = record["sender_s"] + record["receivers_s"]
-    return f"{record['time_s']:7.3f} s {record['goodput_bps'] / 1e9:7.3f} Gbit/s, CPU {cpu:6.2f} s"
+    apart = ", cores {}, {} ns".format(*record["cores_ns"]) if any(record.get("cores_ns", [])) else ""
+    return f"{record['time_s']:7.3f} s {record['goodput_bps'] / 1e9:7.3f} Gbit/s, CPU {cpu:6.2f} s{apart}"
 
 
 def _remaining(left: list[Turn], spent: dict[tuple[str, str], list[float]], passed: float, number: int) -> str:

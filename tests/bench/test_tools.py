@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import tempfile
@@ -13,7 +14,7 @@ from rostrum.bench.cases import MB, base, limited
 from rostrum.bench.install import NEEDS
 from rostrum.bench.messages.tools import all_tools as message_tools
 from rostrum.bench.run import Tool
-from rostrum.bench.runner import turns
+from rostrum.bench.runner import outcome, turns
 from rostrum.bench.tools import all_tools
 from rostrum.bench.tools.norm import Norm
 from rostrum.bench.tools.rates import Rated
@@ -117,3 +118,19 @@ def test_copies_without_a_digest_end_their_connections():
             _, text = sender.communicate(timeout=BOUND_S)
     assert sender.returncode == 1
     assert "cannot map the file" in text and "the digest" in text
+
+
+def test_how_far_processors_are_from_each_other():
+    own = sorted(os.sched_getaffinity(0))
+
+    def said(processors: str) -> int:
+        argv = ["taskset", "-c", processors, str(bench_programs() / "cores")]
+        return int(subprocess.run(argv, capture_output=True, check=True, timeout=BOUND_S).stdout)
+
+    assert said(str(own[0])) == 0
+    assert (said(",".join(map(str, own))) > 0) == (len(own) > 1)
+
+
+def test_a_run_says_how_far_they_were():
+    assert "cores" not in outcome(record(base(9000), "rostrum"))
+    assert outcome(record(base(9000), "rostrum") | {"cores_ns": [53, 320]}).endswith(", cores 53, 320 ns")
