@@ -32,6 +32,12 @@ def _numbers(text: str | None, usual: tuple[float, ...]) -> tuple[float, ...]:
         raise click.BadParameter(f"{text!r}: numbers, separated by commas") from error
 
 
+def _sizes(text: str | None) -> tuple[int, ...]:
+    """Of marks; 0: none."""
+    size = Size(least=10_000)
+    return tuple(0 if word.strip() == "0" else size.convert(word, None, None) for word in (text or "0").split(","))
+
+
 @click.command()
 @click.option("--quick", is_flag=True, help="Round trips of 0 and 50 ms, losses of 0 and 0.3 %: some 15 minutes.")
 @click.option("--rtt", "rtts", metavar="MS,...", help="Round trips in milliseconds [0,10,50,100,200].")
@@ -42,12 +48,12 @@ def _numbers(text: str | None, usual: tuple[float, ...]) -> tuple[float, ...]:
 @click.option(
     "--with-tcp",
     is_flag=True,
-    help="Ours beside a TCP connection, by congestion=friendly, instead of tools;"
-    " a share is of all that was carried. Losses of 0 unless given.",
+    help="Ours beside a TCP connection, by congestion=friendly, instead of tools; that TCP alone, and beside another."
+    " A share is of all that was carried. Losses of 0 unless given.",
 )
 @click.option("--rate", type=float, default=200.0, show_default=True, help="Of the sender's link, in Mbit/s.")
 @click.option("--queue", type=Size(least=10_000), default="1M", show_default=True, help="Before that link.")
-@click.option("--mark", type=Size(least=10_000), help="Mark packets (ECN) behind so much of that queue [none].")
+@click.option("--mark", "marks", metavar="SIZE,...", help="Mark packets (ECN) behind so much of that queue [0: never].")
 @click.option("--receivers", type=click.IntRange(1, 10), default=3, show_default=True)
 @click.option("--mtu", type=click.IntRange(576, 9000), default=1500, show_default=True)
 @click.option("--seconds", type=click.FloatRange(1, 60), help="Of data in a run, at the link's rate [30; quick: 20].")
@@ -65,7 +71,7 @@ def command(
     with_tcp: bool,
     rate: float,
     queue: int,
-    mark: int | None,
+    marks: str | None,
     receivers: int,
     mtu: int,
     seconds: float | None,
@@ -83,13 +89,14 @@ def command(
     if unknown := [name for name in names if name not in (*TOOLS, *BESIDE)]:
         raise click.BadParameter(f"no such tool: {', '.join(unknown)}; there are {', '.join(TOOLS)}")
     usual = BESIDE_TCP if with_tcp else QUICK if quick else FULL
-    base = Point(mtu, False, round(rate * 1e6), 0.0, receivers, 0, common=common, queue=queue, mark=mark or 0)
+    base = Point(mtu, False, round(rate * 1e6), 0.0, receivers, 0, common=common, queue=queue)
     chosen = {"rtts": _numbers(rtts, usual["rtts"]), "losses": _numbers(losses, usual["losses"]),
               "bursts": _numbers(bursts, usual["bursts"])}  # fmt: skip
-    points = list(grid(**chosen, base=base))
+    sizes = _sizes(marks)
+    points = list(grid(**chosen, base=base, marks=sizes))
     before = _before(json_file) if resume and json_file.exists() else {}
     seed = seed or (before["manifest"]["seed"] if before else random.SystemRandom().randrange(1, 2**31))
-    parameters = {**chosen, "rate": rate, "queue": queue, "mark": mark or 0, "receivers": receivers, "mtu": mtu,
+    parameters = {**chosen, "marks": sizes, "rate": rate, "queue": queue, "receivers": receivers, "mtu": mtu,
                   "common": common, "seconds": seconds or SECONDS[quick]}  # fmt: skip
     try:
         _run(points, names, before, json_file, manifest(seed, parameters), seed)
@@ -144,5 +151,6 @@ def _run(
     draw(report, json_file.with_suffix(".svg"))
     for one in report["verdicts"]:
         number = "never" if one["found"] is None else f"{one['found']:.3f}"
-        OUT.print(f"{'holds ' if one['holds'] else 'MISSED'} {one['name']}: {number} ({one['goal']})")
+        says = f"; {one['says']}" if "says" in one else ""
+        OUT.print(f"{'holds ' if one['holds'] else 'MISSED'} {one['name']}: {number} ({one['goal']}){says}")
     OUT.print(f"{(time.monotonic() - began) / 60:.1f} min; figures: {short(json_file)}; logs: {short(folder / 'logs')}")

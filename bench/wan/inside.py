@@ -65,7 +65,9 @@ def main(job: dict[str, Any]) -> int:
         )  # fmt: skip
         network = runner.fabric
         assert isinstance(network, WideArea)
-        probes = job["probes"] or check_delays(network, points, seed)
+        probes = job["probes"]
+        probed = {row["delay_ms"] for row in probes}
+        probes += check_delays(network, [point for point in points if point.rtt_ms / 2 not in probed], seed)
         have = {(row["point"], row["tool"]) for row in before}
         rows = list(before)
         plan = [(point, tool) for point in points for tool in job["tools"] if (point.name, tool) not in have]
@@ -73,7 +75,7 @@ def main(job: dict[str, Any]) -> int:
             row = compact(run_point(runner, point, tool, job["seconds"], seed), network.counters, point)
             rows.append(row)
             save(rounded(report(rows, points, probes, job["manifest"])), results)
-            print(f"[{number:{len(str(len(plan)))}}/{len(plan)}] {point.name:14} {tool:18} {row['text']}", flush=True)
+            print(f"[{number:{len(str(len(plan)))}}/{len(plan)}] {point.name:16} {tool:18} {row['text']}", flush=True)
         save(rounded(report(rows, points, probes, job["manifest"])), results)
     except LabError as error:
         print(f"wan: {error}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ WIRE = 20 + 8 + 38  # bytes of a packet on the wire beside what UDP carries: IP,
 OUR_HEADER = 32
 TOLD_BUFFER = 64 << 20  # bytes a TCP connection may keep: more than any rate here times its round trip
 FULL = {"rtts": (0.0, 10.0, 50.0, 100.0, 200.0), "losses": (0.0, 0.1, 0.3, 1.0, 5.0), "bursts": (1.0, 10.0)}
-BESIDE_TCP = {"rtts": (10.0, 50.0, 100.0), "losses": (0.0,), "bursts": (1.0,)}
+BESIDE_TCP = {"rtts": (10.0, 50.0, 100.0, 200.0), "losses": (0.0,), "bursts": (1.0,)}
 QUICK = {"rtts": (0.0, 50.0), "losses": (0.0, 0.3), "bursts": (1.0,)}
 
 
@@ -28,9 +29,9 @@ class Point(Case):
 
     @property
     def name(self) -> str:
-        """`50ms/0.3`: round trip, loss in percent; `50ms/0.3x10`: in bursts of ten."""
+        """`50ms/0.3`: round trip, loss in percent; `50ms/0.3x10`: in bursts of ten; `50ms/0+marks`: a switch marks."""
         bursts = f"x{self.burst:g}" if self.burst > 1 and self.loss_percent else ""
-        return f"{self.rtt_ms:g}ms/{self.loss_percent:g}{bursts}"
+        return f"{self.rtt_ms:g}ms/{self.loss_percent:g}{bursts}{'+marks' if self.mark else ''}"
 
     @property
     def bound_s(self) -> float:
@@ -60,10 +61,15 @@ def resend_factor(loss: float, receivers: int) -> float:
     return factor
 
 
-def grid(rtts: tuple[float, ...], losses: tuple[float, ...], bursts: tuple[float, ...], base: Point) -> Iterator[Point]:
-    """Every round trip with every loss; bursts where there is any."""
+def grid(
+    rtts: tuple[float, ...],
+    losses: tuple[float, ...],
+    bursts: tuple[float, ...],
+    base: Point,
+    marks: tuple[int, ...] = (0,),
+) -> Iterator[Point]:
+    """Every round trip with every mark and loss; bursts where there is any."""
     values = {name: getattr(base, name) for name in Point.__dataclass_fields__}
-    for rtt in rtts:
-        for loss in losses:
-            for burst in bursts if loss else bursts[:1]:
-                yield Point(**{**values, "rtt_ms": rtt, "loss_percent": loss, "burst": burst})
+    for rtt, mark, loss in itertools.product(rtts, marks, losses):
+        for burst in bursts if loss else bursts[:1]:
+            yield Point(**{**values, "rtt_ms": rtt, "mark": mark, "loss_percent": loss, "burst": burst})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rostrum.bench.wan.beside import FAIR
+from rostrum.bench.wan.beside import FAIR, alone_name, pair_name
 from rostrum.bench.wan.points import Point
 from rostrum.bench.wan.tools import MULTICAST, OUR
 
@@ -46,7 +46,15 @@ def compact(record: dict[str, Any], counters: Callable[[], dict[str, Any]], poin
         row["ms"] = record["facts"].get("ms", {})
     if beside := record.get("facts", {}).get("beside"):
         row |= {"share": beside["ours_bps"] / (beside["ours_bps"] + beside["tcp_bps"]), "beside": beside}
+    if without := record.get("facts", {}).get("without"):
+        goodput, second = without["tcp_bps"], without.get("second_bps")
+        share = goodput / point.ideal_bps if second is None else second / (second + goodput)
+        row |= {"goodput_bps": goodput, "share": share, "without": without}
+        for unknown in ("mb", "sent_ratio"):
+            row.pop(unknown, None)
     text = f"{goodput / 1e6:7.1f} Mbit/s, share {row['share']:.3f}"
+    if "second_bps" in row.get("without", {}):
+        text = f"{goodput / 1e6:7.1f} Mbit/s beside {row['without']['second_bps'] / 1e6:.1f}, share {row['share']:.3f}"
     if record["outcome"] == "timeout":
         text = f"less than {text.strip()}: given up after {seconds:.0f} s"
     elif record["outcome"] != "ok":
@@ -118,17 +126,28 @@ def goals(shares: dict[str, dict[str, float]], points: Iterable[Point]) -> list[
 
 
 def beside_tcp(rows: Sequence[Row]) -> list[Row]:
-    """Neither ours nor TCP has more than twice of what the other has."""
-    return [
-        _verdict(
-            f"{row['point']} beside TCP {row['beside']['tcp']}: ours over TCP",
-            f"{1 / FAIR:g} to {FAIR:g}",
-            row["beside"]["ratio"],
-            row["beside"]["ratio"] is not None and 1 / FAIR <= row["beside"]["ratio"] <= FAIR,
-        )
-        for row in rows
-        if "beside" in row
-    ]
+    """Ours has at least half of what TCP has; and TCP half of what ours has, or of what it has there alone, as more it
+    does not use. Beside that, what it has beside another of its kind in place of ours."""
+    without = {(row["point"], row["tool"]): row["without"] for row in rows if "without" in row}
+    found = []
+    for row in rows:
+        if not (beside := row.get("beside")):
+            continue
+        kind, ratio, had = beside["tcp"], beside["ratio"], beside["tcp_bps"]
+        alone, pair = (without.get((row["point"], name(kind))) for name in (alone_name, pair_name))
+        of_alone = had / alone["tcp_bps"] if alone and alone["tcp_bps"] else None
+        holds = ratio is not None and ratio >= 1 / FAIR and (ratio <= FAIR or (of_alone or 0.0) >= 1 / FAIR)
+        goal = f"{1 / FAIR:g} to {FAIR:g}, or more and TCP has {1 / FAIR:g} of what it has alone"
+        says = [f"TCP has {had / 1e6:.1f} Mbit/s"]
+        more: Row = {"tcp_of_alone": of_alone}
+        if alone and of_alone is not None:
+            says.append(f"{of_alone:.2f} of its {alone['tcp_bps'] / 1e6:.1f} alone")
+        if pair:
+            more |= {"tcp_beside_its_kind_bps": pair["tcp_bps"], "second_bps": pair["second_bps"]}
+            says.append(f"{pair['tcp_bps'] / 1e6:.1f} beside a second, which has {pair['second_bps'] / 1e6:.1f}")
+        name = f"{row['point']} beside TCP {kind}: ours over TCP"
+        found.append({**_verdict(name, goal, ratio, holds), **more, "says": ", ".join(says)})
+    return found
 
 
 def figures(rows: Sequence[Row]) -> list[Row]:

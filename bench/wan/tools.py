@@ -10,7 +10,7 @@ from rostrum.bench.tools.norm import Norm
 from rostrum.bench.tools.ours import Ours
 from rostrum.bench.tools.pgm import Pgm
 from rostrum.bench.tools.uftp import Uftp
-from rostrum.bench.wan.beside import Beside
+from rostrum.bench.wan.beside import Beside, Without, alone_name, pair_name
 from rostrum.bench.wan.points import TOLD_BUFFER, Point
 
 OUR = "rostrum"
@@ -18,7 +18,7 @@ MULTICAST = ("uftp", "norm", "openpgm")
 TCP = ("tcp-cubic", "tcp-bbr")
 PEERS = (*MULTICAST, *TCP)
 TOOLS = (OUR, *(name + ending for ending in ("", "-untold") for name in PEERS))
-BESIDE = tuple(f"friendly+{name[4:]}" for name in TCP)
+BESIDE = tuple(name for kind in ("cubic", "bbr") for name in (f"friendly+{kind}", alone_name(kind), pair_name(kind)))
 NEEDS = {"uftp": "uftp", "norm": "norm", "openpgm": "pgm"}  # names of bench.install
 SYSTEM_BUFFER = {"tcp_rmem": (4096, 131072, 6 << 20), "tcp_wmem": (4096, 16384, 4 << 20)}  # Linux's own
 
@@ -93,7 +93,9 @@ class WanCopies(Copies):
 
 
 def all_tools() -> dict[str, Tool]:
-    tools: list[Tool] = [Wan(), *(Beside(name[4:]) for name in TCP)]
+    kinds = [name[4:] for name in TCP]
+    tools: list[Tool] = [Wan(), *(Beside(kind) for kind in kinds)]
+    tools += [Without(kind, second) for kind in kinds for second in (False, True)]
     for told in (True, False):
         tools += [WanUftp(told), WanNorm(told), WanPgm(told), *(WanCopies(name[4:], told) for name in TCP)]
     return {tool.name: tool for tool in tools}

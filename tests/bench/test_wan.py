@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from rostrum.bench.wan.beside import settings
+from rostrum.bench.wan.beside import Connection, Seen, settings
 from rostrum.bench.wan.commands import command
 from rostrum.bench.wan.network import ports
 from rostrum.bench.wan.picture import draw
@@ -41,6 +42,8 @@ def test_grid__names_each_point_once_and_has_no_bursts_without_loss() -> None:
     assert [point.name for point in quick] == ["0ms/0", "0ms/0.3", "50ms/0", "50ms/0.3"]
     assert len({point.name for point in full}) == len(full) == 5 * (1 + 4 * 2)
     assert "200ms/5x10" in {point.name for point in full}
+    marks = grid((50.0,), (0.0,), (1.0,), BASE, (0, 262_144))
+    assert [(point.name, point.mark) for point in marks] == [("50ms/0", 0), ("50ms/0+marks", 262_144)]
 
 
 def test_ports__lose_where_the_point_says() -> None:
@@ -69,14 +72,78 @@ def made(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return report(rows, grid(**QUICK, base=BASE), probes, {"commit": "x", "seed": 1, "parameters": {}})
 
 
-def test_report__neither_ours_nor_tcp_may_have_more_than_twice_the_other() -> None:
-    def beside(ours: float, tcp: float) -> dict[str, Any]:
-        return {"outcome": "ok", "beside": {"tcp": "cubic", "ours_bps": ours, "tcp_bps": tcp, "ratio": ours / tcp}}
+def beside(ours: float, tcp: float) -> dict[str, Any]:
+    shared = {"tcp": "cubic", "ours_bps": ours, "tcp_bps": tcp, "ratio": ours / tcp if tcp else None}
+    return row("friendly+cubic", ours / (ours + tcp), "50ms/0", outcome="ok", beside=shared)
 
-    shared = [
-        row("friendly+cubic", 0.3, "50ms/0", **beside(*pair)) for pair in ((60e6, 110e6), (60e6, 130e6), (9e7, 4e7))
-    ]
-    assert [one["holds"] for one in made(shared)["verdicts"]] == [True, False, False]
+
+def without(tool: str, tcp: float, **second: float) -> dict[str, Any]:
+    return row(tool, 0.5, "50ms/0", outcome="ok", without={"tcp": "cubic", "tcp_bps": tcp, **second})
+
+
+def test_report__neither_ours_nor_tcp_may_have_more_than_twice_the_other() -> None:
+    shared = [beside(*pair) for pair in ((60e6, 110e6), (60e6, 130e6), (9e7, 4e7), (9e7, 0.0))]
+    assert [one["holds"] for one in made(shared)["verdicts"]] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("ours", "tcp", "alone", "holds"),
+    [(90e6, 40e6, 79e6, True), (90e6, 40e6, 81e6, False), (40e6, 90e6, 90e6, False), (90e6, 0.0, 0.0, False)],
+)
+def test_report__a_tcp_that_uses_no_more_alone_is_not_harmed(
+    ours: float, tcp: float, alone: float, holds: bool
+) -> None:
+    """Ours beside a CUBIC that marks of its own bursts kept at 20 of 200 Mbit/s was told to leave 160 idle."""
+    (verdict,) = made([beside(ours, tcp), without("cubic-alone", alone)])["verdicts"]
+    assert verdict["holds"] == holds and verdict["found"] == (ours / tcp if tcp else None), verdict
+    assert verdict["tcp_of_alone"] == (tcp / alone if alone else None), verdict
+
+
+def test_report__tells_what_a_second_tcp_would_leave_to_the_first() -> None:
+    rows = [beside(90e6, 40e6), without("cubic-alone", 60e6), without("cubic+cubic", 30e6, second_bps=20e6)]
+    (verdict,) = made(rows)["verdicts"]
+    assert verdict["says"] == "TCP has 40.0 Mbit/s, 0.67 of its 60.0 alone, 30.0 beside a second, which has 20.0"
+
+
+class Clock:
+    """In place of the module `time`."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("started", "full", "warm"),
+    [(1.0, 0.0, 4.0), (6.0, 0.0, 9.0), (1.0, 5.0, 10.0), (1.0, 99.0, 20.0), (99.0, 0.0, 20.0)],
+)
+def test_warm__until_slow_start_is_over_and_the_link_is_full(
+    monkeypatch: pytest.MonkeyPatch, started: float, full: float, warm: float
+) -> None:
+    """After 3 s ours met a CUBIC whose slow start was about to overflow the queue, and was said to have harmed it."""
+    clock = Clock()
+    monkeypatch.setattr("rostrum.bench.wan.beside.time", clock)
+    monkeypatch.setattr(Connection, "start", lambda _: None)
+
+    def seen(_: Connection) -> Seen:
+        carried = 0.3 * clock.now + 0.7 * max(0.0, clock.now - full)  # seconds of the link
+        return Seen(int(BASE.rate_bps / 8 * carried), clock.now >= started)
+
+    monkeypatch.setattr(Connection, "seen", seen)
+    connection = Connection.__new__(Connection)
+    connection._run = SimpleNamespace(case=BASE)  # type: ignore[assignment]
+    assert connection.warm() == warm
+
+
+def test_seen__of_what_ss_tells() -> None:
+    text = "ESTAB 0 0 10.9.0.1:4 10.9.0.2:7101\n\t cubic rto:304 cwnd:448 {}bytes_sent:9 bytes_acked:812 segs_out:3"
+    assert Seen.of(text.format("ssthresh:448 ")) == Seen(812, True) and Seen.of(text.format("")) == Seen(812, False)
+    assert Seen.of("") is None
 
 
 def test_settings__of_a_tcp_beside_ours_ask_for_marks_where_a_switch_gives_them() -> None:
@@ -104,6 +171,12 @@ def test_report__figures_2_and_3_from_the_told_tools() -> None:
     rows = [row("norm", 0.9, "0ms/0.3"), row("norm", 0.6), row("uftp", 0.9, "50ms/0"), row("uftp", 0.89)]
     held = {one["name"]: one["holds"] for one in made(rows)["verdicts"]}
     assert held == {"Fig. 2: norm falls with round trip": True, "Fig. 3: uftp falls with loss": False}
+
+
+@pytest.mark.parametrize("marks", ["256K,1", "much", "256K,"])
+def test_marks__that_are_none_say_so(marks: str) -> None:
+    done = CliRunner().invoke(command, ["--with-tcp", "--mark", marks])
+    assert done.exit_code == 2 and ("is less than 10000" in done.output or "is not a size" in done.output), done.output
 
 
 @pytest.mark.parametrize(
