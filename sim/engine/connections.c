@@ -9,10 +9,10 @@
 
 #define FULL_BYTES (256u << 10)
 #define MS INT64_C(1000000)
-#define TIMEOUT_NS (20 * MS) /* the least: control.c, RETRANSMIT_LEAST_US */
-#define TIMER_NS (2 * MS)    /* more, of any other timer: tcp.h, TCP_TIMEOUT_MIN_US */
-#define LATER_MANY 3         /* so many have come that were sent later: it is lost, RFC 8985 6.2 step 4 */
-#define TRIP_SHARE 8         /* of a new sample in the smoothed trip, RFC 6298 */
+#define TIMEOUT_NS (5 * MS) /* the least: control.c, RETRANSMIT_LEAST_US */
+#define TIMER_NS (2 * MS)   /* more, of any other timer: tcp.h, TCP_TIMEOUT_MIN_US */
+#define LATER_MANY 3        /* so many have come that were sent later: it is lost, RFC 8985 6.2 step 4 */
+#define TRIP_SHARE 8        /* of a new sample in the smoothed trip, RFC 6298 */
 #define CONNECT_NS (100 * INT64_C(1000))
 #define REFUSED_NS (1000 * INT64_C(1000000)) /* to learn that nobody answers */
 

@@ -111,7 +111,7 @@ static void lone_one_waits_for_the_time_out(void **state) {
     connection_lost(s, p);
     until(s, 40 * MS);
     assert_int_equal(sent_count, 2);
-    assert_true(sent[1].at == MS + 2 * 2 * THERE + 20 * MS);
+    assert_true(sent[1].at == MS + 2 * 2 * THERE + 5 * MS);
     arrives(s, p, 40 * MS);
     end(s);
 }

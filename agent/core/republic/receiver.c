@@ -297,8 +297,10 @@ rs_rx_result rs_republic_data(rs_node *node, rs_time now, rs_receiving *x, const
 static void data_over(rs_node *node, rs_time now, rs_receiving *x, const rs_message *m) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
     if (m->session == x->t.session) {
-        if (own->asks != RS_ASKS_RANGES_AGAIN) /* what repairs have not mended is patched */
+        bool reports = !rs_tree_has_parent(x), first = reports && !own->over;
+        if (own->asks != RS_ASKS_RANGES_AGAIN || first) /* what repairs have not mended is patched */
             rs_request_restart(node, now, x, RS_ASKS_RANGES_AGAIN);
+        own->over |= reports && !x->link.via;
         own->tail_last = now + TAIL_LATEST;
         request_tail(node, now, x);
     } else {
@@ -314,6 +316,7 @@ static void next_session(rs_node *node, rs_time now, rs_receiving *x, const rs_m
     own->active = false;
     own->tail_due = RS_NEVER;
     own->repair_number = 0;
+    own->over = false;
     rs_request_restart(node, now, x, RS_ASKS_RANGES);
     own->session_received = own->session_repairs = x->session_dropped = 0;
     rs_tree_session(x);
@@ -338,6 +341,8 @@ static void ask_again(rs_node *node, rs_time now, rs_receiving *x) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
     if (now >= own->retry_due)
         own->retry_due = RS_NEVER;
+    if (own->asks == RS_ASKS_MAPS && x->ended && now - x->data_at >= RS_HOST_BUSY)
+        own->asks = RS_ASKS_RANGES_AGAIN; /* no repairs come any more */
     rs_tree_retry(now, x);
     rs_request_repeat(node, now, x);
 }

@@ -97,7 +97,9 @@ static void heed(rs_node *node, rs_time now, rs_receiving *x, const rs_repair_he
         rs_request_rest(node, now, x);
         return;
     }
-    if (own->asks == RS_ASKS_RANGES && x->state == RS_RX_RECEIVING && !rs_tree_has_parent(x)) {
+    /* One that asked a parent for the rest asks the sender since it has none. */
+    bool ranges = own->asks != RS_ASKS_MAPS && !own->over;
+    if (ranges && x->state == RS_RX_RECEIVING && !rs_tree_has_parent(x)) {
         rs_request_restart(node, now, x, RS_ASKS_MAPS);
         report(node, now, x);
     }

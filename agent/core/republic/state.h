@@ -137,6 +137,7 @@ typedef struct {
     rs_time retry_due;      /* It asks again then: nothing came of it. */
     rs_time tail_due;       /* The tail is asked for then, unless data packets still come, */
     rs_time tail_last;      /* and at the latest then. */
+    bool over;              /* The sender itself has said to it that the session's data and repairs are over. */
     uint32_t repair_number; /* The newest repair packet of the session has it. */
     uint64_t map_at;        /* The next PTCH_MAP speaks of what is from there on. */
     uint32_t maps_left;     /* The present report may have so many more. */

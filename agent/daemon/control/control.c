@@ -16,9 +16,10 @@
 
 #define ACCEPTS_A_TURN 16
 #define KEEPALIVES 3 /* a second apart; of a path that loses a tenth of them all are lost once in a thousand times */
-#define RETRANSMIT_LEAST_US 20000
+#define RETRANSMIT_LEAST_US 5000
 #define RETRANSMIT_MOST_MS 1000 /* the least that Linux takes */
 #define DELAY_MOST_US 2000
+#define TWO_TICKS_US 20000             /* of 100 Hz, the slowest clock */
 #define LONG_TRIP (5 * RS_MILLISECOND) /* beyond what fabrics have */
 /* The kernel waits a second for the answer to a first segment. After these another attempt begins beside the ones
  * before: the first that is answered is taken, for a long way may answer late as well as not at all. */
@@ -39,6 +40,12 @@
 #define TCP_DELACK_MAX_US 46
 #endif
 
+/* The kernel takes no less than two ticks of its clock for a time: 2 ms at 1,000 Hz, 8 at 250. */
+static void set_time(int fd, int option, int time_us) {
+    while (setsockopt(fd, IPPROTO_TCP, option, &time_us, sizeof time_us) < 0 && time_us < TWO_TICKS_US)
+        time_us *= 2;
+}
+
 /* Dead hosts must be noticed: by unacknowledged data, and by keepalives when nothing is sent. The kernel gives a
  * connection up when `dead_timeout` is over and the last probe was not answered: several have to be lost before, for
  * while packets flow by other ways nothing is said for long. Lost segments are to be noticed, too, and soon: a transfer
@@ -46,15 +53,14 @@
 static void set_options(const rs_control *control, int fd) {
     int dead_s = (int)(control->options.dead_timeout / RS_SECOND);
     int idle_s = dead_s > KEEPALIVES ? dead_s - KEEPALIVES : 1;
-    int one = 1, interval_s = 1, probes = KEEPALIVES, retransmit_us = RETRANSMIT_LEAST_US, delay_us = DELAY_MOST_US,
-        retransmit_most_ms = RETRANSMIT_MOST_MS;
+    int one = 1, interval_s = 1, probes = KEEPALIVES, retransmit_most_ms = RETRANSMIT_MOST_MS;
     unsigned user_timeout_ms = (unsigned)(control->options.dead_timeout / RS_MILLISECOND);
     rs_connection_mark_control(fd);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    setsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &retransmit_us, sizeof retransmit_us);
+    set_time(fd, TCP_RTO_MIN_US, RETRANSMIT_LEAST_US);
+    set_time(fd, TCP_DELACK_MAX_US, DELAY_MOST_US);
     setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &retransmit_most_ms, sizeof retransmit_most_ms);
-    setsockopt(fd, IPPROTO_TCP, TCP_DELACK_MAX_US, &delay_us, sizeof delay_us);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);

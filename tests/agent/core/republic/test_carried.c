@@ -328,6 +328,47 @@ static rs_message answer_of_all(uint64_t nonce, const rs_message *said) {
     return m;
 }
 
+static bool loses_repairs(net *n, rs_peer to, const rs_data_header *header, void *context) {
+    double share = to == *(const rs_peer *)context && header->flags & RS_DATA_REPAIR ? 0.5 : 0.05;
+    return !(header->flags & RS_DATA_ATTEMPT) && net_random(n) < share;
+}
+
+/* It asks its parent for the rest when it sees that the sender is in the tail, and then has no parent any more: it is
+ * to ask and to answer as others do, who report to the sender. */
+static void parent_is_gone_in_the_tail__repairs_are_heeded_again(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        rs_config config = many;
+        rs_peer one = 13;
+        config.direct_receivers = 0; /* nobody has one */
+        net *n = net_new(SERVERS, &config, seed);
+        net_knob(n)->drop = loses_repairs;
+        net_knob(n)->drop_context = &one;
+        rs_xfer xfer = net_send_all(n, 1, OBJECT);
+        rs_time at = 0;
+        while (net_stats(n, 0, xfer).phase != RS_PHASE_PATCHING)
+            net_at(n, at += MS / 10);
+        rs_message m = {.type = RS_MSG_REPORT_TO, .nonce = net_message(n, 0, one, RS_MSG_OPEN, 0)->message.nonce};
+        m.report_to.on = true;
+        m.report_to.sample_us = 1000000;
+        m.report_to.parent = (rs_wire_place){3 << 16 | 16, 7071};
+        assert_true(hand_in(n, one, RS_CH_PEER_RELIABLE, 0, &m));
+        net_at(n, at += MS);
+        assert_false(net_has(n, one, 1));
+        m.report_to.parent = (rs_wire_place){0};
+        assert_true(hand_in(n, one, RS_CH_PEER_RELIABLE, 0, &m));
+        net_at(n, 30 * SEC);
+        rs_time path = net_event(n, 0, RS_EV_PATH_DONE, ANYONE)->at - NET_START - at;
+        rs_time last = net_event(n, one, RS_EV_COMPLETE, ANYONE)->at - NET_START - at;
+        print_message("seed %llu: whole after %.1f ms, path given back after %.1f\n", (unsigned long long)seed,
+                      (double)last / 1e6, (double)path / 1e6);
+        assert_all_are_done(n, 0);
+        assert_true(last < 100 * MS);
+        assert_true(path < 100 * MS);
+        net_free(n);
+    }
+}
+
 /* It says of others that they have light, and that they have accepted, before they do: that costs time. It cannot say
  * that they have refused, or are whole, or left. */
 static void carrier_lies(void **state) {
@@ -594,6 +635,7 @@ int main(void) {
         cmocka_unit_test(frozen_from_the_start),
         cmocka_unit_test(carrier_is_killed__others_have_connections_then),
         cmocka_unit_test(carrier_of_many_is_killed__few_connections_are_made_at_once),
+        cmocka_unit_test(parent_is_gone_in_the_tail__repairs_are_heeded_again),
         cmocka_unit_test(connection_to_a_carrier_ends),
         cmocka_unit_test(connection_of_a_carrier_ends),
         cmocka_unit_test(old_agents),

@@ -54,17 +54,38 @@ static void control__patches_wait_when_the_peer_is_slow(void **state) {
     assert_int_equal(w->h1.downs, 0);
 }
 
-/* The DSCP of this process's connection to that address; -1: there is none. */
-static int dscp_towards(uint32_t address) {
+/* An option of this process's connection to that address; -1: there is none. */
+static int option_towards(uint32_t address, int level, int option) {
     for (int fd = 3; fd < 256; fd++) {
         struct sockaddr_in remote = {0};
-        socklen_t length = sizeof remote, tos_length = sizeof(int);
-        int tos = 0;
+        socklen_t length = sizeof remote, value_length = sizeof(int);
+        int value = 0;
         if (getpeername(fd, (struct sockaddr *)&remote, &length) == 0 && remote.sin_family == AF_INET &&
-            ntohl(remote.sin_addr.s_addr) == address && getsockopt(fd, IPPROTO_IP, IP_TOS, &tos, &tos_length) == 0)
-            return tos >> 2;
+            ntohl(remote.sin_addr.s_addr) == address && getsockopt(fd, level, option, &value, &value_length) == 0)
+            return value;
     }
     return -1;
+}
+
+static int dscp_towards(uint32_t address) {
+    return option_towards(address, IPPROTO_IP, IP_TOS) >> 2;
+}
+
+/* Whatever the kernel's clock, of which they are two ticks at least. A kernel without these options is not asked. */
+static void lost_segments_and_acknowledgements__are_not_waited_for(void **state) {
+    world *w = *state;
+    int known = socket(AF_INET, SOCK_STREAM, 0), most = 20000, value = 0;
+    socklen_t length = sizeof value;
+    open_both(w);
+    rs_control_want(w->h1.control, know(&w->h1, "h2", w->h2.address, w->port));
+    wait_until(w, w->h1.ups == 1 && w->h2.ups == 1);
+    for (int option = 45; option <= 46; option++) { /* TCP_RTO_MIN_US, TCP_DELACK_MAX_US: Linux 6.15 */
+        if (getsockopt(known, IPPROTO_TCP, option, &value, &length) < 0)
+            continue;
+        assert_in_range(option_towards(w->h1.address, IPPROTO_TCP, option), 1, most);
+        assert_in_range(option_towards(w->h2.address, IPPROTO_TCP, option), 1, most);
+    }
+    close(known);
 }
 
 /* Messages are few and small and go before multicast, which would starve them at a full port; patches are as large as
@@ -697,6 +718,7 @@ int main(void) {
         cmocka_unit_test(peers__a_name_that_a_stranger_had_is_its_owners_again),
         with_world(control__connects_and_carries_messages_both_ways),
         with_world(control__patches_wait_when_the_peer_is_slow),
+        with_world(lost_segments_and_acknowledgements__are_not_waited_for),
         with_world(control__is_marked_but_while_patches_are_under_way),
         with_world(control__simultaneous_opens_both_serve),
         with_world(control__tries_again_until_the_peer_is_there),
