@@ -34,6 +34,7 @@
 #define BURST (125 * MS) /* what was not used of a budget in this time is left */
 #define BURST_LEAST 4    /* packets */
 #define HOPE_ALL 65536u
+#define HOPE_LEAST (2 * GATHER)
 #define PACE_WINDOW (5 * MS)
 #define RING_FIRST 8u /* the first request is sent before this part of a ring is written again, */
 #define RING_AGAIN 4u /* a further one this part later, */
@@ -80,20 +81,22 @@ static void check_group_pace(rs_gm_group *group, rs_time now) {
     group->pace.passed = group->passed;
 }
 
-/* After so long the engine brings a packet no more. At least RS_GM_NAK_LEAST. */
-static rs_time hope_time(const rs_gm_group *group) {
+/* After so long the engine brings a packet no more. Servers that are busy send and read repairs later than that: at
+ * least what nearly all have taken of late, and RS_GM_NAK_LEAST where they take longer, or none has come yet. */
+static rs_time hope_time(const rs_messages *node, const rs_gm_group *group) {
     uint32_t packets = group->engine->hope_packets ? group->engine->hope_packets(group) : 0;
     if (packets == 0 || group->pace.each == 0 || group->pace.each > S)
         return RS_NEVER;
     rs_time time = (rs_time)packets * group->pace.each;
-    return time > RS_GM_NAK_LEAST ? time : RS_GM_NAK_LEAST;
+    rs_time least = between(HOPE_LEAST, rs_rtt_late(&node->repair, RS_GM_NAK_LEAST), RS_GM_NAK_LEAST);
+    return time > least ? time : least;
 }
 
 /* Repairs that are to come have come by then, nearly all. */
 static rs_time first_wait(const rs_messages *node, rs_time now, rs_gm_group *group) {
     rs_time most = node->config.nak_delay, least = most / 4, wait = most;
     check_group_pace(group, now);
-    rs_time ring = ring_time(node, RING_FIRST), hope = hope_time(group);
+    rs_time ring = ring_time(node, RING_FIRST), hope = hope_time(node, group);
     if (node->hope < HOPE_ALL / 4)
         wait = least;
     else if (node->repair.smoothed)
@@ -287,10 +290,10 @@ void rs_gm_nak_schedule(rs_messages *node, rs_time now, rs_gm_missing *missing) 
 void rs_gm_nak_pace(rs_messages *node, rs_time now, rs_gm_group *group) {
     if (now - group->pace.at < PACE_WINDOW)
         return;
-    rs_time before = hope_time(group);
+    rs_time before = hope_time(node, group);
     check_pace(node, now);
     check_group_pace(group, now);
-    rs_time hope = hope_time(group);
+    rs_time hope = hope_time(node, group);
     if (hope > before / 2)
         return;
     for (rs_list *at = node->missing_order.next; at != &node->missing_order; at = at->next) {

@@ -232,6 +232,59 @@ static void nak__of_a_slow_stream_waits_no_longer_than_for_the_flush(void **stat
     end(&t);
 }
 
+#define HELD 64u
+#define KNOWN 2000u
+
+/* Ten packets a millisecond, of which repairs are sent after 0.8 ms at most and take `more` to get here. How long after
+ * it was found missing a packet is asked for that none of them brings. */
+static rs_time asked_after(rs_time more) {
+    const rs_messages_view view = {.protocol = "ricochet", .options = "r=16,c=2,stagger=2,flush=0.4"};
+    two t = begin((rs_messages_config){0}, &view, 1);
+    rs_messages *other = pair_node(10, (rs_messages_config){.receive_bytes = 8 << 20});
+    datagram *held = calloc(HELD, sizeof *held);
+    rs_time due[HELD], now = MS, found = 0, asked = 0;
+    uint32_t first = 0, last = 0;
+    assert_non_null(held);
+    pair_view(other, 1, &view, 1);
+    for (uint32_t i = 0; asked == 0; i++, now += MS / 10) {
+        assert_true(i < KNOWN + 500);
+        assert_int_equal(pair_publish(t.sender, now, 7, LENGTH), RS_OK);
+        assert_int_equal(pair_take(t.sender, now, t.d, 1), 1);
+        pair_give(other, now, t.d);
+        if (i % 100 != 10)
+            pair_give(t.receiver, now, t.d);
+        rs_messages_timeout(other, now);
+        for (; pair_take(other, now, &held[last % HELD], 1); last += held[last % HELD].peer == RECEIVER)
+            due[last % HELD] = now + more;
+        assert_true(last - first < HELD);
+        found = found == 0 && i > KNOWN && pair_stats(t.receiver).missing > 0 ? now : found;
+        for (; first != last && due[first % HELD] <= now; first++)
+            if (i < KNOWN)
+                pair_give(t.receiver, now, &held[first % HELD]);
+        uint64_t naks = pair_stats(t.receiver).naks_sent;
+        rs_messages_timeout(t.receiver, now);
+        asked = found > 0 && pair_stats(t.receiver).naks_sent > naks ? now : 0;
+        while (pair_take(t.receiver, now, t.d, 1))
+            ;
+        drop_events(t.receiver);
+        drop_events(other);
+    }
+    assert_true(pair_stats(t.receiver).recovered_repair > 10);
+    print_message("repairs that take %lld us more: asked after %lld us\n", (long long)more / 1000,
+                  (long long)(asked - found) / 1000);
+    free(held);
+    rs_messages_free(other);
+    end(&t);
+    return asked - found;
+}
+
+static void nak__waits_for_repairs_as_long_as_they_take_here(void **state) {
+    (void)state;
+    rs_time soon = asked_after(MS / 10), late = asked_after(5 * MS);
+    assert_true(soon >= MS && soon <= 5 * MS / 2);
+    assert_true(late >= 4 * MS - MS / 10);
+}
+
 /* A flood begins after a pause: what is missing of its first packets is asked for as soon as it is known how fast they
  * come, not when it would have been at the pace before. */
 static void nak__of_a_flood_that_begins_is_sooner(void **state) {
@@ -538,6 +591,7 @@ int main(void) {
         cmocka_unit_test(nak__is_bounded_by_what_is_answered),
         cmocka_unit_test(nak__waits_no_longer_than_bins_take_to_fill),
         cmocka_unit_test(nak__of_a_slow_stream_waits_no_longer_than_for_the_flush),
+        cmocka_unit_test(nak__waits_for_repairs_as_long_as_they_take_here),
         cmocka_unit_test(nak__of_a_flood_that_begins_is_sooner),
         cmocka_unit_test(nak__waits_for_its_turn_without_spinning),
         cmocka_unit_test(nak__in_a_flood_is_before_the_ring_is_written_again),
