@@ -278,7 +278,7 @@ static void play(scene *s) {
 
 static scene run(uint32_t count, uint64_t size) {
     scene s = {.count = count, .size = size, .now = INT64_C(1000000000)};
-    const rs_allocator allocator = {counted_alloc, counted_release, &s};
+    const rs_allocator allocator = {.alloc = counted_alloc, .release = counted_release, .context = &s};
     const rs_config config = {.nic_rate_bps = RATE,
                               .directory = {.peer_at = peer_at, .place_of = place_of, .rack_of = rack_of}};
     rs_peer *peers = calloc(count, sizeof *peers);

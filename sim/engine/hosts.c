@@ -98,7 +98,7 @@ void engine_give(sim *s, void *memory) {
 }
 
 rs_allocator engine_allocator(sim *s) {
-    return (rs_allocator){engine_alloc, engine_release, s};
+    return (rs_allocator){.alloc = engine_alloc, .release = engine_release, .context = s};
 }
 
 static void put_out(sim *s, host *h, const rs_packet_out *out) {

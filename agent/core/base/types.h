@@ -144,6 +144,8 @@ typedef struct {
     void *(*alloc)(void *context, size_t size);
     void (*release)(void *context, void *memory);
     void *context;
+    /* NULL, or: this part is written soon, for the first time. */
+    void (*soon)(void *context, void *memory, size_t size);
 } rs_allocator;
 
 /* Results of the core's calls; negative = error. rs_strerror gives the text. */

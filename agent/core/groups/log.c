@@ -6,7 +6,8 @@ rs_status rs_gm_log_init(rs_gm_log *log, uint64_t size, const rs_allocator *allo
     log->size = 1;
     while (log->size < size)
         log->size *= 2;
-    log->head = 0;
+    log->head = log->told = 0;
+    log->allocator = allocator;
     log->bytes = rs_memory_take(allocator, (size_t)log->size);
     return log->bytes ? RS_OK : RS_ERR_MEMORY;
 }
@@ -25,6 +26,13 @@ uint64_t rs_gm_log_after(const rs_gm_log *log, uint32_t datagram_bytes) {
     return log->head + bytes + (rest(log) < bytes ? rest(log) : 0);
 }
 
+static void tell_soon(rs_gm_log *log) {
+    uint64_t left = log->size - log->told, more = left < RS_GM_LOG_SOON ? left : RS_GM_LOG_SOON;
+    if (log->allocator->soon)
+        log->allocator->soon(log->allocator->context, log->bytes + log->told, (size_t)more);
+    log->told += more;
+}
+
 uint64_t rs_gm_log_append(rs_gm_log *log, uint32_t datagram_bytes) {
     uint32_t bytes = rs_gm_log_span(datagram_bytes);
     if (rest(log) < bytes) {
@@ -36,8 +44,10 @@ uint64_t rs_gm_log_append(rs_gm_log *log, uint32_t datagram_bytes) {
         log->head += left;
     }
     uint64_t at = log->head;
-    rs_gm_log_record(log, at)->span = bytes;
     log->head += bytes;
+    while (log->told < log->size && log->told < log->head)
+        tell_soon(log);
+    rs_gm_log_record(log, at)->span = bytes;
     /* The next one's place is fetched while others work: a ring is larger than caches. */
     const uint8_t *next = log->bytes + (log->head & (log->size - 1));
     for (uint32_t i = 0; i < bytes; i += 64)

@@ -22,8 +22,14 @@ typedef struct {
     uint8_t *bytes;
     uint64_t size; /* a power of two */
     uint64_t head; /* bytes ever written */
+    uint64_t told; /* of the first round: bytes that rs_allocator.soon was told of */
+    const rs_allocator *allocator;
 } rs_gm_log;
 
+/* Told of together: to make the pages of so much at once takes little longer than to make one. */
+#define RS_GM_LOG_SOON (UINT64_C(256) << 10)
+
+/* `allocator` stays where it is. */
 rs_status rs_gm_log_init(rs_gm_log *log, uint64_t size, const rs_allocator *allocator);
 /* Bytes of a record and its datagram. */
 uint32_t rs_gm_log_span(uint32_t datagram_bytes);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "core/base/heap.h"
 #include "daemon/data/nic.h"
@@ -22,6 +24,22 @@
 #define MESSAGE_BYTES (1u << 20)
 #define EVENTS_TURN 4096u
 #define WORK_TURN 256u
+
+/* Pages are made together. Where that cannot be (before Linux 5.14) each is made when it is touched. */
+static void make_pages(void *context, void *memory, size_t size) {
+    (void)context;
+#ifdef MADV_POPULATE_WRITE
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)memory;
+    const uintptr_t from = (at + page - 1) / page * page, upto = (at + size) / page * page;
+    if (from < upto)
+        (void)madvise((void *)from, upto - from, MADV_POPULATE_WRITE);
+#else
+    (void)memory;
+    (void)size;
+#endif
+}
+
+static const rs_allocator MEMORY = {.alloc = rs_heap_take, .release = rs_heap_give, .soon = make_pages};
 
 /* ----------------------------------------------------------------------------------------------------- finding */
 
@@ -595,7 +613,7 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
         .send_bytes = RS_FLOW_KEPT,
         .message_bytes = g->message_bytes + RS_ORDER_HEAD};
     g->heard = calloc(RS_FLOW_HEARD, sizeof *g->heard);
-    g->node = rs_messages_new(&config, &rs_heap);
+    g->node = rs_messages_new(&config, &MEMORY);
     if (g->io && g->heard && g->node && rs_groups_sockets_start(g))
         return g;
     rs_log(RS_LOG_ERROR, "groups", "cannot start group messages (MTU %u, memory)", mtu);

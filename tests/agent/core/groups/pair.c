@@ -17,7 +17,7 @@ static void release(void *context, void *memory) {
 }
 
 rs_allocator pair_allocator(void) {
-    return (rs_allocator){alloc_or_fail, release, NULL};
+    return (rs_allocator){.alloc = alloc_or_fail, .release = release};
 }
 
 rs_messages *pair_node(rs_peer self, rs_messages_config config) {

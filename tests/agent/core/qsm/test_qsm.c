@@ -685,7 +685,7 @@ static uint32_t missed_by_token(rs_messages *node, rs_time now, uint32_t round, 
 
 /* What was sent before the token may still wait in a socket behind it: that is no loss while more comes. */
 static void token__that_overtakes_packets_makes_no_losses_of_them(void **state) {
-    const rs_allocator allocator = {count_alloc, count_release, NULL};
+    const rs_allocator allocator = {.alloc = count_alloc, .release = count_release};
     rs_messages *node = rs_messages_new(&(rs_messages_config){.self = 2, .incarnation = 7}, &allocator);
     const rs_peer nodes[] = {1, 2};
     const rs_messages_region region = {
@@ -769,7 +769,7 @@ static void sender__that_begins_has_its_rate_before_the_first_round_is_over(void
 
 /* Whatever it is asked, and however often: here by a node of the region that makes tokens without end. */
 static void control__has_a_fixed_rate(void **state) {
-    const rs_allocator allocator = {count_alloc, count_release, NULL};
+    const rs_allocator allocator = {.alloc = count_alloc, .release = count_release};
     rs_messages *node = rs_messages_new(&(rs_messages_config){.self = 2, .incarnation = 7}, &allocator);
     const rs_peer nodes[] = {1, 2, 3};
     const rs_messages_region region = {
@@ -857,7 +857,7 @@ static uint32_t events_of(rs_messages *node) {
 
 /* 10,000 groups, a region of 1,000 nodes: what docs/qsm.md says of memory. */
 static void state__of_many_groups_and_nodes_is_bounded(void **state) {
-    const rs_allocator allocator = {count_alloc, count_release, NULL};
+    const rs_allocator allocator = {.alloc = count_alloc, .release = count_release};
     rs_messages *node = rs_messages_new(&(rs_messages_config){.self = 2, .incarnation = 7}, &allocator);
     static rs_peer nodes[IN_REGION];
     const uint32_t incarnations[10] = {5, 7, 5, 5, 5, 5, 5, 5, 5, 5};
