@@ -23,11 +23,11 @@
 #include "io/place.h"
 #include "io/sockets.h"
 
-#define SEND_SEGMENTS 64u    /* the kernel's UDP_MAX_SEGMENTS, 64 until Linux 6.8 */
-#define SEGMENTS 128u        /* places predicted for one message at most; RS_IO_BATCH fit */
-#define WANTED_MIN 8u        /* ... or messages read at once, at least: to learn that more come */
-#define BOUNCE_BYTES 67584u  /* room for the largest message and a header behind it */
-#define MESSAGE_BYTES 65536u /* of which the kernel may fill so many */
+#define SEND_SEGMENTS 64u       /* the kernel's UDP_MAX_SEGMENTS, 64 until Linux 6.8 */
+#define SEGMENTS RS_IO_TOGETHER /* places predicted for one message at most; RS_IO_BATCH fit */
+#define WANTED_MIN 8u           /* ... or messages read at once, at least: to learn that more come */
+#define BOUNCE_BYTES 67584u     /* room for the largest message and a header behind it */
+#define MESSAGE_BYTES 65536u    /* of which the kernel may fill so many */
 #define UDP_IP_HEADERS 28u
 #define CONTROL_BYTES (CMSG_SPACE(sizeof(uint32_t)) + CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint8_t)))
 

@@ -14,12 +14,13 @@ from rostrum.lab.lab import Lab
 from rostrum.topologies.fabrics import Options, fabric
 from rostrum.topologies.families import vl2
 
+from tests.lab.firewall import TCP, UDP, firewall
+
 pytestmark = pytest.mark.lab
 
 RATE = 50_000_000
 SIZE = 6_000_000
 BOUND_S = 40.0  # silence bound of 2 s, and some of these hosts' own
-TCP, UDP = 6, 17
 
 
 @pytest.fixture(scope="module")
@@ -29,26 +30,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     agents = ("--direct-receivers", "4", "--silence-bound", "2s")
     with Lab.start(file, name="t-carriers", or_another=True, agent_options=agents) as lab:
         yield lab
-
-
-@contextmanager
-def firewall(lab: Lab, server: str, protocol: int) -> Iterator[None]:
-    """What comes of that protocol is dropped in the server's host."""
-    interface, drain = f"{server}-eth0", "drain"
-    commands = (
-        f"ip link add {drain} type veth peer name {drain}-end",
-        f"ip link set {drain} up",
-        f"tc qdisc add dev {interface} ingress",
-        f"tc filter add dev {interface} parent ffff: protocol ip u32 match ip protocol {protocol} 0xff"
-        f" action mirred egress redirect dev {drain}",
-    )
-    try:
-        for command in commands:
-            lab.execute(server, command.split())
-        yield
-    finally:
-        lab.execute(server, ["tc", "qdisc", "del", "dev", interface, "ingress"])
-        lab.execute(server, ["ip", "link", "del", drain])
 
 
 @contextmanager
@@ -99,33 +80,33 @@ def failed(result: SendResult) -> dict[str, str]:
     return {one.name: one.cause for one in result.receivers if one.state != "done"}
 
 
-def test_whole__with_all_carriers_alive(lab: Lab) -> None:
+def test_complete__with_all_carriers_alive(lab: Lab) -> None:
     assert not failed(send(lab, 1))
 
 
-def test_dead_from_the_start__others_are_whole(lab: Lab) -> None:
+def test_dead_from_the_start__others_are_complete(lab: Lab) -> None:
     dead = carriers(lab)[0]
     with killed(lab, dead):
         assert set(failed(send(lab, 2))) == {dead}
 
 
-def test_no_tcp_comes_to_it__others_are_whole(lab: Lab) -> None:
+def test_no_tcp_comes_to_it__others_are_complete(lab: Lab) -> None:
     deaf = carriers(lab)[1]
     with firewall(lab, deaf, TCP):
         assert set(failed(send(lab, 3))) <= {deaf}
 
 
-def test_no_udp_comes_to_it__all_are_whole(lab: Lab) -> None:
+def test_no_udp_comes_to_it__all_are_complete(lab: Lab) -> None:
     """Its own object comes by its control channel."""
     with firewall(lab, carriers(lab)[2], UDP):
         assert not failed(send(lab, 4))
 
 
-def test_stopped_in_the_middle__others_are_whole(lab: Lab) -> None:
+def test_stopped_in_the_middle__others_are_complete(lab: Lab) -> None:
     still = carriers(lab)[3]
     assert set(failed(send(lab, 5, stopped(lab, still)))) <= {still}
 
 
-def test_no_tcp_comes_to_it_from_the_middle_on__others_are_whole(lab: Lab) -> None:
+def test_no_tcp_comes_to_it_from_the_middle_on__others_are_complete(lab: Lab) -> None:
     deaf = carriers(lab)[4]
     assert set(failed(send(lab, 6, firewall(lab, deaf, TCP)))) <= {deaf}

@@ -9,13 +9,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rostrum.lab.lab import Lab
 
+from tests.lab.firewall import MULTICAST, firewall
 from tests.lab.objects import data_of
 
 pytestmark = pytest.mark.lab
@@ -46,26 +46,6 @@ def files(tmp_path: Path, seed: int) -> Iterator[Path]:
     return made()
 
 
-@contextmanager
-def firewall(lab: Lab, server: str) -> Iterator[None]:
-    """What arrives for a multicast group is dropped in the server's host."""
-    interface, drain = f"{server}-eth0", "drain"
-    commands = (
-        f"ip link add {drain} type veth peer name {drain}-end",
-        f"ip link set {drain} up",
-        f"tc qdisc add dev {interface} ingress",
-        f"tc filter add dev {interface} parent ffff: protocol ip u32 match ip dst 224.0.0.0/4"
-        f" action mirred egress redirect dev {drain}",
-    )
-    try:
-        for command in commands:
-            lab.execute(server, command.split())
-        yield
-    finally:
-        lab.execute(server, ["tc", "qdisc", "del", "dev", interface, "ingress"])
-        lab.execute(server, ["ip", "link", "del", drain])
-
-
 def rostrum(*arguments: str, status: int | None = 0) -> Any:
     done = subprocess.run([*ROSTRUM, *arguments, "--json"], capture_output=True, text=True, timeout=100)
     assert status is None or done.returncode == status, done.stdout + done.stderr
@@ -92,7 +72,7 @@ def test_dark_receiver__others_are_not_held_up_and_nothing_healthy_is_blamed(lab
     others = ("h3", "h6", "h7")
     without = [send(files, *others) for _ in range(2)]  # the first makes the circuit
     assert {one["path"] for one in without} == {"circuit"}
-    with firewall(lab, DARK):
+    with firewall(lab, DARK, MULTICAST):
         late = []
         for _ in range(3):
             result = send(files, *others, DARK)
@@ -114,7 +94,7 @@ def test_dark_receiver__others_are_not_held_up_and_nothing_healthy_is_blamed(lab
 
 
 def test_dark_receiver__alone_is_served_by_unicast_and_blames_nothing(lab: Lab, files: Iterator[Path]) -> None:
-    with firewall(lab, DARK):
+    with firewall(lab, DARK, MULTICAST):
         for _ in range(3):
             result = send(files, DARK, sender="h7")
             assert "firewall" in result["receivers"][0]["cause"], result

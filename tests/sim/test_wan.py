@@ -68,7 +68,7 @@ def test_the_end_of_an_object_costs_few_round_trips() -> None:
         assert sum(shares) / 3 >= least, (loss, seconds, shares)
 
 
-def test_a_short_object_is_whole_before_anybody_can_ask() -> None:
+def test_a_short_object_is_complete_before_anybody_can_ask() -> None:
     """What a round trip carries goes as XORs: with an eighth of the object a loss cost another one, 0.63, 0.92 and
     1.31 s in the mean.
     """

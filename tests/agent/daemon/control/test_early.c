@@ -372,7 +372,7 @@ static void early__garbage_in_hello(void **state) {
 }
 
 /* The names of a thousand servers are told apart. */
-static void early__names_are_told_apart(void **state) {
+static void early__names_differ(void **state) {
     enum { SERVERS = 1000 };
     static uint32_t seen[SERVERS];
     unsigned same = 0;
@@ -406,7 +406,7 @@ int main(void) {
         with_world(early__who_answers_wrongly_gets_no_more),
         with_world(early__it_ends_and_the_peers_own_serves),
         with_world(early__garbage_in_hello),
-        cmocka_unit_test(early__names_are_told_apart),
+        cmocka_unit_test(early__names_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
