@@ -26,11 +26,16 @@ uint64_t rs_gm_log_after(const rs_gm_log *log, uint32_t datagram_bytes) {
     return log->head + bytes + (rest(log) < bytes ? rest(log) : 0);
 }
 
-static void tell_soon(rs_gm_log *log) {
-    uint64_t left = log->size - log->told, more = left < RS_GM_LOG_SOON ? left : RS_GM_LOG_SOON;
+static void tell_soon(rs_gm_log *log, uint64_t most) {
+    uint64_t left = log->size - log->told, more = left < most ? left : most;
     if (log->allocator->soon)
         log->allocator->soon(log->allocator->context, log->bytes + log->told, (size_t)more);
     log->told += more;
+}
+
+void rs_gm_log_prepare(rs_gm_log *log) {
+    if (!rs_gm_log_is_prepared(log))
+        tell_soon(log, RS_GM_LOG_STEP);
 }
 
 uint64_t rs_gm_log_append(rs_gm_log *log, uint32_t datagram_bytes) {
@@ -46,7 +51,7 @@ uint64_t rs_gm_log_append(rs_gm_log *log, uint32_t datagram_bytes) {
     uint64_t at = log->head;
     log->head += bytes;
     while (log->told < log->size && log->told < log->head)
-        tell_soon(log);
+        tell_soon(log, RS_GM_LOG_SOON);
     rs_gm_log_record(log, at)->span = bytes;
     /* The next one's place is fetched while others work: a ring is larger than caches. */
     const uint8_t *next = log->bytes + (log->head & (log->size - 1));

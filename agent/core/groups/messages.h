@@ -316,6 +316,11 @@ rs_message_group rs_messages_soon(const rs_messages *node, uint32_t ahead, const
 bool rs_messages_enqueue(rs_messages *node, rs_peer from, const uint8_t *bytes, size_t length);
 uint32_t rs_messages_work(rs_messages *node, rs_time now, uint32_t most);
 
+/* Memory for messages is told of ahead (rs_allocator.soon), a part at each call: for those to come where this node is a
+ * member, for its own where it only publishes, or has published some. Who publishes many at once waits for no pages. */
+void rs_messages_prepare(rs_messages *node);
+bool rs_messages_is_prepared(const rs_messages *node);
+
 void rs_messages_timeout(rs_messages *node, rs_time now);
 rs_time rs_messages_deadline(const rs_messages *node); /* RS_NEVER if nothing is due */
 bool rs_messages_poll_tx(rs_messages *node, rs_time now, rs_messages_out *out);

@@ -242,6 +242,14 @@ bool rs_messages_receive_as(rs_messages *node, rs_time now, rs_peer from, rs_mes
     return good;
 }
 
+bool rs_messages_is_prepared(const rs_messages *node) {
+    return rs_gm_log_is_prepared(&node->in) && rs_gm_log_is_prepared(&node->out);
+}
+
+void rs_messages_prepare(rs_messages *node) {
+    rs_gm_log_prepare(rs_gm_log_is_prepared(&node->in) ? &node->out : &node->in);
+}
+
 rs_message_group rs_messages_soon(const rs_messages *node, uint32_t ahead, const uint8_t *bytes, size_t length) {
     uint32_t number = node->kind_engine[rs_gm_get_kind(bytes, length) & UINT8_MAX];
     if (number == 0 || !node->engines[number - 1]->soon)

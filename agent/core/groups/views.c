@@ -266,11 +266,14 @@ rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages
         release_lists(node, &next);
         return RS_ERR_MEMORY;
     }
-    next.member = rs_gm_is_member(&next, node->config.self);
+    const bool member = rs_gm_is_member(&next, node->config.self);
+    next.member = member;
     next.policy = engine->policy(node, &next);
     rs_status status = install(node, now, rs_gm_group_find(node, view->group), &next);
     if (status != RS_OK)
         return status;
+    rs_gm_log *log = member ? &node->in : &node->out;
+    log->wanted = true;
     take_incarnations(node, view);
     rs_gm_early_expect(node, now);
     rs_gm_early_look(node, now, rs_gm_group_find(node, view->group));

@@ -24,6 +24,10 @@
 #define MESSAGE_BYTES (1u << 20)
 #define EVENTS_TURN 4096u
 #define WORK_TURN 256u
+#define PREPARE_LOOK 64u  /* steps */
+#define PREPARE_SHARE 64u /* of the memory that is left; else a ring is not made ahead */
+#define PREPARE_SHORT (10 * RS_SECOND)
+#define PREPARE_PAUSE (20 * RS_MICROSECOND) /* a step of pages takes some 50 */
 
 /* Pages are made together. Where that cannot be (before Linux 5.14) each is made when it is touched. */
 static void make_pages(void *context, void *memory, size_t size) {
@@ -401,6 +405,8 @@ rs_time rs_groups_deadline(const rs_groups *g) {
     rs_time ordered = rs_ordered_deadline(g);
     deadline = ordered < deadline ? ordered : deadline;
     deadline = sockets < deadline ? sockets : deadline;
+    if (!rs_messages_is_prepared(g->node) && g->prepare_at < deadline)
+        deadline = g->prepare_at;
     if (!rs_list_empty(&g->paused) && rs_agent_now(g->agent) + RS_MILLISECOND < deadline)
         deadline = rs_agent_now(g->agent) + RS_MILLISECOND;
     if (g->any_held && rs_agent_now(g->agent) + RS_FLOW_AGAIN < deadline)
@@ -463,6 +469,29 @@ static void expire_joins(rs_groups *g, rs_time now) {
     }
 }
 
+/* The machine's memory that is free or can be; 0: that is not known. */
+static uint64_t available_bytes(void) {
+    unsigned long long kb = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && kb == 0 && fgets(line, sizeof line, file))
+        (void)sscanf(line, "MemAvailable: %llu kB", &kb);
+    if (file)
+        fclose(file);
+    return kb << 10;
+}
+
+/* Where memory is short, as with hundreds of agents on a machine, messages make their pages as they come. */
+static void prepare(rs_groups *g, rs_time now) {
+    if (g->prepare_steps % PREPARE_LOOK == 0 && available_bytes() / PREPARE_SHARE < RS_FLOW_KEPT) {
+        g->prepare_at = now + PREPARE_SHORT;
+        return;
+    }
+    g->prepare_steps++;
+    rs_messages_prepare(g->node);
+    g->prepare_at = now + PREPARE_PAUSE;
+}
+
 void rs_groups_timeout(rs_groups *g) {
     rs_time now = rs_agent_now(g->agent);
     if (rs_drain_may_run(&g->drain, now)) {
@@ -472,6 +501,8 @@ void rs_groups_timeout(rs_groups *g) {
     }
     if (now >= g->join_deadline)
         expire_joins(g, now);
+    if (now >= g->prepare_at && !rs_messages_is_prepared(g->node))
+        prepare(g, now);
     rs_groups_sockets_timeout(g);
 }
 
