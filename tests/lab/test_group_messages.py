@@ -115,6 +115,23 @@ def taken_in(agent: Agent, group: str) -> tuple[int, int]:
     return row.delivered - row.lost_slow, row.lost_slow + row.lost
 
 
+def refused_reports(lab: Lab, server: str) -> float:
+    return scrape(lab, server)["rostrum_agent_group_datagrams_refused_total", 'reason="report"']
+
+
+def test_reports_of_any_packet_of_a_large_message_are_believed(lab: Lab) -> None:
+    """Of each message only the first packet counted as published: who told of another one was taken for a liar, and
+    held the flood for 100 ms that it had held back for a moment."""
+    wanted = [b"%d" % number + bytes(1_000_000) for number in range(8)]
+    with agent(lab, "h1") as one, agent(lab, "h3") as three, three.join("large", "ricochet") as receiver:
+        before = refused_reports(lab, "h1")
+        with one.publisher("large") as out:
+            for message in wanted:
+                out.publish(message)
+                assert take(receiver, 1) == ([message], 0)
+        assert refused_reports(lab, "h1") == before
+
+
 def resident_kb(lab: Lab, server: str) -> int:
     pid = lab.status()["programs"][server]["pid"]
     text = lab.execute("manager", ["cat", f"/proc/{pid}/status"])

@@ -146,6 +146,7 @@ static rs_status publish_small(rs_messages *node, rs_time now, rs_gm_group *grou
 static rs_status publish_large(rs_messages *node, rs_time now, rs_gm_group *group, const uint8_t *bytes,
                                uint32_t length) {
     uint32_t each = capacity(node, group) - RS_GM_PART, count = (length - 1) / each + 1;
+    each = (length - 1) / count + 1; /* packets of one length go out joined */
     uint64_t needed = (uint64_t)(count + 1) * rs_gm_log_span(node->config.packet_bytes);
     if (count > UINT16_MAX || needed > node->out.size)
         return RS_ERR_INVALID;

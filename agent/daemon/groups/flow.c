@@ -75,10 +75,10 @@ void rs_flow_view(rs_flow *flow, uint32_t self, uint32_t group, const uint32_t *
     }
 }
 
-void rs_flow_published(rs_flow *flow, uint64_t sn) {
+void rs_flow_published(rs_flow *flow, uint64_t first, uint64_t last) {
     if (flow->newest == 0) /* its numbers may go on where they once were */
-        flow->floor = flow->mark = sn - 1;
-    flow->newest = sn > flow->newest ? sn : flow->newest;
+        flow->floor = flow->mark = first - 1;
+    flow->newest = last > flow->newest ? last : flow->newest;
 }
 
 bool rs_flow_reported(rs_flow *flow, rs_time now, uint32_t window, uint32_t address, uint64_t sn) {

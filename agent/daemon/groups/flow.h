@@ -63,8 +63,8 @@ uint32_t rs_flow_window(uint32_t packet_bytes);
 void rs_flow_reset(rs_flow *flow);
 /* A view: `members` are all that may report, `self` does not. */
 void rs_flow_view(rs_flow *flow, uint32_t self, uint32_t group, const uint32_t *members, uint32_t count);
-/* A packet was published. */
-void rs_flow_published(rs_flow *flow, uint64_t sn);
+/* A message was published, in these packets: a receiver may say of each that it has come so far. */
+void rs_flow_published(rs_flow *flow, uint64_t first, uint64_t last);
 /* May another packet be published? */
 bool rs_flow_open(rs_flow *flow, rs_time now, uint32_t window);
 /* False: it does not count. */

@@ -374,7 +374,7 @@ static bool send_ordered(rs_groups *g, rs_local_group *group) {
         if (out.peer != RS_NO_PEER)
             send_datagram(g, &out);
         else if (rs_messages_publish(g->node, now, group->id, out.bytes, out.length, &sn) == RS_OK)
-            rs_flow_published(&group->flow, sn);
+            rs_flow_published(&group->flow, sn, rs_messages_last_published(g->node, group->id));
     }
     return count == OUT_TURN;
 }

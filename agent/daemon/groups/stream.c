@@ -318,11 +318,12 @@ static rs_status publish(rs_group_stream *s, const uint8_t *bytes, uint32_t leng
     rs_status status = rs_messages_publish(g->node, now, group->id, bytes, length, &sn);
     if (status != RS_OK)
         return status;
-    rs_flow_published(&group->flow, sn);
+    const uint64_t last = rs_messages_last_published(g->node, group->id);
+    rs_flow_published(&group->flow, sn, last);
     group->published++;
     s->published++;
     if (s->complete)
-        await_completion(s, rs_messages_last_published(g->node, group->id));
+        await_completion(s, last);
     tell_neighbours(s, bytes, length, sn);
     return RS_OK;
 }

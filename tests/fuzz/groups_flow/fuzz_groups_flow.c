@@ -54,7 +54,7 @@ static void keep_window(const uint8_t *bytes, size_t size) {
             rs_flow_view(&flow, SELF, 1, members, count);
         } else
             for (uint32_t i = bytes[1]; i > 0 && rs_flow_open(&flow, now, WINDOW); i--)
-                rs_flow_published(&flow, flow.newest + 1);
+                rs_flow_published(&flow, flow.newest + 1, flow.newest + 1);
         must(flow.reporter_count <= sizeof flow.reporters / sizeof flow.reporters[0]);
         for (uint32_t i = 0; i < flow.reporter_count; i++)
             must(flow.reporters[i].sn <= flow.newest);

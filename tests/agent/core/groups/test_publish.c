@@ -41,6 +41,32 @@ static void publish__small_messages_share_a_datagram(void **state) {
     rs_messages_free(receiver);
 }
 
+/* Packets of one length leave an agent together: a large message is made of such, but for a last one that is shorter
+ * by less than a byte for each. */
+static void publish__large_messages_are_packets_of_one_length(void **state) {
+    (void)state;
+    rs_messages *sender = pair_node(SENDER, (rs_messages_config){.message_bytes = 100000}),
+                *receiver = pair_node(RECEIVER, (rs_messages_config){.message_bytes = 100000});
+    datagram *d = calloc(128, sizeof *d);
+    pair_view(sender, 1, &RICOCHET, 0);
+    pair_view(receiver, 1, &RICOCHET, 0);
+    for (uint32_t length = 1400; length <= 100000; length += length / 3 + 1) {
+        assert_int_equal(pair_publish(sender, 0, 7, length), RS_OK);
+        uint32_t count = pair_take(sender, 0, d, 128);
+        assert_int_equal(count, (length - 1) / (d[0].length - RS_GM_DATA_LEAST - RS_GM_PART) + 1);
+        assert_true(count > 1);
+        for (uint32_t i = 0; i + 1 < count; i++)
+            assert_int_equal(d[i].length, d[0].length);
+        assert_in_range(d[count - 1].length, d[0].length - count + 1, d[0].length);
+        for (uint32_t i = 0; i < count; i++)
+            pair_give(receiver, MS, &d[i]);
+        pair_expect(receiver, 7, length);
+    }
+    free(d);
+    rs_messages_free(sender);
+    rs_messages_free(receiver);
+}
+
 /* What waits to be sent is never overwritten: the publisher is told to wait. */
 static void publish__says_when_too_much_waits(void **state) {
     (void)state;
@@ -380,6 +406,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(publish__needs_a_view_and_a_length),
         cmocka_unit_test(publish__small_messages_share_a_datagram),
+        cmocka_unit_test(publish__large_messages_are_packets_of_one_length),
         cmocka_unit_test(publish__says_when_too_much_waits),
         cmocka_unit_test(repairs__give_the_packet_that_is_missing),
         cmocka_unit_test(repairs__unusable_ones_are_combined),

@@ -85,7 +85,7 @@ static uint64_t published_in_a_second(rs_flow *flow, rs_time now, uint32_t liar,
     for (uint32_t i = 0; i < 200; i++, now += 5 * MS) {
         (void)rs_flow_reported(flow, now, WINDOW, liar, lie(flow, i));
         while (rs_flow_open(flow, now, WINDOW))
-            rs_flow_published(flow, flow->newest + 1);
+            rs_flow_published(flow, flow->newest + 1, flow->newest + 1);
     }
     return flow->newest - before;
 }
@@ -114,7 +114,7 @@ static void liars__stop_no_publisher(void **state) {
             rs_flow flow;
             rs_flow_reset(&flow);
             rs_flow_view(&flow, 9, GROUP, (const uint32_t[]){2, 9}, 2);
-            rs_flow_published(&flow, 1);
+            rs_flow_published(&flow, 1, 1);
             assert_true(published_in_a_second(&flow, 1000 * MS, liar, lies[i]) >=
                         (liar == 1 ? 10 * WINDOW : WINDOW / 2));
             /* A member may say that it holds on, for RS_FLOW_HOLD; once that is over it stops nobody. */
@@ -124,13 +124,28 @@ static void liars__stop_no_publisher(void **state) {
         }
 }
 
+/* A receiver that held on tells the last packet it has next, be it any one of a large message's. */
+static void reports__name_any_packet_of_a_large_message(void **state) {
+    rs_flow flow;
+    (void)state;
+    rs_flow_reset(&flow);
+    rs_flow_view(&flow, 9, GROUP, (const uint32_t[]){1, 9}, 2);
+    rs_flow_published(&flow, 5, 10);
+    assert_int_equal(flow.floor, 4);
+    for (uint64_t first = 11; rs_flow_open(&flow, 1000 * MS, WINDOW); first += 7)
+        rs_flow_published(&flow, first, first + 6);
+    assert_false(rs_flow_reported(&flow, 1000 * MS, WINDOW, 1, flow.newest + 1));
+    assert_true(rs_flow_reported(&flow, 1000 * MS, WINDOW, 1, flow.newest));
+    assert_true(rs_flow_open(&flow, 1000 * MS, WINDOW));
+}
+
 /* Whose report was heard before stays heard; who left is waited for no more. */
 static void views__say_whose_reports_count(void **state) {
     rs_flow flow;
     (void)state;
     rs_flow_reset(&flow);
     rs_flow_view(&flow, 9, GROUP, (const uint32_t[]){1, 2, 9}, 3);
-    rs_flow_published(&flow, 5000);
+    rs_flow_published(&flow, 5000, 5000);
     assert_int_equal(flow.floor, 4999); /* its numbers go on: nothing before is under way */
     assert_true(rs_flow_open(&flow, 1000 * MS, WINDOW));
     assert_true(rs_flow_reported(&flow, 1000 * MS, WINDOW, 1, 4990));
@@ -154,7 +169,7 @@ static void views__choose_the_reporters_that_choose_themselves(void **state) {
     rs_flow_reset(&flow);
     rs_flow_view(&flow, 1, GROUP, members, 200);
     assert_int_equal(flow.reporter_count, RS_FLOW_REPORTERS);
-    rs_flow_published(&flow, 1);
+    rs_flow_published(&flow, 1, 1);
     for (uint32_t i = 0; i < 200; i++)
         assert_int_equal(rs_flow_reported(&flow, 1000 * MS, WINDOW, members[i], 1),
                          rs_flow_chosen(members[i], GROUP, members, 200));
@@ -271,6 +286,7 @@ int main(void) {
         cmocka_unit_test(silence__stops_nobody_for_long),
         cmocka_unit_test(receiver__that_holds_on_is_waited_for_a_second),
         cmocka_unit_test(liars__stop_no_publisher),
+        cmocka_unit_test(reports__name_any_packet_of_a_large_message),
         cmocka_unit_test(views__say_whose_reports_count),
         cmocka_unit_test(views__choose_the_reporters_that_choose_themselves),
         cmocka_unit_test(reporters__are_few_and_the_same_for_all),
