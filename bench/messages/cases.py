@@ -11,6 +11,7 @@ MTU = 1500
 BYTES = 1024
 RECEIVERS = 3
 FLOODS = {0.0: 300_000, 1.0: 150_000}  # messages, by loss in %
+LEAST = 100  # messages of a flood
 SECONDS = 8  # of a case with a rate
 TIMEOUT_S = 40.0
 
@@ -27,8 +28,9 @@ class MessageCase:
 
     @property
     def name(self) -> str:
-        """`flood-loss1`, `10000-loss0`: the rate, the loss in %."""
-        return f"{self.rate or 'flood'}-loss{self.loss_percent:g}"
+        """`flood-loss1`, `10000-loss0`: the rate, the loss in %; `flood-loss1-200B`: of other than BYTES."""
+        size = "" if self.bytes == BYTES else f"-{self.bytes}B"
+        return f"{self.rate or 'flood'}-loss{self.loss_percent:g}{size}"
 
     @property
     def network(self) -> Case:
@@ -40,22 +42,23 @@ class MessageCase:
         return TIMEOUT_S + (self.count / self.rate if self.rate else 0.0)
 
 
-def case(rate: int, loss_percent: float, quick: bool = False) -> MessageCase:
+def case(rate: int, loss_percent: float, quick: bool = False, size: int = BYTES) -> MessageCase:
+    """A flood of large messages has fewer of them."""
     if rate:
-        return MessageCase(rate, loss_percent, rate * (SECONDS // 4 if quick else SECONDS))
-    count = FLOODS.get(loss_percent, FLOODS[1.0])
-    return MessageCase(0, loss_percent, count // 3 if quick else count)
+        return MessageCase(rate, loss_percent, rate * (SECONDS // 4 if quick else SECONDS), size)
+    count = FLOODS.get(loss_percent, FLOODS[1.0]) // (3 if quick else 1)
+    return MessageCase(0, loss_percent, max(count * BYTES // max(size, BYTES), LEAST), size)
 
 
-def planned(quick: bool) -> list[MessageCase]:
+def planned(quick: bool, size: int = BYTES) -> list[MessageCase]:
     """The cases of the issue's figures; all of them also when quick, with fewer messages."""
-    found = [case(0, 0.0, quick), case(0, 1.0, quick), case(10_000, 0.0, quick), case(10_000, 1.0, quick)]
-    return found if quick else [*found, case(1_000, 0.0), case(1_000, 1.0)]
+    found = [case(rate, loss, quick, size) for rate in (0, 10_000) for loss in (0.0, 1.0)]
+    return found if quick else [*found, case(1_000, 0.0, size=size), case(1_000, 1.0, size=size)]
 
 
-def parse(name: str, quick: bool = False) -> MessageCase:
+def parse(name: str, quick: bool = False, size: int = BYTES) -> MessageCase:
     """The case of that name. Raises ValueError with the remedy."""
     found = re.fullmatch(r"(flood|\d{1,7})-loss(\d{1,2}(?:\.\d+)?)", name)
     if not found or (found[1] != "flood" and int(found[1]) == 0) or float(found[2]) > 50:
         raise ValueError(f"{name!r} is no case; write one like flood-loss0 or 10000-loss1 (at most 50 % loss)")
-    return case(0 if found[1] == "flood" else int(found[1]), float(found[2]), quick)
+    return case(0 if found[1] == "flood" else int(found[1]), float(found[2]), quick, size)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rostrum.bench import history
 from rostrum.bench.install import install
-from rostrum.bench.messages.cases import MessageCase, parse, planned
+from rostrum.bench.messages.cases import BYTES, MessageCase, parse, planned
 from rostrum.bench.messages.summary import draw, summarize, table
 from rostrum.bench.messages.tools import SECURITY, all_tools
 from rostrum.bench.session import OUT, in_namespaces, note_others
@@ -28,6 +28,8 @@ REPEAT, REPEAT_QUICK = 5, 2
 @click.option("--quick", is_flag=True, help="Fewer messages and rounds.")
 @click.option("--case", "names", multiple=True, metavar="NAME",
               help="Just this case, such as flood-loss1 or 10000-loss0.1; may be repeated.")  # fmt: skip
+@click.option("--size", "sizes", type=click.IntRange(16, 1 << 20), multiple=True,
+              help=f"Bytes of a message [{BYTES}]; may be repeated.")  # fmt: skip
 @click.option("--tools", default="", help="Only these, separated by commas.")
 @click.option("--repeat", type=click.IntRange(1, 99), help=f"Rounds of each case [{REPEAT}].")
 @click.option("--seed", default=1, show_default=True, help="Of the order of turns.")
@@ -38,13 +40,14 @@ REPEAT, REPEAT_QUICK = 5, 2
 def messages(
     quick: bool,
     names: tuple[str, ...],
+    sizes: tuple[int, ...],
     tools: str,
     repeat: int | None,
     seed: int,
     output: Path | None,
     folder: Path,
 ) -> None:
-    """Messages of 1 KB from a sender to a group of three: how many a second, and how late.
+    """Messages from a sender to a group of three: how many a second, and how late.
 
     In private namespaces joined by a bridge, MTU 1500. Delays count from when a message was due, in the sender's
     program, to when it is in the receiver's. Tools that are not there are installed.
@@ -52,9 +55,14 @@ def messages(
     \b
       rostrum bench messages --quick
       rostrum bench messages --case flood-loss1 --tools rostrum,aeron --repeat 3
+      rostrum bench messages --case flood-loss0 --size 100 --size 1400 --size 65536
     """
     try:
-        cases = [parse(name, quick) for name in names] or planned(quick)
+        cases = [
+            case
+            for size in sizes or (BYTES,)
+            for case in [parse(n, quick, size) for n in names] or planned(quick, size)
+        ]
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--case") from error
     known = all_tools(build_folder() / "bench-tools")
@@ -62,7 +70,13 @@ def messages(
     if unknown := [name for name in chosen if name not in known]:
         text = f"no such tool: {', '.join(unknown)}; there are {', '.join(known)}"
         raise click.BadParameter(text, param_hint="--tools")
-    given = {"quick": quick, "cases": names, "tools": chosen, "repeat": repeat or (REPEAT_QUICK if quick else REPEAT)}
+    given = {
+        "quick": quick,
+        "cases": names,
+        "sizes": sizes,
+        "tools": chosen,
+        "repeat": repeat or (REPEAT_QUICK if quick else REPEAT),
+    }
     try:
         results = run(cases, given, seed, folder)
     except LabError as error:

@@ -61,6 +61,15 @@ def test_goals_compare_with_the_best_tool_that_lost_nothing() -> None:
     assert "| norm    | 0/1" in text and "missing" in text
 
 
+def test_a_case_of_another_size_is_named_by_it_and_a_flood_of_large_messages_is_as_many_bytes() -> None:
+    small, usual, large = (cases.parse("flood-loss1", quick=True, size=size) for size in (100, cases.BYTES, 1 << 16))
+    assert [case.name for case in (small, usual, large)] == ["flood-loss1-100B", "flood-loss1", "flood-loss1-65536B"]
+    assert small.count == usual.count and usual.count // 64 == large.count
+    assert cases.parse("flood-loss1", size=1 << 20).count >= cases.LEAST
+    assert [case.name for case in cases.planned(quick=True, size=100)][-1] == "10000-loss1-100B"
+    assert CliRunner().invoke(bench, ["messages", "--size", "3"]).exit_code == 2
+
+
 @pytest.mark.parametrize(
     "name", ["", "flood", "0-loss1", "flood-loss90", "10-loss-1", "flood-loss1; x", "9" * 9 + "-loss0"]
 )
