@@ -17,6 +17,7 @@
 /* In agreed delivery nobody waits for acknowledgements but windows and buffers: one goes for so many messages or bytes,
  * or after a third of `again`. */
 #define LAZY_MESSAGES 64u
+#define RUNS_AGAIN 64u /* of the ORDER before, in the next one */
 #define LAZY_BYTES (256u << 10)
 
 /* ------------------------------------------------------------------------------------------------------- blocks */
@@ -288,12 +289,14 @@ static void give_run(rs_order *o, rs_order_sender *s) {
     }
 }
 
-static void note_gap(rs_order *o, rs_time now, rs_order_sender *s) {
+/* `ahead`: what was missing first is here, so the gap that is left is another one. */
+static void note_gap(rs_order *o, rs_time now, rs_order_sender *s, bool ahead) {
     if (s->have >= s->high) {
         s->gap_at = 0;
         s->tries = 0;
-    } else if (s->gap_at == 0) {
+    } else if (s->gap_at == 0 || ahead) {
         s->gap_at = now;
+        s->tries = 0;
         rs_time due = now + o->config.again / 4;
         o->tick_at = due < o->tick_at ? due : o->tick_at;
     }
@@ -306,10 +309,11 @@ static void store(rs_order *o, rs_time now, uint32_t which, uint64_t seq, rs_ord
         rs_order_block_drop(o, block);
         return;
     }
+    const uint64_t had = s->have;
     s->high = seq > s->high ? seq : s->high;
     while (rs_order_slot(s, s->have + 1))
         s->have++;
-    note_gap(o, now, s);
+    note_gap(o, now, s, s->have > had);
     if (!o->frozen)
         give_run(o, s);
     put_in_order(o, which);
@@ -416,6 +420,35 @@ static void send_ack(rs_order *o, rs_time now) {
     rs_order_send(o, o->senders[0].is.peer, block);
 }
 
+/* Where the next ORDER begins: what the last one told goes along, so that one that is lost costs nothing but the time
+ * to the next, if that is short. */
+static uint64_t told_again(const rs_order *o) {
+    const uint64_t from = o->told_before > o->committed ? o->told_before : o->committed;
+    uint32_t runs = 0;
+    for (uint64_t g = from; g < o->told_known; g++)
+        runs += g == from || o->log[g & (o->log_room - 1)] != o->log[(g - 1) & (o->log_room - 1)];
+    return from < o->told_known && runs <= RUNS_AGAIN ? from : o->told_known;
+}
+
+/* What was told up to here a while ago. */
+static void note_told(rs_order *o, rs_time now) {
+    if (now - o->mark_at < o->config.again / 4)
+        return;
+    o->told_then = o->told_mark;
+    o->told_mark = o->told_known;
+    o->mark_at = now;
+}
+
+static void tell_order(rs_order *o, rs_time now) {
+    const uint64_t before = o->told_known;
+    note_told(o, now);
+    o->told_known = send_order(o, RS_NO_PEER, told_again(o), RS_ORDER_RUNS_MOST);
+    o->told_before = o->told_known > before ? before : o->told_before;
+    o->told_committed = o->committed;
+    o->untold_bytes = 0;
+    o->told_at = now;
+}
+
 /* The coordinator has to tell of the log, or of what all have. */
 static bool owes_order(const rs_order *o, rs_time now) {
     if (o->told_known < o->known)
@@ -441,12 +474,8 @@ bool rs_order_poll_out(rs_order *o, rs_time now, rs_order_out *out) {
     if (is_normal(o) && o->sender_count > 1) {
         if (o->self == 0) {
             rs_order_advance(o, now);
-            if (owes_order(o, now)) {
-                o->told_known = send_order(o, RS_NO_PEER, o->told_known, RS_ORDER_RUNS_MOST);
-                o->told_committed = o->committed;
-                o->untold_bytes = 0;
-                o->told_at = now;
-            }
+            if (owes_order(o, now))
+                tell_order(o, now);
         } else if (owes_ack(o, now)) {
             send_ack(o, now);
         }
@@ -537,7 +566,7 @@ static bool receive_order(rs_order *o, rs_time now, rs_peer from, const uint8_t 
             o->log[o->known++ & (o->log_room - 1)] = (uint16_t)which;
         s->in_log += count;
         s->high = s->in_log > s->high ? s->in_log : s->high;
-        note_gap(o, now, s);
+        note_gap(o, now, s, false);
         if (which == o->self)
             o->own_at = now;
     }
@@ -565,8 +594,9 @@ static bool receive_ack(rs_order *o, rs_time now, rs_peer from, const uint8_t *b
     s->ack_complete = complete > s->ack_complete ? complete : s->ack_complete;
     s->ack_committed = committed > s->ack_committed ? committed : s->ack_committed;
     acks_look(o);
-    if (known < o->told_known && known >= o->committed && now - o->told_at > o->config.again / 2 &&
-        now - s->resent_at > o->config.again / 2) {
+    note_told(o, now);
+    bool missed = known < o->told_then || (known < o->told_known && now - o->told_at > o->config.again / 2);
+    if (missed && known >= o->committed && now - s->resent_at > o->config.again / 2) {
         s->resent_at = now;
         send_order(o, from, known, (RS_ORDER_DATAGRAM - ORDER_FIXED) / RUN);
     }
@@ -645,7 +675,7 @@ static void nak(rs_order *o, uint32_t which) {
         uint32_t many;
     } ranges[RS_ORDER_NAK_RANGES];
     uint32_t count = 0;
-    uint64_t last = s->high < s->have + 512 ? s->high : s->have + 512;
+    const uint64_t most = s->have + o->config.window_messages, last = s->high < most ? s->high : most;
     for (uint64_t seq = s->have + 1; seq <= last; seq++) {
         if (rs_order_slot(s, seq))
             continue;
@@ -675,10 +705,14 @@ static void nak(rs_order *o, uint32_t which) {
     o->stats.naks_sent++;
 }
 
+static rs_time nak_due(const rs_order *o, const rs_order_sender *s) {
+    return s->have < s->high ? s->gap_at + (s->tries ? o->config.again : o->config.again / 4) : RS_NEVER;
+}
+
 void rs_order_naks(rs_order *o, rs_time now) {
     for (uint32_t i = 0; i < o->sender_count; i++) {
         rs_order_sender *s = &o->senders[i];
-        if (s->have >= s->high || now - s->gap_at < (s->tries ? o->config.again : o->config.again / 4))
+        if (now < nak_due(o, s))
             continue;
         nak(o, i);
         s->tries++;
@@ -792,6 +826,10 @@ void rs_order_timeout(rs_order *o, rs_time now) {
             member_tick(o, now);
     }
     o->tick_at = now + (is_busy(o) ? o->config.again / 2 : o->config.heartbeat / 2);
+    for (uint32_t i = 0; i < o->sender_count; i++) {
+        const rs_time due = nak_due(o, &o->senders[i]);
+        o->tick_at = due < o->tick_at ? due : o->tick_at;
+    }
 }
 
 rs_time rs_order_deadline(const rs_order *o) {
@@ -843,6 +881,7 @@ void rs_order_view_free(rs_order *o) {
     o->log = NULL;
     o->log_room = o->known = o->complete = o->committed = o->given = o->own = o->own_bytes = 0;
     o->unacked_bytes = o->untold_bytes = 0;
+    o->told_before = o->told_then = o->told_mark = 0;
     o->told_known = o->told_committed = o->ack_known = o->ack_complete = o->ack_committed = 0;
     o->ack_now = false;
     o->epoch = 0;

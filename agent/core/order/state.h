@@ -114,6 +114,9 @@ struct rs_order {
     /* the coordinator: what was told of the log */
     uint64_t told_known, told_committed, untold_bytes; /* `untold_bytes`: committed since, with `agreed` */
     rs_time told_at;
+    uint64_t told_before;          /* the last ORDER that told something new did so from there on */
+    uint64_t told_then, told_mark; /* told up to there a while ago; and at `mark_at` */
+    rs_time mark_at;
     /* a member: what it told the coordinator */
     uint64_t ack_known, ack_complete, ack_committed, unacked_bytes; /* `unacked_bytes`: complete since, with `agreed` */
     bool ack_now;

@@ -9,6 +9,7 @@
 
 #include "core/base/heap.h"
 #include "daemon/data/nic.h"
+#include "daemon/data/overlay.h"
 #include "daemon/groups/kept.h"
 #include "daemon/groups/ordered.h"
 #include "daemon/groups/sockets.h"
@@ -394,6 +395,7 @@ bool rs_groups_pump(rs_groups *g) {
     rs_streams_flush(g);
     rs_groups_report_held_back(g);
     bool sent = rs_groups_send_packets(g);
+    rs_overlay_flush(g->agent->overlay); /* what guarantees and flow control have to say to members, too */
     g->more = worked == WORK_TURN || count == EVENTS_TURN || sent || more;
     return g->more;
 }

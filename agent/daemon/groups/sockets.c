@@ -437,8 +437,6 @@ bool rs_groups_send_packets(rs_groups *g) {
         }
     }
     send_batch(g, packets, count);
-    if (total > 0)
-        rs_overlay_flush(g->agent->overlay);
     return total > 0;
 }
 
