@@ -40,7 +40,7 @@ static bool configure(const void *given, void *options) {
     return true;
 }
 
-/* How many sns sets tell apart: all of a small object. */
+/* How many sns sets tell apart: all of a small object, and 64 more, which may not be sent (`limit` in sender.c). */
 static uint64_t capacity_for(const rs_node *node, const rs_transfer *t) {
     uint64_t capacity = 64, bytes = rs_rdcm_options(node)->stream_bytes;
     if (t->size == RS_STREAM && bytes) {
@@ -49,7 +49,7 @@ static uint64_t capacity_for(const rs_node *node, const rs_transfer *t) {
                 return capacity > WINDOW_LEAST ? capacity / 2 : capacity;
         return capacity;
     }
-    while (capacity < rs_rdcm_options(node)->window_packets && capacity < t->fragments + 63)
+    while (capacity < rs_rdcm_options(node)->window_packets && capacity < t->fragments + 64)
         capacity *= 2;
     return capacity;
 }

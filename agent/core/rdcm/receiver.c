@@ -426,7 +426,7 @@ void rs_rdcm_receiver_stats(const rs_node *node, const rs_receiving *x, rs_xfer_
  * that others have released). Requests are PTCH_REQ and what comes is PTCH_DATA, as in Republic.
  *
  * The lowest missing packet has a bound: as long as it moves, repairs work. Without a ring, as when the manager gave no
- * overlay, a much shorter one: then this is how losses are mended. */
+ * overlay, a much shorter one, above all once the last packet has gone by: then this is how losses are mended. */
 
 /* Up to where packets should be here. */
 static uint64_t due_top(const rs_receiving *x) {
@@ -435,10 +435,12 @@ static uint64_t due_top(const rs_receiving *x) {
     return x->ended && x->t.size != RS_STREAM ? x->t.fragments : top;
 }
 
-static rs_time bound(const rs_node *node, const rs_rdcm *r) {
+static rs_time bound(const rs_node *node, const rs_receiving *x) {
+    const rs_rdcm *r = x->t.own;
     bool ring = r->rings[RS_RING_LEAF].predecessor != RS_NO_PEER || r->rings[RS_RING_PROXY].predecessor != RS_NO_PEER;
     rs_time given = rs_rdcm_options(node)->request_bound;
-    return ring || given < WITHOUT_RING ? given : WITHOUT_RING;
+    rs_time alone = due_top(x) == x->t.fragments ? RS_TAIL_QUIET : WITHOUT_RING;
+    return ring || given < alone ? given : alone;
 }
 
 /* `here.cum` has moved, or there may be a gap since now. */
@@ -448,10 +450,12 @@ void rs_rdcm_request_moved(rs_node *node, rs_time now, rs_receiving *x) {
         r->request_due = RS_NEVER;
         return;
     }
-    if (r->request_due != RS_NEVER && r->missing == r->here.cum)
+    rs_time due = now + bound(node, x);
+    bool asked = r->request_top > r->here.cum;
+    if (r->request_due != RS_NEVER && r->missing == r->here.cum && (asked || r->request_due <= due))
         return;
     r->missing = r->here.cum;
-    r->request_due = now + bound(node, r);
+    r->request_due = due;
     rs_rdcm_wake(node, r, r->request_due);
 }
 

@@ -25,7 +25,7 @@ static bool begin(rs_node *node, rs_time now, rs_sending *x) {
     r->expected = RS_BIC_FIRST - 1;
     r->progress_at = now;
     r->start_due = now + ACCEPT_BOUND;
-    r->view_due = now + rs_rdcm_options(node)->view_bound;
+    r->view_due = x->grant.no_overlay ? RS_NEVER : now + rs_rdcm_options(node)->view_bound;
     return r->view != RS_RDCM_NO_VIEW || rs_rdcm_take_children(node, now, x, NULL, 0);
 }
 
@@ -60,7 +60,7 @@ static bool may_start(rs_node *node, rs_time now, rs_sending *x) {
         return false;
     if (r->view == RS_RDCM_NO_VIEW && r->view_due != RS_NEVER)
         return false;
-    if (r->view == RS_RDCM_NO_VIEW) {
+    if (r->view == RS_RDCM_NO_VIEW && !x->grant.no_overlay) {
         rs_event log = {.kind = RS_EV_LOG, .xfer = x->t.id, .session = x->t.session};
         rs_format(log.cause, sizeof log.cause,
                   "no backup overlay from the manager in %lld ms: every receiver answers to the sender, who repairs",
@@ -123,7 +123,8 @@ static bool is_over(const rs_sending *x) {
 static void data_done(rs_node *node, rs_time now, rs_sending *x) {
     rs_data_stop(node, x);
     x->stats.data_done_at = now;
-    x->fnsd_due = now + rs_rdcm_options(node)->request_bound;
+    x->fnsd_due = now + (rs_rdcm_of(&x->t)->view == RS_RDCM_NO_VIEW ? RS_DRAIN /* no neighbour mends what is missing */
+                                                                    : rs_rdcm_options(node)->request_bound);
     rs_sender_phase(node, x, RS_PHASE_PATCHING);
 }
 

@@ -125,6 +125,7 @@ typedef struct {
     /* RS_PROTOCOL_RDCM: for a packet path that accepts all of the object, its first, to all receivers; otherwise
      * Republic, and a log. */
     rs_protocol protocol;
+    bool no_overlay; /* RS_PROTOCOL_RDCM: there will be no view (rs_set_view), none is waited for */
     /* Of the receivers that the path was wanted for, those it serves; 0 = all. The others then want one of their own.
      * Not kept. */
     const rs_peer *receivers;

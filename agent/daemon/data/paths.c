@@ -349,6 +349,7 @@ static void granted(rs_agent *agent, rs_send_state *s, rs_path *path, const rs_m
                                  .rate_bps = response->rate_bps,
                                  .light_bound = response->light_bound,
                                  .protocol = response->protocol,
+                                 .no_overlay = agent->lan != NULL,
                                  .receivers = served,
                                  .receiver_count = served_count,
                                  .dark = dark,

@@ -135,8 +135,70 @@ static void a_receiver_joins__the_sender_does_not_stop(void **state) {
         fail_msg("all together %lld us later", (long long)(later / US));
 }
 
+/* ------------------------------------------------------------------------------------------- where nobody makes any */
+
+/* How long an object takes by a path without overlay, to three. */
+static rs_time takes(uint64_t size, bool (*drop)(net *n, rs_peer to, const rs_data_header *h, void *context)) {
+    rs_rdcm_config options = rs_rdcm_of_agents();
+    rs_config c = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000, .options[RS_PROTOCOL_RDCM] = &options};
+    net *n = net_new(4, &c, 1);
+    net_knob(n)->path.protocol = RS_PROTOCOL_RDCM;
+    net_knob(n)->path.no_overlay = true;
+    net_knob(n)->drop = drop;
+    net_send_all(n, 1, size);
+    net_at(n, 5000 * MS);
+    const net_told *done = net_event(n, 0, RS_EV_SEND_DONE, ANYONE);
+    assert_non_null(done);
+    assert_true(done->event.ok);
+    assert_null(net_event(n, 0, RS_EV_LOG, ANYONE));
+    for (rs_peer i = 1; i < 4; i++)
+        assert_true(net_has(n, i, 1));
+    rs_time took = done->at - NET_START;
+    net_free(n);
+    return took;
+}
+
+/* None is waited for (500 ms), and objects of one fragment, or of a few more than a power of two less 64, do not wait
+ * for the probe of a shut window (10 ms). */
+static void no_overlay__objects_of_any_size_go_at_once(void **state) {
+    (void)state;
+    static const uint64_t sizes[] = {0, 1, 2, 63, 64, 65, 66, 127, 128, 129, 191, 192, 193, 194};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        rs_time before = takes(sizes[i] * FRAGMENT, NULL), after = takes(sizes[i] * FRAGMENT + 1, NULL);
+        rs_time least = 2 * MS + (rs_time)sizes[i] * 20000;
+        if (before > least + 4 * MS || after > least + 4 * MS)
+            fail_msg("%llu fragments take %lld us, and a byte more %lld", (unsigned long long)sizes[i],
+                     (long long)before / 1000, (long long)after / 1000);
+    }
+}
+
+static bool the_last(net *n, rs_peer to, const rs_data_header *h, void *context) {
+    (void)n, (void)context;
+    return to == 2 && h->sn == 7;
+}
+
+static bool one_within(net *n, rs_peer to, const rs_data_header *h, void *context) {
+    (void)n, (void)context;
+    return to == 2 && h->sn == 2;
+}
+
+static bool the_only(net *n, rs_peer to, const rs_data_header *h, void *context) {
+    (void)context;
+    return to == 2 && h->sn == 0 && net_knob(n)->data_packets < 3;
+}
+
+/* There are no neighbours that could mend it: nobody waits for them (200 ms). */
+static void no_overlay__what_is_lost_is_asked_of_the_sender_soon(void **state) {
+    (void)state;
+    assert_in_range(takes(8 * FRAGMENT, the_last), 0, 12 * MS);
+    assert_in_range(takes(8 * FRAGMENT, one_within), 0, 12 * MS);
+    assert_in_range(takes(FRAGMENT, the_only), 0, 12 * MS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_overlay__objects_of_any_size_go_at_once),
+        cmocka_unit_test(no_overlay__what_is_lost_is_asked_of_the_sender_soon),
         cmocka_unit_test(a_receiver_leaves__neighbours_go_on_repairing),
         cmocka_unit_test(a_receiver_joins__the_sender_does_not_stop),
     };
