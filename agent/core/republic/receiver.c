@@ -6,7 +6,9 @@
 #include "core/republic/repair_receiver.h"
 #include "core/republic/tree_receiver.h"
 
-#define ASKED_RUNS 48 /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
+#define ASKED_RUNS 48            /* runs asked for and not here yet: fewer than the sender remembers (RS_RANGES_CAP) */
+#define TAIL_LEAST (RS_MS / 2)   /* hosts do not look at packets at once (RS_WAN_QUEUE_LEAST, a bound) */
+#define OTHER_SOCKET (RS_MS / 4) /* DATA_FNSD may be read before packets that came before it (a bound) */
 #define TAIL_LATEST RS_CONTROL_LATE /* after DATA_FNSD what is missing is asked for, even while data packets come */
 
 /* ------------------------------------------------------------------------------------------- asking for patches */
@@ -41,10 +43,22 @@ void rs_request_schedule(rs_node *node, rs_time now, rs_receiving *x) {
         rs_control_set_pending(node, now, &x->link, RS_CONTROL_PTCH_REQ);
 }
 
+/* When nothing is under way any more: four packets more would have come at the pace of those before, but for a look
+ * into another socket. */
+static rs_time quiet_at(const rs_receiving *x) {
+    const rs_republic_receiver *own = rs_republic_receiver_of(x);
+    rs_time said = own->tail_last - TAIL_LATEST, quiet = RS_TAIL_QUIET;
+    if (x->t.fragments > RS_FEW || x->stats.packets_received == 0)
+        return x->data_at + quiet;
+    rs_time few = TAIL_LEAST + 4 * (x->data_at - own->began_at) / (rs_time)x->stats.packets_received;
+    quiet = x->data_at + (few < quiet ? few : quiet);
+    return quiet > said + OTHER_SOCKET ? quiet : said + OTHER_SOCKET;
+}
+
 /* DATA_FNSD came. Asks for what is missing once no data packet came in for a while. */
 static void request_tail(rs_node *node, rs_time now, rs_receiving *x) {
     rs_republic_receiver *own = rs_republic_receiver_of(x);
-    rs_time quiet = x->data_at + RS_TAIL_QUIET;
+    rs_time quiet = quiet_at(x);
     own->tail_due = quiet < own->tail_last ? quiet : own->tail_last;
     if (now < own->tail_due) {
         rs_receiver_arm(node, x);
@@ -257,6 +271,7 @@ static void on_ring_packet(rs_node *node, rs_time now, rs_receiving *x, const rs
 
 /* There is room for it here; it may be late for the data channel. */
 bool rs_republic_begin(rs_node *node, rs_time now, rs_receiving *x) {
+    rs_republic_receiver_of(x)->began_at = now;
     request_repair(node, now, x, 0, x->ended ? x->ring.end : x->ring.first);
     return true;
 }

@@ -28,6 +28,9 @@
 #define DARK_LEAST (4 * RS_CONTROL_LATE) /* after 4 light bounds, at least this, who is dark gets patches; */
 #define DARK_UNBOUNDED \
     (20 * RS_CONTROL_LATE) /* when the grant gave no light bound: 10 reconfigurations, at least this */
+#define PATCH_LEAST (5 * RS_MS)
+#define PATCH_LEAST_FEW (2 * RS_MS) /* RS_FEW */
+#define PATCH_SOON (RS_MS / 2)
 
 /* ------------------------------------------------------------------------------------------- attempts and light */
 
@@ -277,19 +280,34 @@ static void tell_no_light(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 /* DATA_FNSD goes out when a receiver that lost nothing has had time to say DATA_RCVD. Those whose reports others
- * collect are not asked how far they are, and are as far as those. */
+ * collect are not asked how far they are, and are as far as those. Where no round trip is known yet, or that of another
+ * day by which it costs little to be wrong, it is no longer than from the grant to the answer to OPEN. */
 static rs_time patch_timeout(const rs_node *node, const rs_sending *x) {
-    rs_time late = 0;
+    bool few = x->t.fragments <= RS_FEW && !x->carriers; /* who is carried to takes it for too soon (hearsay) */
+    rs_time late = 0, least = few ? PATCH_LEAST_FEW : PATCH_LEAST;
     if (node->config.patch_timeout)
         return node->config.patch_timeout;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         const rs_recipient *r = &x->recipients[i];
-        rs_time its = rs_rtt_late(&r->link.peer->rtt, 10 * RS_MS);
-        if (rs_is_active(r) && r->member && rs_has_accepted(r) && !r->reported && its > late)
-            late = its;
+        if (!rs_is_active(r) || !r->member || !rs_has_accepted(r) || r->reported)
+            continue;
+        rs_time answered = r->accepted_at - x->stats.granted_at, most = 10 * RS_MS;
+        rs_time known = rs_rtt_late(&r->link.peer->rtt, answered < most ? answered : most);
+        rs_time its = few && answered < known ? answered : known;
+        late = its > late ? its : late;
     }
     late *= 2;
-    return late < 5 * RS_MS ? 5 * RS_MS : late > 200 * RS_MS ? 200 * RS_MS : late;
+    return late < least ? least : late > 200 * RS_MS ? 200 * RS_MS : late;
+}
+
+/* Half of them are whole: the others take as long again at most, or lost something. */
+static void end_soon(rs_node *node, rs_time now, rs_sending *x) {
+    rs_time due = now + (now - x->stats.data_done_at) + PATCH_SOON;
+    if (x->t.fragments > RS_FEW || x->fnsd_said || x->carriers || 2 * x->done < x->recipient_count ||
+        due >= x->fnsd_due || node->config.patch_timeout)
+        return;
+    x->fnsd_due = due;
+    rs_sender_arm(node, x);
 }
 
 static void data_done(rs_node *node, rs_time now, rs_sending *x) {
@@ -513,6 +531,8 @@ void rs_republic_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs
         break;
     case RS_NEWS_RECEIVERS:
         rs_republic_advance(node, now, x);
+        if (x->phase == RS_PHASE_PATCHING)
+            end_soon(node, now, x);
         break;
     case RS_NEWS_PATH_MOVED:
         path_moved(node, now, x, news->kind);

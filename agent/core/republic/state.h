@@ -11,6 +11,9 @@
 /* A busy host reads nothing for so long: twice RS_WAN_QUEUE_MOST. */
 #define RS_HOST_BUSY (50 * RS_MS)
 
+/* Of an object of so few fragments the end comes soon, and some that are under way may be asked for (a bound). */
+#define RS_FEW 64
+
 /* How far a receiver is, as its sender knows. */
 typedef struct {
     /* light */
@@ -137,6 +140,7 @@ typedef struct {
     rs_time retry_due;      /* It asks again then: nothing came of it. */
     rs_time tail_due;       /* The tail is asked for then, unless data packets still come, */
     rs_time tail_last;      /* and at the latest then. */
+    rs_time began_at;       /* It accepted then. */
     bool over;              /* The sender itself has said to it that the session's data and repairs are over. */
     uint32_t repair_number; /* The newest repair packet of the session has it. */
     uint64_t map_at;        /* The next PTCH_MAP speaks of what is from there on. */

@@ -150,6 +150,47 @@ static void lost_tail__is_asked_for_once_it_is_quiet(void **state) {
     net_free(n);
 }
 
+typedef struct {
+    uint64_t from, to; /* Lost on their way to receiver 1, */
+    uint32_t times;    /* each so many times. */
+    uint32_t lost[64];
+} losses;
+
+static bool drops_some(net *n, rs_peer to, const rs_data_header *h, void *context) {
+    losses *l = context;
+    (void)n;
+    return to == 1 && h->sn >= l->from && h->sn < l->to && l->lost[h->sn]++ < l->times;
+}
+
+/* How long an object of so many fragments takes to some, the last of whose packets are lost to one of them. */
+static rs_time takes(uint32_t receivers, uint64_t fragments, uint64_t lost) {
+    net *n = net_new(receivers + 1, &usual, 8);
+    losses l = {.from = fragments - lost, .to = fragments, .times = 1};
+    net_knob(n)->drop = drops_some;
+    net_knob(n)->drop_context = &l;
+    net_send_all(n, 1, fragments * 8896);
+    net_at(n, 3 * SEC);
+    assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    rs_time took = net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->at - NET_START;
+    assert_in_range(net_stats(n, 1, net_receiving(n, 1)).patches_received, 0, lost);
+    net_free(n);
+    return took;
+}
+
+/* What its last packets cost is no multiple of what the object takes (it was 5 ms of silence, 20 where no round trip
+ * was known). */
+static void lost_tail__of_a_small_object_is_asked_for_soon(void **state) {
+    (void)state;
+    for (uint32_t receivers = 1; receivers <= 8; receivers++)
+        for (uint64_t fragments = 2; fragments <= 32; fragments *= 2)
+            for (uint64_t lost = 1; lost <= 2; lost++) {
+                rs_time without = takes(receivers, fragments, 0), with = takes(receivers, fragments, lost);
+                if (with > without + 4 * MS)
+                    fail_msg("%u receivers, %u fragments: %lld us, the last %u lost %lld", receivers,
+                             (unsigned)fragments, (long long)without / 1000, (unsigned)lost, (long long)with / 1000);
+            }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(silent_receiver__the_sender_stops_within_the_window),
@@ -160,6 +201,7 @@ int main(void) {
         cmocka_unit_test(lost_window__the_sender_asks_again_soon),
         cmocka_unit_test(control_overtakes_packets__nothing_is_asked_for_that_still_comes),
         cmocka_unit_test(lost_tail__is_asked_for_once_it_is_quiet),
+        cmocka_unit_test(lost_tail__of_a_small_object_is_asked_for_soon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
