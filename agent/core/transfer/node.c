@@ -278,10 +278,6 @@ static rs_rx_verdict on_said(rs_node *node, rs_time now, rs_sending *x, rs_recip
         rs_control_set_pending(node, now, &r->link, RS_CONTROL_TELL);
     if (!itself || m->type == RS_MSG_PING)
         return RS_RX_NONE;
-    /* If it is whole it has accepted, whatever became of its answer. */
-    const rs_message accepted = {.type = RS_MSG_OPEN_ACK, .nonce = m->nonce, .session = m->session};
-    if (m->type == RS_MSG_DATA_RCVD && r->state == RS_RECIPIENT_OPENED)
-        rs_sender_message(node, now, x, r, &accepted);
     return rs_sender_message(node, now, x, r, m);
 }
 

@@ -647,6 +647,10 @@ rs_rx_verdict rs_sender_message(rs_node *node, rs_time now, rs_sending *x, rs_re
     r->link.heard_at = now;
     if (!rs_is_active(r))
         return RS_RX_NONE; /* control that crossed ours */
+    /* If it is whole it has accepted, whatever became of its answer: who carries to it may have lost that. */
+    const rs_message accepted = {.type = RS_MSG_OPEN_ACK, .nonce = m->nonce, .session = m->session};
+    if (m->type == RS_MSG_DATA_RCVD && m->data_rcvd.status == RS_RCVD_COMPLETE && r->state == RS_RECIPIENT_OPENED)
+        on_open_ack(node, now, x, r, &accepted);
     if (!rs_has_accepted(r) &&
         (m->type == RS_MSG_INTL_SEQ || m->type == RS_MSG_PTCH_REQ || m->type == RS_MSG_DATA_RCVD ||
          m->type == RS_MSG_RATE || m->type == RS_MSG_PTCH_MAP || m->type == RS_MSG_LEAF_REQ))
