@@ -65,6 +65,15 @@ def waits(agent: Agent) -> int:
     return int(text.split("\nvoluntary_ctxt_switches:")[1].split()[0])
 
 
+def test_table_of_descriptors_is_large_from_the_start(lab: World) -> None:
+    """The kernel makes a process with threads wait for all processors when it makes it larger."""
+    agent = lab.start("h1")
+    status = Path(f"/proc/{agent.process.pid}/status").read_text().splitlines()
+    sizes = dict(line.split(":", 1) for line in status)
+    most = resource.prlimit(agent.process.pid, resource.RLIMIT_NOFILE)[1]
+    assert int(sizes["FDSize"]) >= min(8192, most) // 2
+
+
 def test_out_of_descriptors(lab: World) -> None:
     """No door spins, each says once what to do, transfers under way are not hurt, and all doors open again."""
     metrics = lab.folder / "metrics.sock"
