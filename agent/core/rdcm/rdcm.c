@@ -75,7 +75,7 @@ rs_rdcm *rs_rdcm_new(rs_node *node, rs_transfer *transfer) {
     r->all.peer = r->not_predecessor = RS_NO_PEER;
     r->news[0] = r->news[1] = (rs_rdcm_news){.low = UINT64_MAX, .due = RS_NEVER};
     r->ready_due = r->request_due = r->serve_until = r->start_due = r->view_due = r->probe_due = RS_NEVER;
-    r->later_due = r->tail_due = RS_NEVER;
+    r->later_due = r->tail_due = r->last_due = RS_NEVER;
     r->refused_request = INT64_MIN / 2;
     r->limit = RS_BIC_FIRST - 1;
     if (!transfer->sending) /* until there is a view, the sender is everybody's parent */

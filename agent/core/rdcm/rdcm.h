@@ -6,6 +6,7 @@
 #include "core/rdcm/state.h"
 #include "core/transfer/engine.h"
 
+#define RS_RDCM_WITHOUT_RING (10 * RS_MS) /* docs/rdcm.md */
 #define RS_RDCM_SILENT_LEAST (20 * RS_MS) /* a child silent for so long holds nobody back (docs/rdcm.md) */
 #define RS_RDCM_ANSWER (RS_MS / 8)        /* in which repairs are acknowledged (docs/rdcm.md) */
 #define RS_RDCM_OVERTAKEN 3               /* by so many later packets of the tree: lost rather than late (RFC 5681) */

@@ -10,7 +10,6 @@
 
 /* Where no other source is named: docs/rdcm.md. */
 #define GOING (20 * RS_MS) /* one that leaves says so long that nothing is to be repaired to it (a bound) */
-#define WITHOUT_RING (10 * RS_MS)
 /* Whoever repaired with wrong bytes does it again: the sender is asked soon, but of forged packets not more often. */
 #define REFUSED_SOON (10 * RS_MS)
 #define REFUSED_AGAIN (50 * RS_MS)
@@ -439,7 +438,7 @@ static rs_time bound(const rs_node *node, const rs_receiving *x) {
     const rs_rdcm *r = x->t.own;
     bool ring = r->rings[RS_RING_LEAF].predecessor != RS_NO_PEER || r->rings[RS_RING_PROXY].predecessor != RS_NO_PEER;
     rs_time given = rs_rdcm_options(node)->request_bound;
-    rs_time alone = due_top(x) == x->t.fragments ? RS_TAIL_QUIET : WITHOUT_RING;
+    rs_time alone = due_top(x) == x->t.fragments ? RS_TAIL_QUIET : RS_RDCM_WITHOUT_RING;
     return ring || given < alone ? given : alone;
 }
 

@@ -14,6 +14,7 @@
 #define QUEUE_LEAST 32               /* packets (a bound) */
 #define PACE_TIME (2 * RS_MS)        /* over which, or over a round trip, what goes through is measured (a bound) */
 #define PROBE_LEAST (2 * RS_MS)
+#define LAST_MOST (500 * RS_MS) /* a bound */
 #define PROBE_MOST (100 * RS_MS)
 
 static bool begin(rs_node *node, rs_time now, rs_sending *x) {
@@ -144,9 +145,36 @@ static bool probe_is_due(rs_time now, const rs_sending *x) {
            rs_rdcm_set_fits(&rs_rdcm_of(&x->t)->all.acked, x->pos);
 }
 
+/* One child is enough for the sender to go on, and neighbours mend what another lost. Without a view there are none:
+ * that the last packet of all for now was lost nobody would know until the next one. */
+static bool last_is_due(rs_time now, const rs_sending *x) {
+    const rs_rdcm *r = x->t.own;
+    return now >= r->last_due && x->pos > 0;
+}
+
+static bool last_is_lacked(const rs_sending *x) {
+    const rs_rdcm *r = x->t.own;
+    for (uint32_t i = 0; i < r->child_count; i++) {
+        const rs_recipient *c = rs_recipient_of((rs_sending *)(uintptr_t)x, r->children[i].peer);
+        if (c && rs_is_active(c) && rs_has_accepted(c) && r->children[i].cum < x->pos)
+            return true;
+    }
+    return false;
+}
+
+static void last_again(rs_time now, rs_sending *x) {
+    rs_rdcm *r = x->t.own;
+    r->last_pause = 2 * r->last_pause < LAST_MOST ? 2 * r->last_pause : LAST_MOST;
+    r->last_due = last_is_lacked(x) ? now + r->last_pause : RS_NEVER;
+}
+
 static void sent_new(rs_node *node, rs_time now, rs_sending *x) {
     rs_rdcm *r = x->t.own;
     x->pos++;
+    if (x->t.stream.on && r->view == RS_RDCM_NO_VIEW && !x->t.stream.by_unicast) {
+        r->last_pause = RS_RDCM_WITHOUT_RING;
+        r->last_due = now + r->last_pause;
+    }
     r->here.cum = r->here.top = x->pos;
     rs_rdcm_note_owed(r, now, rs_watch_timeout(node, &r->all));
     rs_passes_note(&r->passes, now, x->pos, rs_watch_timeout(node, &r->all) / 16);
@@ -194,7 +222,8 @@ void rs_rdcm_schedule(rs_node *node, rs_time now, rs_sending *x) {
     if (x->t.stream.by_unicast && x->phase == RS_PHASE_HIGH_RATE)
         feed(node, now, x);
     bool open = x->pos < limit(node, x), tree = !x->t.stream.by_unicast;
-    if (x->phase != RS_PHASE_HIGH_RATE || !tree || !(open || r->all.check_at <= now || probe_is_due(now, x))) {
+    if (x->phase != RS_PHASE_HIGH_RATE || !tree ||
+        !(open || r->all.check_at <= now || probe_is_due(now, x) || last_is_due(now, x))) {
         rs_data_stop(node, x);
         if (x->phase == RS_PHASE_HIGH_RATE && x->pos < sendable(x) && r->probe_due == RS_NEVER) {
             r->probe_pause = r->probe_pause ? r->probe_pause : PROBE_LEAST + 2 * rs_watch_timeout(node, &r->all);
@@ -236,6 +265,14 @@ bool rs_rdcm_poll_data(rs_node *node, rs_time now, rs_sending *x, rs_packet_out 
         data_packet(x, x->pos, x->pos + 1, true, out);
         sent_new(node, now, x);
         probed(r);
+    } else if (last_is_due(now, x)) {
+        bool lacked = last_is_lacked(x);
+        last_again(now, x);
+        if (!lacked) {
+            rs_rdcm_schedule(node, now, x);
+            return false;
+        }
+        data_packet(x, x->pos - 1, most > x->pos ? most : x->pos, true, out);
     } else {
         rs_data_stop(node, x);
         rs_sender_arm(node, x);
@@ -261,7 +298,7 @@ bool rs_rdcm_take_children(rs_node *node, rs_time now, rs_sending *x, const rs_p
         rs_recipient *c = peers ? rs_recipient_of(x, peers[i]) : &x->recipients[i];
         if (!c)
             continue;
-        children[r->child_count] = (rs_rdcm_child){c->link.peer->id, x->pos + RS_BIC_FIRST - 1, 0, now};
+        children[r->child_count] = (rs_rdcm_child){c->link.peer->id, x->pos + RS_BIC_FIRST - 1, 0, now, 0};
         if (!rs_is_active(c))
             children[r->child_count].expected = RS_RDCM_NO_LIMIT;
         else if (c->child)
@@ -325,8 +362,8 @@ static rs_rx_verdict on_ack(rs_node *node, rs_time now, rs_sending *x, rs_recipi
     uint64_t expected = rs_rdcm_expected_of(r, ack);
     bool may_move = child && (expected < before || child->expected <= before);
     if (child)
-        *child =
-            (rs_rdcm_child){child->peer, expected, ack->settled > child->settled ? ack->settled : child->settled, now};
+        *child = (rs_rdcm_child){child->peer, expected, ack->settled > child->settled ? ack->settled : child->settled,
+                                 now, cum > child->cum ? cum : child->cum};
     rs_ack known = *ack;
     known.settled = rs_rdcm_least_settled(r); /* one child is enough, so all must have lost it */
     known.cum = cum < x->pos ? cum : x->pos;  /* what was never sent cannot be here */
@@ -437,6 +474,7 @@ rs_time rs_rdcm_sender_due(const rs_node *node, const rs_sending *x) {
     if (!rs_list_empty(&x->in_ready) || x->data_timer.at != 0)
         return due; /* it looks at the rest when it sends */
     due = r->probe_due < due ? r->probe_due : due;
+    due = r->last_due < due ? r->last_due : due;
     if (x->t.stream.by_unicast)
         return due; /* what is lost there comes again without us */
     return r->all.check_at < due ? r->all.check_at : due;

@@ -87,6 +87,7 @@ typedef struct {
     uint64_t expected; /* HESN, its own and that of all below it. */
     uint64_t settled;  /* What is below need not be waited for, by it and all below it. */
     rs_time heard_at;  /* It was heard last then. */
+    uint64_t cum;      /* At the sender: it has all below that. */
 } rs_rdcm_child;
 
 /* An acknowledgement being gathered, of the leaf or of the proxy rings. */
@@ -201,6 +202,8 @@ typedef struct rs_rdcm {
     rs_time stall_later; /* Nothing is concluded from a stall before. */
     rs_time probe_due;   /* The last packet goes once more then, */
     rs_time probe_pause; /* and again after so long. */
+    rs_time last_due;    /* A stream without a view: the last packet goes once more then, as some may lack it, */
+    rs_time last_pause;  /* and again after so long. */
     rs_time min_rtt;     /* The way takes so long without a queue, */
     rs_time min_rtt_at;  /* as was seen then. */
     uint64_t pace;       /* Children acknowledge so many packets a second, at most lately: */

@@ -195,8 +195,47 @@ static void no_overlay__what_is_lost_is_asked_of_the_sender_soon(void **state) {
     assert_in_range(takes(FRAGMENT, the_only), 0, 12 * MS);
 }
 
+static bool loses_five(net *n, rs_peer to, const rs_data_header *h, void *context) {
+    uint32_t *count = context;
+    (void)n, (void)h;
+    return to == 2 && *count > 0 && (*count)--;
+}
+
+/* Of a stream nothing more comes for now: one that lost the last packet, and others after it, gets it soon. */
+static void no_overlay__the_last_packet_of_a_stream_for_now(void **state) {
+    (void)state;
+    rs_rdcm_config options = rs_rdcm_of_agents();
+    rs_config c = {.fragment_size = FRAGMENT, .nic_rate_bps = 1000000000, .options[RS_PROTOCOL_RDCM] = &options};
+    for (uint32_t before = 1; before <= 40; before += 13) {
+        net *n = net_new(4, &c, 1);
+        uint64_t first, here, end;
+        uint32_t lost = 0;
+        net_knob(n)->path.protocol = RS_PROTOCOL_RDCM;
+        net_knob(n)->path.no_overlay = true;
+        net_knob(n)->drop = loses_five;
+        net_knob(n)->drop_context = &lost;
+        rs_xfer xfer = net_stream_all(n, 1, 100);
+        net_at(n, 20 * MS);
+        for (uint32_t i = 1; i <= before; i++) {
+            lost = i == before ? 3 : 0;
+            net_call(n, 0, rs_stream_extend(net_node(n, 0), net_knob(n)->now, xfer, i * FRAGMENT, false));
+            net_at(n, 20 * MS + i * 5 * MS);
+        }
+        net_at(n, 500 * MS);
+        for (rs_peer i = 1; i < 4; i++) {
+            assert_int_equal(rs_stream_window(net_node(n, i), net_receiving(n, i), &first, &here, &end), RS_OK);
+            assert_int_equal(here, before * FRAGMENT);
+        }
+        uint64_t packets = net_knob(n)->data_packets;
+        net_at(n, 4000 * MS);
+        assert_int_equal(net_knob(n)->data_packets, packets); /* all have it: it is not sent any more */
+        net_free(n);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_overlay__the_last_packet_of_a_stream_for_now),
         cmocka_unit_test(no_overlay__objects_of_any_size_go_at_once),
         cmocka_unit_test(no_overlay__what_is_lost_is_asked_of_the_sender_soon),
         cmocka_unit_test(a_receiver_leaves__neighbours_go_on_repairing),
