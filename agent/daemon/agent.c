@@ -266,11 +266,11 @@ static void look_for_pause(rs_agent *agent) {
     rs_log(RS_LOG_WARNING, "agent", "this process did not run for %.1f s; no bound on others' silence counts that",
            (double)lost / 1e9);
     rs_node_paused(agent->node, now);
-    if (!agent->link || lost < CHECK_FROM || !agent->transfers.sending)
+    if (!agent->link || lost < CHECK_FROM)
         return;
-    agent->held_until = now + CHECK_BOUND;
-    rs_node_hold(agent->node, now, true);
-    rs_manager_confirm(agent->link, now);
+    agent->held_until = agent->transfers.sending ? now + CHECK_BOUND : RS_NEVER;
+    rs_node_hold(agent->node, now, agent->transfers.sending != NULL);
+    rs_manager_confirm(agent->link, now); /* it hears of this agent at once, too: the pause was silence for it */
 }
 
 static rs_time next_deadline(const rs_agent *agent) {

@@ -192,6 +192,29 @@ def _joined_again(lab: Lab, server: str, group: str) -> Iterator[tuple[Agent, Gr
             time.sleep(0.1)
 
 
+def test_a_member_that_stands_still_for_less_than_its_lease_stays_in_its_groups(lab: Lab) -> None:
+    """Its agent's clock leaves the pause out, and so its next keepalive came up to 1.25 s after it had gone on."""
+
+    def heard_ms_ago() -> float:
+        return next(row["heard_ms_ago"] for row in lab.rest.get("/v1/agents")["agents"] if row["server"] == "h5")
+
+    def version() -> int:
+        return int(lab.rest.get("/v1/groups/still")["version"])
+
+    with (
+        agent(lab, "h3") as three,
+        agent(lab, "h5") as five,
+        three.join("still", **OPTIONS),
+        five.join("still", **OPTIONS),
+    ):
+        before = version()
+        until(lambda: heard_ms_ago() < 200)
+        with lab.pause("h5"):
+            until(lambda: heard_ms_ago() > 2500)  # of 3 s
+        until(lambda: heard_ms_ago() < 200)
+        assert version() == before
+
+
 def test_a_group_that_moves_to_another_address_loses_nothing(lab: Lab) -> None:
     """There are too few rules for all groups: it shares an address, until others have gone."""
     with (
