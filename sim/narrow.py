@@ -19,6 +19,7 @@ class _Place(ctypes.Structure):
         ("rtt_ms", ctypes.c_int32),
         ("narrows_ms", ctypes.c_int32),
         ("late_ms", ctypes.c_double),
+        ("unpaced", ctypes.c_bool),
     )
 
 
@@ -39,13 +40,15 @@ class _Result(ctypes.Structure):
 @dataclass(frozen=True)
 class Place:
     """`queue` and `mark` are bytes; packets that find more than `mark` there are marked (ECN), 0: none is. `late_ms`:
-    as much, in the mean, our receiver's host delays the packets of which its statuses tell."""
+    as much, in the mean, our receiver's host delays the packets of which its statuses tell. `unpaced`: CUBIC sends when
+    it is acknowledged, as Linux's does."""
 
     link_bps: float
     rtt_ms: int
     queue: float
     mark: float = 0.0
     late_ms: float = 0.0
+    unpaced: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def share(place: Place, kinds: tuple[str, str], first_leads: bool, seconds: int)
     library.sim_narrow_run.restype = ctypes.c_bool
     begins = (0, WARM_MS) if first_leads else (WARM_MS, 0)
     flows = (_Flow * 2)(*(_Flow(KINDS.index(kind), at, 0) for kind, at in zip(kinds, begins, strict=True)))
-    where = _Place(place.link_bps, place.queue, place.mark, place.rtt_ms, 0, place.late_ms)
+    where = _Place(place.link_bps, place.queue, place.mark, place.rtt_ms, 0, place.late_ms, place.unpaced)
     result = _Result()
     if not library.sim_narrow_run(ctypes.byref(where), flows, ctypes.c_int32(seconds), ctypes.byref(result)):
         raise SimError(f"no memory, or a place that is none: {place}, {seconds} s")

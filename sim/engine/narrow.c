@@ -10,6 +10,8 @@
 #define SECONDS_MOST 3600
 #define STEPS 4          /* in a millisecond: a mark or a loss comes so late at most */
 #define PACKET 1500.0    /* bytes */
+#define BETA 0.7         /* RFC 9438, 4.6 */
+#define NIC 1.25e6       /* bytes in a ms */
 #define REPORTS_START 24 /* in a round trip, of ours, while it sends in pulses and asks for them */
 /* BBR's, as net/ipv4/tcp_bbr.c of Linux has them: */
 #define BW_ROUNDS 10       /* over which it keeps the most that came out */
@@ -33,7 +35,9 @@ typedef struct {
 typedef enum { START_UP, DRAIN, PROBE_BW, PROBING_RTT } bbr_mode;
 
 typedef struct {
-    bool bbr;
+    bool bbr, unpaced;
+    double acked_now;              /* bytes */
+    double train;                  /* bytes; HyStart ends slow start when acknowledgements of so many come in a row */
     double window, inflight, pace; /* bytes, and bytes in a millisecond */
     double rtt, least;             /* ms; the least of BBR's spell */
     bool started;                  /* slow start is over */
@@ -74,7 +78,7 @@ static void cubic_heard(tcp *t, double now, double acked, double lost) {
     if (lost > 0 && t->heard > t->event_end + 1) {
         t->prior = t->window;
         t->most = t->window < t->most ? t->window * 0.85 : t->window;
-        t->window *= 0.7;
+        t->window *= BETA;
         t->epoch_window = t->reno = t->window;
         t->epoch = now;
         t->event_end = t->sent;
@@ -82,6 +86,11 @@ static void cubic_heard(tcp *t, double now, double acked, double lost) {
         t->events++;
     } else if (!t->started) {
         t->window += acked;
+        if (t->unpaced && t->window > t->train) {
+            t->started = true;
+            t->most = t->epoch_window = t->reno = t->prior = t->window;
+            t->epoch = now;
+        }
     } else if (acked > 0) {
         double gap = t->most > t->epoch_window ? t->most - t->epoch_window : 0;
         double since = (now - t->epoch + t->rtt) / 1e3, k = cbrt(gap / PACKET / 0.4);
@@ -193,6 +202,7 @@ static void bbr_heard(tcp *t, int step, double acked, double lost) {
 }
 
 static void tcp_heard(tcp *t, int step, int rtt, const word *w, int which) {
+    t->acked_now = w->acked[which];
     t->acked += w->acked[which];
     t->heard += w->acked[which] + w->lost[which];
     t->history[step] = t->acked;
@@ -254,19 +264,27 @@ static double sends(flow *f, int step) {
     if (!f->is_tcp)
         return there ? ours_sends(&f->o, step * (MS / STEPS), (int)f->t.rtt) / 8e3 / STEPS : 0;
     double room = f->t.window - f->t.inflight, pace = f->t.pace / STEPS;
+    if (f->t.unpaced) {
+        pace = NIC / STEPS;
+        if (room <= 0 && f->t.heard < f->t.event_end) /* RFC 6937: it goes back evenly, for a round trip */
+            room = BETA * f->t.acked_now;
+    }
     return room <= 0 || !there ? 0 : room < pace ? room : pace;
 }
 
-static void start(flow *f, const sim_narrow_flow *how, int rtt, double late_ms, double *history) {
+static void start(flow *f, const sim_narrow_flow *how, const sim_narrow_place *where, double *history) {
+    int rtt = where->rtt_ms;
     f->how = how;
     f->is_tcp = how->kind == SIM_CUBIC || how->kind == SIM_BBR;
     f->t = (tcp){.bbr = how->kind == SIM_BBR,
+                 .unpaced = where->unpaced && how->kind == SIM_CUBIC,
+                 .train = where->link_bps / 8e3 * rtt / 2,
                  .window = 10 * PACKET,
                  .rtt = rtt,
                  .least = 1e9,
                  .pace = 10 * PACKET / rtt,
                  .history = history};
-    f->o.late_ms = late_ms;
+    f->o.late_ms = where->late_ms;
     f->o.report = rtt / 8 > 25 ? 25 : rtt / 8 < 2 ? 2 : rtt / 8;
     rs_wan_path_start(&f->o.path, how->kind == SIM_OWN ? RS_WAN_OWN : RS_WAN_FRIENDLY, (uint32_t)PACKET,
                       rs_wan_first_rate(rtt * MS, 3, 0, 0), INT64_C(100000000000));
@@ -322,7 +340,7 @@ bool sim_narrow_run(const sim_narrow_place *where, const sim_narrow_flow flows[2
     good = good && f && histories && p.sent && p.back;
     *out = (sim_narrow_result){0};
     for (int i = 0; good && i < 2; i++)
-        start(&f[i], &flows[i], rtt, where->late_ms, histories + (size_t)i * (size_t)end);
+        start(&f[i], &flows[i], where, histories + (size_t)i * (size_t)end);
     for (int now = 0; good && now < end; now++) {
         const word *w = &p.back[now];
         bool narrower = where->narrows_ms > 0 && now >= where->narrows_ms * STEPS;

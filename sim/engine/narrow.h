@@ -20,6 +20,7 @@ typedef struct {
     int32_t rtt_ms;     /* without a queue */
     int32_t narrows_ms; /* then its link becomes a tenth; 0: never */
     double late_ms;     /* so late, in the mean, our receiver's host takes the packet of which a status tells */
+    bool unpaced;       /* CUBIC sends when it is acknowledged, as Linux's, whose slow start sends in bursts */
 } sim_narrow_place;
 
 typedef struct {

@@ -117,6 +117,13 @@ def test_cubic__heeds_losses_however_much_was_lost_before() -> None:
     assert found.ratio > 0.3, found
 
 
+def test_cubic__unpaced_sends_in_bursts_that_are_marked_where_a_paced_one_fills_the_place() -> None:
+    """As Linux's in `rostrum lab run wan --with-tcp --mark 256K` at 200 ms: the two had 84 of 200 Mbit/s there."""
+    paced, bursts = (share(Place(200e6, 200, 1 << 20, 256 << 10, unpaced=unpaced), ("cubic", "cubic"), False, 20)
+                     for unpaced in (False, True))  # fmt: skip
+    assert sum(paced.carried) > 0.8 * 20 * 25e6 and sum(bursts.carried) < 0.5 * 20 * 25e6, (paced, bursts)
+
+
 def test_cubic__meets_as_many_losses_as_its_law_says() -> None:
     """Alone beside one that sends nothing it would find: one each K = cbrt(W (1 - beta) / C) (RFC 9438, 4.2)."""
     place = Place(200e6, 50, 1_250_000)

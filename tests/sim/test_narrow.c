@@ -37,7 +37,7 @@ static void friendly__neither_it_nor_a_tcp_has_more_than_twice_the_other(void **
         for (size_t q = 0; q < sizeof queues / sizeof *queues; q++)
             for (size_t i = 0; i < sizeof trips / sizeof *trips; i++) {
                 bool bbr = what & 1, ours_first = what & 2;
-                double ratio = beside(&(sim_narrow_place){200e6, queues[q], 0, trips[i], 0, 0}, bbr, ours_first);
+                double ratio = beside(&(sim_narrow_place){200e6, queues[q], 0, trips[i], 0, 0, false}, bbr, ours_first);
                 printf("%s, %d ms, queue %.1f MB, %s: ours over TCP %.2f\n", bbr ? "BBR" : "CUBIC", trips[i],
                        queues[q] / 1e6, ours_first ? "ours first" : "TCP first", ratio);
                 assert_true(ratio >= 0.5 && ratio <= 2);
@@ -50,7 +50,7 @@ static void friendly__has_all_when_the_other_is_gone(void **state) {
     static const int trips[] = {10, 50, 100};
     for (int bbr = 0; bbr < 2; bbr++)
         for (size_t i = 0; i < sizeof trips / sizeof *trips; i++) {
-            const sim_narrow_place where = {200e6, 1e6, 0, trips[i], 0, 0};
+            const sim_narrow_place where = {200e6, 1e6, 0, trips[i], 0, 0, false};
             double all = where.link_bps / 8e3 * SIM_NARROW_LATE;
             double share = run(&where, bbr, SIM_NARROW_WARM, 15000).late[0] / all;
             double alone = run(&where, bbr, NEVER, 0).late[0] / all;
@@ -66,7 +66,7 @@ static void friendly__follows_a_place_that_narrows_while_it_is_shared(void **sta
     for (int bbr = 0; bbr < 2; bbr++)
         for (size_t i = 0; i < sizeof trips / sizeof *trips; i++) {
             sim_narrow_result got =
-                run(&(sim_narrow_place){200e6, 1e6, 0, trips[i], 15000, 0}, bbr, SIM_NARROW_WARM, 0);
+                run(&(sim_narrow_place){200e6, 1e6, 0, trips[i], 15000, 0, false}, bbr, SIM_NARROW_WARM, 0);
             printf("%s, %d ms: %.2f of what it sends gets through\n", bbr ? "BBR" : "CUBIC", trips[i],
                    got.late[0] / got.late_sent[0]);
             assert_true(got.late[0] >= 0.7 * got.late_sent[0]);
@@ -81,9 +81,10 @@ static void friendly__holds_its_own_where_its_window_shrinks_at_each_event(void 
         sim_narrow_place where;
         bool ours_first;
     } cases[] = {
-        {{200e6, 5e5, 0, 20, 0, 0}, true},  {{200e6, 5e5, 0, 50, 0, 0}, true},  {{200e6, 1e6, 0, 50, 0, 0}, true},
-        {{400e6, 1e6, 0, 20, 0, 0}, true},  {{400e6, 1e6, 0, 50, 0, 0}, true},  {{400e6, 5e5, 0, 10, 0, 0}, true},
-        {{400e6, 5e5, 0, 10, 0, 0}, false}, {{400e6, 1e6, 0, 20, 0, 0}, false},
+        {{200e6, 5e5, 0, 20, 0, 0, false}, true},  {{200e6, 5e5, 0, 50, 0, 0, false}, true},
+        {{200e6, 1e6, 0, 50, 0, 0, false}, true},  {{400e6, 1e6, 0, 20, 0, 0, false}, true},
+        {{400e6, 1e6, 0, 50, 0, 0, false}, true},  {{400e6, 5e5, 0, 10, 0, 0, false}, true},
+        {{400e6, 5e5, 0, 10, 0, 0, false}, false}, {{400e6, 1e6, 0, 20, 0, 0, false}, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double ratio = beside(&cases[i].where, true, cases[i].ours_first);
@@ -101,7 +102,8 @@ static void own__alone_at_a_short_queue(void **state) {
     for (size_t r = 0; r < sizeof rates / sizeof *rates; r++)
         for (size_t t = 0; t < sizeof trips / sizeof *trips; t++)
             for (size_t q = 0; q < sizeof queues / sizeof *queues; q++) {
-                const sim_narrow_place where = {rates[r], queues[q] * rates[r] / 8e3 * trips[t], 0, trips[t], 0, 0};
+                const sim_narrow_place where = {rates[r], queues[q] * rates[r] / 8e3 * trips[t], 0, trips[t], 0, 0,
+                                                false};
                 const sim_narrow_flow flows[] = {{SIM_OWN, 0, 0}, {SIM_CUBIC, NEVER, 0}};
                 sim_narrow_result got;
                 assert_true(sim_narrow_run(&where, flows, SECONDS, &got));
