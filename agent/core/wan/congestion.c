@@ -15,10 +15,12 @@
 /* The queue wanted at the narrowest place: these bytes of each transfer, as FAST TCP's alpha: equal for all, so that
  * transfers that share the place come to equal rates. */
 #define QUEUE_LEAST (1 * MS)
-#define QUEUE_TRIP 16         /* and that part of a round trip: hosts stand still for some ms (rostrum lab run wan) */
-#define DRAIN_SEEN (100 * MS) /* a drained path is looked at for so long at least (rostrum lab run wan) */
-#define WINDOW_LEAST (2 * MS) /* time over which a sample of what comes out is taken; and an eighth of a round trip */
-#define THROUGH 0.9           /* start-up: of a pulse that came slower than that part of its rate some was too much, */
+#define QUEUE_TRIP 16          /* and that part of a round trip: hosts stand still for some ms (rostrum lab run wan) */
+#define DRAIN_SEEN (100 * MS)  /* a drained path is looked at for so long at least (rostrum lab run wan) */
+#define WINDOW_LEAST (2 * MS)  /* time over which a sample of what comes out is taken; and an eighth of a round trip */
+#define THROUGH 0.9            /* start-up: of a pulse that came slower than that part of its rate some was too much, */
+#define TAKEN_LEAST (100 * MS) /* a bound */
+#define TAKEN_HALF 4           /* in a row (tests/agent/core/wan/test_slow.c) */
 #define GREW 1.2        /* and one that brought less more than that was flat; two of them end start-up (BBR has 1.25) */
 #define START_WINDOW 32 /* part of a round trip: shorter than a step of a pulse (pulses.c) */
 #define VELOCITY_FIRST 0.01 /* share faster after a round trip without a queue; doubled each time */
@@ -709,8 +711,43 @@ static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     pulse(p, s->now);
 }
 
+/* What a receiver takes whatever its rate is thought to be, by times in which pauses of its host hardly count. Who was
+ * sent twice as much in some of them takes no more. */
+static void see_taken(rs_wan_path *p, const rs_wan_sample *s) {
+    const rs_wan_sample *b = &p->took;
+    rs_time least = p->trip.least > TAKEN_LEAST ? p->trip.least : TAKEN_LEAST, time = s->at - b->at;
+    bool begins = b->next == 0 || s->next < b->next || s->received < b->received || time < 0 || s->stamp <= b->stamp;
+    if (!begins && time < least)
+        return;
+    if (!begins) {
+        int64_t took = (int64_t)bps(p, s->received - b->received, time);
+        if (s->now >= p->took_end) {
+            p->took_before = p->took_bps;
+            p->took_bps = 0;
+            p->took_end = s->now + SPELL;
+        }
+        p->took_bps = took > p->took_bps ? took : p->took_bps;
+        bool half = bps(p, s->next - b->next, s->stamp - b->stamp) > 2 * (double)took;
+        p->took_half = half ? p->took_half + 1 : 0;
+        if (p->took_half >= TAKEN_HALF)
+            p->took_bps = p->took_before = took;
+    }
+    p->took = *s;
+}
+
+bool rs_wan_path_is_beside(const rs_wan_path *p, rs_time now) {
+    return p->law == RS_WAN_FRIENDLY && (now < p->others_until || now < p->cubic_until);
+}
+
+bool rs_wan_path_took_half(const rs_wan_path *slow, const rs_wan_path *other) {
+    int64_t its = slow->took_bps > slow->took_before ? slow->took_bps : slow->took_before;
+    int64_t most = other->took_bps > other->took_before ? other->took_bps : other->took_before;
+    return most / 2 > its;
+}
+
 void rs_wan_path_offered(rs_wan_path *p, const rs_wan_sample *s) {
     window w = {0};
+    see_taken(p, s);
     p->offered = p->law == RS_WAN_FRIENDLY && s->now >= p->others_until;
     if (!p->offered)
         rs_wan_path_resume(p);
@@ -726,6 +763,7 @@ bool rs_wan_path_heard(rs_wan_path *p, const rs_wan_sample *s) {
         join(p, s);
     }
     take_rtt(p, s);
+    see_taken(p, s);
     if (!take_window(p, s, &w) || p->law == RS_WAN_FIXED) {
         if (p->pulses)
             pulse(p, s->now);

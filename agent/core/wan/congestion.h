@@ -70,6 +70,11 @@ typedef struct {
     rs_time out_end;              /* of the present one */
     int64_t best_bps;             /* the most of it in the present spell or the one before, */
     int64_t best_recent;          /* and in the present one */
+    rs_wan_sample took;           /* a time of a round trip or more began; what came in such, */
+    int64_t took_bps;             /* the most in the present spell of that, */
+    int64_t took_before;          /* and in the one before */
+    rs_time took_end;             /* of the present one */
+    uint32_t took_half;           /* in so many of them, the latest, it was sent more than twice as much */
     rs_time judged_at;            /* losses were judged then; */
     uint64_t judged, missed;      /* packets since, and how many of them were lost */
     rs_time much_from;            /* since then it is more than usual; 0: it is not */
@@ -122,6 +127,10 @@ void rs_wan_path_start(rs_wan_path *path, rs_wan_congestion law, uint32_t packet
 bool rs_wan_path_heard(rs_wan_path *path, const rs_wan_sample *sample);
 /* Start-up goes on for other receivers' sake, too fast for this path: friendly learns of the place by it. */
 void rs_wan_path_offered(rs_wan_path *path, const rs_wan_sample *sample);
+/* Its rate is what it leaves others, as one receiver's clock has it. */
+bool rs_wan_path_is_beside(const rs_wan_path *path, rs_time now);
+/* Whether less than half as much has come at best by `slow`, for a round trip, as by `other`. */
+bool rs_wan_path_took_half(const rs_wan_path *slow, const rs_wan_path *other);
 /* What was measured across this moment means nothing. */
 void rs_wan_path_resume(rs_wan_path *path);
 

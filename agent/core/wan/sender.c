@@ -21,6 +21,7 @@
 #define UNHEARD_MOST (250 * RS_MS) /* and two round trips: hosts stand still for less (a bound) */
 #define UNHEARD_DOWN (50 * RS_MS)  /* and a round trip, where the connection has ended, too */
 #define SLOW_FOR (1000 * RS_MS)    /* and ten round trips: it is not a moment's trouble */
+#define APART_TIMES 4              /* that: beside others the rates alone count then (a bound) */
 #define PULSES_SEEN_MOST 3         /* round trips in which a pulse is seen by all, or is not waited for (a bound) */
 #define ASKED_MOST 32              /* receivers that are asked for a status at once (a bound) */
 #define TRIAL_PACKETS 64           /* of a trial that tells; what one receiver more than another got in it (a bound) */
@@ -695,17 +696,25 @@ static void try_the_others(rs_sending *x, rs_time now) {
 static bool demote_slowest(rs_node *node, rs_time now, rs_sending *x, rs_recipient *slowest) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
     rs_wan_peer *p = peer_of(x, slowest);
-    uint32_t others = 0, faster = 0, took_more = 0;
+    uint32_t others = 0, faster = 0, took_more = 0, took_twice = 0, found = 0;
     for (uint32_t i = 0; i < x->recipient_count; i++) {
         if (&x->recipients[i] == slowest || !counts(x, &x->recipients[i], now))
             continue;
         others++;
         took_more += w->peers[i].received - w->peers[i].tried_at > 2 * (p->received - p->tried_at) + TRIAL_PACKETS;
         faster += w->peers[i].path.rate_bps / 2 > p->path.rate_bps;
+        found += w->peers[i].path.found && w->peers[i].path.rate_bps / 2 > p->path.rate_bps;
+        took_twice += rs_wan_path_took_half(&p->path, &w->peers[i].path);
         if (p->slow_since == 0)
             w->peers[i].slow_since = 0;
+        if (p->apart_since == 0)
+            w->peers[i].apart_since = 0;
     }
     bool is_slow = others && faster * 2 >= others && p->path.found;
+    p->apart_since = !is_slow || found * 2 < others ? 0 : p->apart_since ? p->apart_since : now;
+    bool alone = !rs_wan_path_is_beside(&p->path, now) ||
+                 (p->apart_since > 0 && now - p->apart_since > APART_TIMES * (SLOW_FOR + 10 * w->grtt));
+    is_slow = is_slow && (alone || took_twice * 2 >= others);
     if (!is_slow || rs_wan_config_of(node, x)->wait) {
         p->slow_since = 0;
         return false;

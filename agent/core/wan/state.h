@@ -37,6 +37,7 @@ typedef struct {
     int64_t repair_bytes; /* So much has gone to it alone in the present time of `sent_since`. */
     double part;          /* Of all bytes that were sent it gets that part: not what goes to others alone. */
     rs_time slow_since;   /* It was the slowest, by far, since then; 0: it is not. */
+    rs_time apart_since;  /* The same by its rate, which is no more than a share beside others. */
 } rs_wan_peer;
 
 typedef struct rs_wan_place rs_wan_place; /* in the tree of NACKs: nack_tree.c */
