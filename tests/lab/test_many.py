@@ -33,3 +33,13 @@ def test_groups_that_overlap__all_messages_of_all_come(tmp_path: Path) -> None:
     for run in wrong:
         print(run)
     assert not wrong
+
+
+def test_many_groups_that_are_flooded_at_once__nothing_is_lost(tmp_path: Path) -> None:
+    """Of all of them together no more is under way than receivers, and what is between, have room for."""
+    file = tmp_path / "racks.yaml"
+    file.write_text(qsm.network(3))
+    with Lab.start(file, name="t-flood", or_another=True) as lab:
+        found = qsm.measure(lab, qsm.Case(40, 3, 1000, 1.0), qsm.ours(lab, "f", "ricochet"), calls=True)
+    print(found)
+    assert found["sent"] and found["complete"] and not found["told_lost"]

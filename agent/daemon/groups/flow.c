@@ -9,14 +9,42 @@
 #define WINDOW_LEAST 256u
 #define WINDOW_MOST 4096u
 #define PACKET_COST 832u /* what the kernel needs beside a datagram's bytes */
+#define LOOKS 64u        /* streams looked at for reports */
+#define DUE_LEAST 4u     /* packets of a stream that are worth a report before its step */
+_Static_assert(WINDOW_MOST / RS_FLOW_STEPS / RS_FLOW_EACH <= RS_FLOW_DUE, "so many may be due");
 
 uint32_t rs_flow_window(uint32_t packet_bytes) {
     uint32_t packets = WINDOW_BYTES / (packet_bytes + PACKET_COST);
     return packets < WINDOW_LEAST ? WINDOW_LEAST : packets > WINDOW_MOST ? WINDOW_MOST : packets;
 }
 
+void rs_flow_sum_init(rs_flow_sum *sum) {
+    *sum = (rs_flow_sum){0};
+    rs_list_init(&sum->busy);
+}
+
 void rs_flow_reset(rs_flow *flow) {
     *flow = (rs_flow){0};
+    rs_list_init(&flow->busy);
+}
+
+/* So much of it is under way by now. */
+static void count(rs_flow_sum *sum, rs_flow *flow, uint64_t under_way) {
+    const bool was = !rs_list_empty(&flow->busy);
+    sum->under_way += under_way - flow->under_way;
+    flow->under_way = under_way;
+    if (under_way > 0 && !was) {
+        rs_list_append(&sum->busy, &flow->busy);
+        sum->busy_count++;
+    } else if (under_way == 0 && was) {
+        rs_list_remove(&flow->busy);
+        sum->busy_count--;
+    }
+}
+
+void rs_flow_end(rs_flow_sum *sum, rs_flow *flow) {
+    count(sum, flow, 0);
+    rs_flow_reset(flow);
 }
 
 /* The sn of the slowest that has told one of late; what was published a while ago if nobody has. */
@@ -28,13 +56,50 @@ static uint64_t base(const rs_flow *flow, rs_time now) {
     return least == UINT64_MAX ? flow->floor : least;
 }
 
-bool rs_flow_open(rs_flow *flow, rs_time now, uint32_t window) {
-    if (now - flow->mark_at >= RS_FLOW_AGE) {
-        flow->floor = flow->mark;
-        flow->mark = flow->newest;
-        flow->mark_at = now;
+static void age(rs_flow *flow, rs_time now) {
+    if (now - flow->mark_at < RS_FLOW_AGE)
+        return;
+    flow->floor = flow->mark;
+    flow->mark = flow->newest;
+    flow->mark_at = now;
+}
+
+static void count_from(rs_flow_sum *sum, rs_flow *flow, uint64_t from) {
+    from = from > flow->floor ? from : flow->floor;
+    count(sum, flow, flow->newest > from ? flow->newest - from : 0);
+}
+
+/* Of groups where nothing is published any more, and nobody reports what was. */
+static void age_all(rs_flow_sum *sum, rs_time now) {
+    sum->aged_at = now;
+    sum->packets /= 2;
+    sum->bytes /= 2;
+    for (rs_list *at = sum->busy.next, *after; at != &sum->busy; at = after) {
+        after = at->next;
+        rs_flow *flow = RS_HOLDER(rs_flow, busy, at);
+        age(flow, now);
+        count_from(sum, flow, base(flow, now));
     }
-    return flow->newest - base(flow, now) < window;
+}
+
+static uint64_t window_of_all(const rs_flow_sum *sum, uint32_t window) {
+    const uint64_t bytes = sum->packets ? sum->bytes / sum->packets : WINDOW_BYTES;
+    const uint32_t packets = rs_flow_window(bytes < WINDOW_BYTES ? (uint32_t)bytes : WINDOW_BYTES);
+    return packets > window ? packets : window;
+}
+
+bool rs_flow_open(rs_flow_sum *sum, rs_flow *flow, rs_time now, uint32_t window) {
+    age(flow, now);
+    const uint64_t from = base(flow, now);
+    if (!sum)
+        return flow->newest - from < window;
+    if (now - sum->aged_at >= RS_FLOW_AGE)
+        age_all(sum, now);
+    count_from(sum, flow, from);
+    if (flow->newest - from >= window || sum->under_way < window)
+        return flow->newest - from < window;
+    const uint64_t all = window_of_all(sum, window), share = all / (2 * (sum->busy_count ? sum->busy_count : 1));
+    return sum->under_way < all || flow->under_way < (share > RS_FLOW_SHARE ? share : RS_FLOW_SHARE);
 }
 
 static uint32_t hash(uint32_t address, uint32_t group) {
@@ -71,32 +136,46 @@ void rs_flow_view(rs_flow *flow, uint32_t self, uint32_t group, const uint32_t *
         flow->reporters[at].address = chosen[i];
         flow->reporters[at].sn = old < before.reporter_count ? before.reporters[old].sn : 0;
         flow->reporters[at].at = old < before.reporter_count ? before.reporters[old].at : 0;
+        flow->reporters[at].step = old < before.reporter_count ? before.reporters[old].step : 0;
         flow->reporters[at].step_at = old < before.reporter_count ? before.reporters[old].step_at : 0;
     }
 }
 
-void rs_flow_published(rs_flow *flow, uint64_t first, uint64_t last) {
+void rs_flow_published(rs_flow_sum *sum, rs_flow *flow, uint64_t first, uint64_t last, uint32_t bytes) {
     if (flow->newest == 0) /* its numbers may go on where they once were */
-        flow->floor = flow->mark = first - 1;
-    flow->newest = last > flow->newest ? last : flow->newest;
+        flow->newest = flow->floor = flow->mark = first - 1;
+    const uint64_t more = last > flow->newest ? last - flow->newest : 0;
+    flow->newest += more;
+    if (!sum)
+        return;
+    sum->packets += more;
+    sum->bytes += bytes;
+    if (more > 0)
+        count(sum, flow, flow->under_way + more);
 }
 
-bool rs_flow_reported(rs_flow *flow, rs_time now, uint32_t window, uint32_t address, uint64_t sn) {
+bool rs_flow_reported(rs_flow_sum *sum, rs_flow *flow, rs_time now, uint32_t window, uint32_t address, uint64_t sn) {
     uint32_t i = 0;
     while (i < flow->reporter_count && flow->reporters[i].address != address)
         i++;
-    /* Receivers go on by steps; half of one allows for what came in another order. */
+    /* Receivers go on by steps; half of one allows for what came in another order. Less is from who holds on, or who
+     * hears of many groups: it counts as long as a step comes in time, or if all but one has been taken. */
     uint64_t step = window / RS_FLOW_STEPS / 2;
     bool known = i < flow->reporter_count && sn > 0 && sn <= flow->newest;
-    bool steps = known && (flow->reporters[i].sn == 0 || sn >= flow->reporters[i].sn + (step ? step : 1));
-    bool holds = known && sn == flow->reporters[i].sn && now - flow->reporters[i].step_at < RS_FLOW_HOLD;
-    flow->refused += !steps && !holds;
-    if (!steps && !holds)
+    bool steps = known && (flow->reporters[i].sn == 0 || sn >= flow->reporters[i].step + (step ? step : 1));
+    bool goes_on = known && sn > flow->reporters[i].sn && flow->newest - sn < step;
+    bool holds = known && sn >= flow->reporters[i].sn && now - flow->reporters[i].step_at < RS_FLOW_HOLD;
+    flow->refused += !steps && !goes_on && !holds;
+    if (!steps && !goes_on && !holds)
         return false;
     flow->reporters[i].at = now;
     flow->reporters[i].sn = sn;
-    if (steps)
+    if (steps) {
+        flow->reporters[i].step = sn;
         flow->reporters[i].step_at = now;
+    }
+    if (sum)
+        count_from(sum, flow, base(flow, now));
     return true;
 }
 
@@ -109,7 +188,59 @@ bool rs_flow_chosen(uint32_t self, uint32_t group, const uint32_t *members, uint
     return lower < RS_FLOW_REPORTERS;
 }
 
-rs_flow_heard *rs_flow_hear(rs_flow_heard *table, uint32_t source, const uint8_t *packet, size_t length,
+static uint32_t sender_at(uint32_t sender) {
+    return hash(sender, 0) % RS_FLOW_SENDERS;
+}
+
+static void leave_line(rs_flow_ears *ears, rs_flow_heard *h) {
+    const uint16_t place = (uint16_t)(h - ears->streams + 1);
+    const uint32_t s = sender_at(h->sender);
+    if (ears->senders[s].first != place && h->before == 0)
+        return;
+    *(h->before ? &ears->streams[h->before - 1].after : &ears->senders[s].first) = h->after;
+    *(h->after ? &ears->streams[h->after - 1].before : &ears->senders[s].last) = h->before;
+    h->before = h->after = 0;
+}
+
+static void join_line(rs_flow_ears *ears, rs_flow_heard *h) {
+    const uint16_t place = (uint16_t)(h - ears->streams + 1);
+    const uint32_t s = sender_at(h->sender);
+    if (ears->senders[s].first == place || h->before != 0)
+        return;
+    h->before = ears->senders[s].last;
+    *(h->before ? &ears->streams[h->before - 1].after : &ears->senders[s].first) = place;
+    ears->senders[s].last = place;
+}
+
+/* Packets of that size: as many as take the same room. */
+static uint32_t step_of_all(uint32_t window, size_t packet_bytes) {
+    const uint32_t packets = rs_flow_window(packet_bytes < WINDOW_BYTES ? (uint32_t)packet_bytes : WINDOW_BYTES);
+    return (packets > window ? packets : window) / RS_FLOW_STEPS;
+}
+
+uint32_t rs_flow_due(rs_flow_ears *ears, uint32_t source, size_t length, uint32_t window,
+                     rs_flow_heard *due[RS_FLOW_DUE]) {
+    const uint32_t s = sender_at(source);
+    if (ears->senders[s].unseen < window / RS_FLOW_STEPS)
+        return 0;
+    const uint32_t step = step_of_all(window, length), most = step > RS_FLOW_EACH ? step / RS_FLOW_EACH : 1;
+    uint32_t found = 0;
+    if (ears->senders[s].unseen < step)
+        return 0;
+    ears->senders[s].unseen = 0;
+    for (uint32_t i = 0; i < LOOKS && ears->senders[s].first != 0 && found < most && found < RS_FLOW_DUE; i++) {
+        rs_flow_heard *h = &ears->streams[ears->senders[s].first - 1];
+        leave_line(ears, h);
+        if (h->unseen >= DUE_LEAST)
+            due[found++] = h;
+        else if (h->unseen > 0)
+            join_line(ears, h);
+        h->unseen = h->unseen >= DUE_LEAST ? 0 : h->unseen;
+    }
+    return found;
+}
+
+rs_flow_heard *rs_flow_hear(rs_flow_ears *ears, uint32_t source, const uint8_t *packet, size_t length,
                             uint32_t window) {
     if (length < RS_GM_DATA_LEAST || rs_gm_get_kind(packet, length) != RS_GM_KIND_DATA)
         return NULL;
@@ -117,17 +248,29 @@ rs_flow_heard *rs_flow_hear(rs_flow_heard *table, uint32_t source, const uint8_t
     rs_gm_get_id(packet + RS_GM_HEADER - RS_GM_ID, &id);
     if (id.sender != source)
         return NULL;
-    rs_flow_heard *h = &table[hash(id.sender, id.group) % RS_FLOW_HEARD];
+    rs_flow_heard *h = &ears->streams[hash(id.sender, id.group) % RS_FLOW_HEARD];
     bool known = h->sender == id.sender && h->group == id.group && h->incarnation == id.incarnation;
     if ((!known || id.sn != h->newest + 1) && !rs_gm_is_intact(packet, length))
         return NULL;
     if (!known || id.sn < h->told) {
+        leave_line(ears, h);
         *h = (rs_flow_heard){.sender = id.sender, .group = id.group, .incarnation = id.incarnation};
         h->newest = h->told = id.sn > 0 ? id.sn - 1 : 0;
     }
-    if (id.sn > h->newest)
+    if (id.sn > h->newest) {
+        const uint64_t more = id.sn - h->newest;
+        const uint32_t moved = more < window ? (uint32_t)more : window;
+        h->unseen += moved;
+        ears->senders[sender_at(id.sender)].unseen += moved;
         h->newest = id.sn;
-    return h->newest - h->told >= window / RS_FLOW_STEPS ? h : NULL;
+        join_line(ears, h);
+    }
+    if (h->newest - h->told < window / RS_FLOW_STEPS)
+        return NULL;
+    uint32_t *all = &ears->senders[sender_at(id.sender)].unseen;
+    *all -= *all < h->unseen ? *all : h->unseen;
+    h->unseen = 0;
+    return h;
 }
 
 bool rs_flow_too_far(const rs_flow_heard *heard, uint64_t missing, uint32_t window) {

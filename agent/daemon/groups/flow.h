@@ -8,10 +8,15 @@
  * (RS_FLOW_FRESH). Nobody is waited for longer: who is silent is not counted, and while all are silent a window goes
  * out every RS_FLOW_AGE. So a flood goes as fast as all (of RS_FLOW_REPORTERS) take it, but not slower than a step
  * every RS_FLOW_HOLD; a dead receiver costs one short pause, and no wait is without a bound. Messages that come slowly
- * never wait. */
+ * never wait.
+ *
+ * All groups of a sender together have one window under way, but for a small share of each: what of a group is older
+ * than RS_FLOW_AGE to twice that does not count here, so none stops others for good. Of a sender's packets in many
+ * groups receivers therefore report sooner than by steps of each. */
 #ifndef RS_DAEMON_GROUPS_FLOW_H
 #define RS_DAEMON_GROUPS_FLOW_H
 
+#include "core/base/list.h"
 #include "core/groups/messages.h"
 
 #define RS_FLOW_MAGIC 0x4652 /* first two bytes of a report, little endian */
@@ -38,20 +43,46 @@ typedef struct {
     struct {
         uint32_t address;
         uint64_t sn;                /* 0: it has reported nothing yet */
-        rs_time at, step_at;        /* of its last report, and of the last that was a step forward */
+        uint64_t step;              /* its last report that was a step forward */
+        rs_time at, step_at;        /* of its last report, and of that one */
     } reporters[RS_FLOW_REPORTERS]; /* by the newest view */
     uint32_t reporter_count;
-    uint64_t refused; /* reports of others, and such as cannot be */
+    uint64_t refused;   /* reports of others, and such as cannot be */
+    uint64_t under_way; /* of it, in the sum */
+    rs_list busy;       /* in the sum */
 } rs_flow;
+
+/* At the sender, of all groups: packets under way, in those that have some. */
+typedef struct {
+    rs_list busy;
+    uint32_t busy_count;
+    uint64_t under_way;
+    uint64_t packets, bytes; /* published of late: packets of many groups are smaller than they may be */
+    rs_time aged_at;
+} rs_flow_sum;
+#define RS_FLOW_SHARE 4u /* packets of a group that may be under way whatever others have, at least */
 
 /* At a receiver: how far each stream is. Bounded; streams that share a place take turns. */
 typedef struct {
     uint32_t sender, incarnation, group;
-    bool held_back; /* a report is due, but the sender shall not go on yet */
+    bool held_back;         /* a report is due, but the sender shall not go on yet */
+    uint16_t before, after; /* in its sender's line: places, from 1; it is not in it: 0 */
+    uint32_t unseen;        /* packets since a report of it was last thought of */
     uint64_t newest, told;
     rs_time told_at;
 } rs_flow_heard;
 #define RS_FLOW_HEARD 4096u
+#define RS_FLOW_SENDERS 256u /* those that share a place are as one */
+#define RS_FLOW_EACH 32u     /* packets for a report, at least: of all streams of a sender together */
+#define RS_FLOW_DUE 16u      /* of these streams at a time, at most */
+
+typedef struct {
+    rs_flow_heard streams[RS_FLOW_HEARD];
+    struct {
+        uint16_t first, last; /* streams with unseen packets, the first for the longest time */
+        uint32_t unseen;      /* packets of them all, since reports of several were last thought of */
+    } senders[RS_FLOW_SENDERS];
+} rs_flow_ears;
 
 typedef struct {
     uint32_t from, incarnation, group;
@@ -60,22 +91,29 @@ typedef struct {
 
 /* Packets of a window: what fits into the receivers' sockets for sure. */
 uint32_t rs_flow_window(uint32_t packet_bytes);
+void rs_flow_sum_init(rs_flow_sum *sum);
 void rs_flow_reset(rs_flow *flow);
+/* As rs_flow_reset; it may be in the sum. */
+void rs_flow_end(rs_flow_sum *sum, rs_flow *flow);
 /* A view: `members` are all that may report, `self` does not. */
 void rs_flow_view(rs_flow *flow, uint32_t self, uint32_t group, const uint32_t *members, uint32_t count);
-/* A message was published, in these packets: a receiver may say of each that it has come so far. */
-void rs_flow_published(rs_flow *flow, uint64_t first, uint64_t last);
+/* A message of so many bytes was published, in these packets: a receiver may say of each that it has come so far.
+ * `sum`, here and below: NULL for a group that is not bounded with others. */
+void rs_flow_published(rs_flow_sum *sum, rs_flow *flow, uint64_t first, uint64_t last, uint32_t bytes);
 /* May another packet be published? */
-bool rs_flow_open(rs_flow *flow, rs_time now, uint32_t window);
+bool rs_flow_open(rs_flow_sum *sum, rs_flow *flow, rs_time now, uint32_t window);
 /* False: it does not count. */
-bool rs_flow_reported(rs_flow *flow, rs_time now, uint32_t window, uint32_t address, uint64_t sn);
+bool rs_flow_reported(rs_flow_sum *sum, rs_flow *flow, rs_time now, uint32_t window, uint32_t address, uint64_t sn);
 /* Is it this member who should report: one of the RS_FLOW_REPORTERS with the lowest hashes? */
 bool rs_flow_chosen(uint32_t self, uint32_t group, const uint32_t *members, uint32_t count);
 
 /* A data packet came from that address. Non-NULL: the stream has moved by a step since it was last told of. Only the
  * packet that was to be next is believed without a look at its check. */
-rs_flow_heard *rs_flow_hear(rs_flow_heard *table, uint32_t source, const uint8_t *packet, size_t length,
-                            uint32_t window);
+rs_flow_heard *rs_flow_hear(rs_flow_ears *ears, uint32_t source, const uint8_t *packet, size_t length, uint32_t window);
+/* After that, of a packet of that length: streams of this sender that should be reported because all together have
+ * moved by a step; how many. */
+uint32_t rs_flow_due(rs_flow_ears *ears, uint32_t source, size_t length, uint32_t window,
+                     rs_flow_heard *due[RS_FLOW_DUE]);
 /* `missing`, a packet that may still come (0: none), is so far back that the sender, if it went on, would soon have it
  * no more: a window of packets is under way, and a sender keeps RS_FLOW_KEPT bytes. */
 bool rs_flow_too_far(const rs_flow_heard *heard, uint64_t missing, uint32_t window);

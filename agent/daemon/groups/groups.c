@@ -166,11 +166,12 @@ void rs_group_forget(rs_groups *g, rs_local_group *group) {
     unlink_id(g, group);
     group->standing = RS_GROUP_UNKNOWN;
     group->member_count = group->sender_count = 0;
-    rs_flow_reset(&group->flow);
+    rs_flow_end(&g->flows, &group->flow);
 }
 
 static void remove_group(rs_groups *g, rs_local_group *group) {
     rs_group_forget(g, group);
+    rs_flow_end(&g->flows, &group->flow);
     *(group->before ? &group->before->next : &g->groups) = group->next;
     if (group->next)
         group->next->before = group->before;
@@ -628,6 +629,7 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
     g->agent = agent;
     rs_list_init(&g->sockets);
     rs_list_init(&g->paused);
+    rs_flow_sum_init(&g->flows);
     g->join_deadline = RS_NEVER;
     const uint32_t room = mtu - 28 - (agent->keys ? rs_secure_bytes(agent) + RS_SEAL_SHOWN : 0);
     g->packet_bytes = room < RS_MESSAGES_PACKET_MOST ? room : RS_MESSAGES_PACKET_MOST;
@@ -645,9 +647,9 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
         .receive_bytes = RS_FLOW_KEPT,
         .send_bytes = RS_FLOW_KEPT,
         .message_bytes = g->message_bytes + RS_ORDER_HEAD};
-    g->heard = calloc(RS_FLOW_HEARD, sizeof *g->heard);
+    g->ears = calloc(1, sizeof *g->ears);
     g->node = rs_messages_new(&config, &MEMORY);
-    if (g->io && g->heard && g->node && rs_groups_sockets_start(g))
+    if (g->io && g->ears && g->node && rs_groups_sockets_start(g))
         return g;
     rs_log(RS_LOG_ERROR, "groups", "cannot start group messages (MTU %u, memory)", mtu);
     rs_groups_free(g);
@@ -674,6 +676,6 @@ void rs_groups_free(rs_groups *g) {
     rs_group_regions_free(g);
     rs_group_peers_free(g);
     rs_messages_free(g->node);
-    free(g->heard);
+    free(g->ears);
     free(g);
 }

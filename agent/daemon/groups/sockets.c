@@ -139,8 +139,19 @@ void rs_groups_report_held_back(rs_groups *g) {
     bool any = g->any_held;
     g->any_held = false;
     for (uint32_t i = 0; i < RS_FLOW_HEARD && any; i++)
-        if (g->heard[i].held_back)
-            report(g, &g->heard[i]);
+        if (g->ears->streams[i].held_back)
+            report(g, &g->ears->streams[i]);
+}
+
+static void hear(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
+    rs_flow_heard *due[RS_FLOW_DUE];
+    rs_flow_heard *h = rs_flow_hear(g->ears, source, bytes, length, g->window);
+    if (h && !h->held_back)
+        report(g, h);
+    const uint32_t count = rs_flow_due(g->ears, source, length, g->window, due);
+    for (uint32_t i = 0; i < count; i++)
+        if (!due[i]->held_back)
+            report(g, due[i]);
 }
 
 static void complain(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
@@ -186,9 +197,7 @@ static uint8_t *take(void *context, rs_io_group channel, const uint8_t *bytes, s
     else if (!rs_messages_receive(g->node, rs_agent_now(g->agent), source, bytes, length))
         complain(g, source, bytes, length);
     rs_groups_soon(g, group, RS_GROUPS_SOON_PROGRAMS);
-    rs_flow_heard *h = rs_flow_hear(g->heard, source, bytes, length, g->window);
-    if (h && !h->held_back)
-        report(g, h);
+    hear(g, source, bytes, length);
     return NULL;
 }
 
@@ -280,15 +289,15 @@ bool rs_groups_datagram(rs_groups *g, uint32_t source, const uint8_t *bytes, siz
         if (!rs_messages_receive_as(g->node, rs_agent_now(g->agent), source, RS_CAME_ALONE, bytes, length))
             complain(g, source, bytes, length);
         /* where multicast does not get through, it is as if it had come by it */
-        rs_flow_heard *h = g->agent->lan ? rs_flow_hear(g->heard, source, bytes, length, g->window) : NULL;
-        if (h && !h->held_back)
-            report(g, h);
+        if (g->agent->lan)
+            hear(g, source, bytes, length);
     } else if (magic == RS_ORDER_MAGIC || magic == RS_REPLAY_MAGIC) {
         receive_ordered(g, magic, source, bytes, length);
     } else if (magic == RS_FLOW_MAGIC && rs_flow_decode(bytes, length, &report_in)) {
         rs_local_group *group = rs_groups_by_id(g, report_in.group);
         bool counts = group && report_in.incarnation == g->incarnation && report_in.from == source &&
-                      rs_flow_reported(&group->flow, rs_agent_now(g->agent), g->window, source, report_in.sn);
+                      rs_flow_reported(rs_group_sum(g, group), &group->flow, rs_agent_now(g->agent), g->window, source,
+                                       report_in.sn);
         g->reports_refused += !counts;
     } else {
         return magic == RS_FLOW_MAGIC;
@@ -374,7 +383,8 @@ static bool send_ordered(rs_groups *g, rs_local_group *group) {
         if (out.peer != RS_NO_PEER)
             send_datagram(g, &out);
         else if (rs_messages_publish(g->node, now, group->id, out.bytes, out.length, &sn) == RS_OK)
-            rs_flow_published(&group->flow, sn, rs_messages_last_published(g->node, group->id));
+            rs_flow_published(rs_group_sum(g, group), &group->flow, sn, rs_messages_last_published(g->node, group->id),
+                              out.length);
     }
     return count == OUT_TURN;
 }

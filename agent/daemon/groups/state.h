@@ -158,7 +158,8 @@ struct rs_groups {
     uint32_t region_count, region_room;
     rs_linger linger[RS_CHANNELS_MOST];
     uint32_t linger_count;
-    rs_flow_heard *heard;
+    rs_flow_ears *ears;
+    rs_flow_sum flows; /* of groups that are not in regions */
     uint64_t reports_refused, copies;
     bool any_held; /* a report of one of them is held back */
     rs_time trouble_looked_at;
@@ -182,5 +183,10 @@ struct rs_groups {
     rs_log_limit complaints, versions; /* `versions`: datagrams of other ones, or of kinds that are not known */
     uint64_t kinds;                    /* so many datagrams of kinds that are not known had come at the last look */
 };
+
+/* Groups in regions go out at the pace of their engine, and nobody reports them. */
+static inline rs_flow_sum *rs_group_sum(rs_groups *g, const rs_local_group *group) {
+    return group->in_regions ? NULL : &g->flows;
+}
 
 #endif

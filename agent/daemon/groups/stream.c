@@ -311,7 +311,7 @@ static rs_status publish(rs_group_stream *s, const uint8_t *bytes, uint32_t leng
     rs_local_group *group = s->group;
     uint64_t sn = 0;
     rs_time now = rs_agent_now(g->agent);
-    if (!rs_flow_open(&group->flow, now, g->window) || !has_pending_room(s))
+    if (!rs_flow_open(rs_group_sum(g, group), &group->flow, now, g->window) || !has_pending_room(s))
         return RS_ERR_LIMIT;
     if (group->delivery.guaranteed)
         return rs_ordered_publish(g, group, bytes, length);
@@ -319,7 +319,7 @@ static rs_status publish(rs_group_stream *s, const uint8_t *bytes, uint32_t leng
     if (status != RS_OK)
         return status;
     const uint64_t last = rs_messages_last_published(g->node, group->id);
-    rs_flow_published(&group->flow, sn, last);
+    rs_flow_published(rs_group_sum(g, group), &group->flow, sn, last, length);
     group->published++;
     s->published++;
     if (s->complete)

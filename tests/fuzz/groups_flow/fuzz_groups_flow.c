@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static rs_flow_heard heard[RS_FLOW_HEARD];
+static rs_flow_ears ears;
 
 static void must(bool true_then) {
     if (!true_then)
@@ -30,9 +30,11 @@ static void decode(const uint8_t *bytes, size_t size) {
 
 /* Steps of 10 bytes: what, who, and a number. */
 static void keep_window(const uint8_t *bytes, size_t size) {
+    rs_flow_sum sum;
     rs_flow flow;
     rs_time now = 1000000000;
     uint32_t members[64], count = 0;
+    rs_flow_sum_init(&sum);
     rs_flow_reset(&flow);
     for (; size >= 10; bytes += 10, size -= 10) {
         uint64_t number;
@@ -43,21 +45,23 @@ static void keep_window(const uint8_t *bytes, size_t size) {
         for (uint32_t i = 0; i < count; i++)
             member |= members[i] == bytes[1];
         if (bytes[0] % 4 == 0) {
-            bool counts = rs_flow_reported(&flow, now, WINDOW, bytes[1], number);
+            bool counts = rs_flow_reported(&sum, &flow, now, WINDOW, bytes[1], number);
             must(counts == (flow.refused == refused) && (!counts || (member && bytes[1] != SELF)));
         } else if (bytes[0] % 4 == 1) {
-            rs_flow_reported(&flow, now, WINDOW, bytes[1], flow.newest - number % 512);
+            rs_flow_reported(&sum, &flow, now, WINDOW, bytes[1], flow.newest - number % 512);
         } else if (number % 8 == 0) { /* a view: every second server, from one on */
             count = bytes[1] % 64;
             for (uint32_t i = 0; i < count; i++)
                 members[i] = (uint32_t)((number >> 8) + 2 * i) & 0xff;
             rs_flow_view(&flow, SELF, 1, members, count);
         } else
-            for (uint32_t i = bytes[1]; i > 0 && rs_flow_open(&flow, now, WINDOW); i--)
-                rs_flow_published(&flow, flow.newest + 1, flow.newest + 1);
+            for (uint32_t i = bytes[1]; i > 0 && rs_flow_open(&sum, &flow, now, WINDOW); i--)
+                rs_flow_published(&sum, &flow, flow.newest + 1, flow.newest + 1, 1);
         must(flow.reporter_count <= sizeof flow.reporters / sizeof flow.reporters[0]);
         for (uint32_t i = 0; i < flow.reporter_count; i++)
             must(flow.reporters[i].sn <= flow.newest);
+        must(flow.floor <= flow.newest && flow.under_way <= flow.newest - flow.floor);
+        must(sum.under_way == flow.under_way && sum.busy_count == (flow.under_way > 0));
     }
 }
 
@@ -65,9 +69,12 @@ static void hear(const uint8_t *bytes, size_t size) {
     uint32_t source = 0;
     if (size >= 8)
         memcpy(&source, bytes + 4, sizeof source); /* who it says it is of, or there would be no more to see */
-    must(!rs_flow_hear(heard, ~source, bytes, size, WINDOW));
-    const rs_flow_heard *one = rs_flow_hear(heard, source, bytes, size, WINDOW);
-    must(!one || (one >= heard && one < heard + RS_FLOW_HEARD && one->newest > one->told));
+    must(!rs_flow_hear(&ears, ~source, bytes, size, WINDOW));
+    const rs_flow_heard *one = rs_flow_hear(&ears, source, bytes, size, WINDOW);
+    must(!one || (one >= ears.streams && one < ears.streams + RS_FLOW_HEARD && one->newest > one->told));
+    rs_flow_heard *due[RS_FLOW_DUE];
+    for (uint32_t i = rs_flow_due(&ears, source, size, WINDOW, due); i > 0; i--)
+        must(due[i - 1] >= ears.streams && due[i - 1] < ears.streams + RS_FLOW_HEARD && due[i - 1]->unseen == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
