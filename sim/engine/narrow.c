@@ -253,8 +253,8 @@ static double ours_sends(ours *o, rs_time now, int rtt) {
         return rate;
     bool over = rs_wan_pulse_ends(&o->pulse, now, (uint64_t)(o->sent / PACKET) + 1);
     if (over && (o->pulse.steps == 0 || o->path.pulse_end == o->pulse.end))
-        rs_wan_pulse_begin(&o->pulse, now, o->path.trip.least ? o->path.trip.least : rtt * MS, o->path.rate_bps,
-                           o->path.careful);
+        rs_wan_pulse_begin(&o->pulse, now, o->path.trip.least ? o->path.trip.least : rtt * MS,
+                           rs_wan_path_known(&o->path), o->path.pulse_most, o->path.careful);
     return (double)rs_wan_pulse_rate(&o->pulse, now, o->path.rate_bps);
 }
 

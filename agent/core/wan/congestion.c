@@ -60,6 +60,12 @@
 #define PLACE_TIMES 10  /* what came out at best, at most */
 #define JOIN_OTHERS 0.2 /* of the place; less is as good as nobody */
 #define JOIN_TRIPS 8
+/* Of start-up's pulses (see_peak): where sent / came is as much, they show how much others may hold at most. Those that
+ * come in bursts (a CUBIC that fills no place sends when it is acknowledged) hold less. */
+#define PEAK_STRETCH 1.5
+#define PEAK_OPEN 0.25   /* so much of that counts */
+#define PEAK_LEAST 2     /* windows */
+#define MET_PULSE 768000 /* bytes of a pulse once others are met */
 /* Of marks (rostrum sim run wan --friendly): */
 #define BUSY 0.7         /* in that part of the time after all gave way a queue still stands: pulses show something; */
 #define BUSY_NO_MORE 0.2 /* they do no more */
@@ -100,6 +106,10 @@ void rs_wan_path_start(rs_wan_path *p, rs_wan_congestion law, uint32_t packet_by
                        .rate_bps = first_bps < most_bps ? first_bps : most_bps,
                        .most_bps = most_bps,
                        .velocity = VELOCITY_FIRST};
+}
+
+int64_t rs_wan_path_known(const rs_wan_path *p) {
+    return p->known_bps > p->rate_bps ? p->known_bps : p->rate_bps;
 }
 
 void rs_wan_path_resume(rs_wan_path *p) {
@@ -246,12 +256,51 @@ static void carries(rs_wan_path *p, const window *w) {
         came = w->came_bps;
     bool slower = came < THROUGH * w->sent_bps || w->marked > 0.05;
     came = came < w->sent_bps ? came : w->sent_bps; /* what came at once after a pause was not sent so */
-    if (p->overran && (slower || came < GREW * (double)p->rate_bps))
+    double known = (double)rs_wan_path_known(p);
+    if (p->overran && (slower || came < GREW * known))
         return;
     p->overran = slower;
     p->round_most_bps = (int64_t)came > p->round_most_bps ? (int64_t)came : p->round_most_bps;
-    if (came > (double)p->rate_bps)
-        set_rate(p, came >= THROUGH * (double)p->most_bps ? (double)p->most_bps : came);
+    if (came <= known)
+        return;
+    p->known_bps = (int64_t)(came >= THROUGH * (double)p->most_bps ? (double)p->most_bps : came);
+    if (!p->met)
+        set_rate(p, (double)p->known_bps);
+}
+
+/* A queue that stands between pulses after that of the last one was gone is others'. A CUBIC goes back once in a round
+ * trip for marks, however many: so the rate goes up at once, when it is known, not in each of some round trips. */
+static void meet(rs_wan_path *p, const window *w) {
+    const bool stood = w->queue > LINE_QUEUE;
+    const bool between = w->sent_bps < 1.25 * (double)p->rate_bps;
+    p->was_marked |= w->marked > 0;
+    p->met |= between && stood && p->drained;
+    p->drained = between && (!stood || p->drained);
+    p->pulse_most = p->met ? MET_PULSE : 0;
+}
+
+/* Of what was sent in a pulse so much came out: the place carries that at least. */
+static void learn_peak(rs_wan_peak *k, const window *w) {
+    if (w->queue < LINE_QUEUE || w->limited || w->dropped || w->came_bps <= 0 ||
+        w->sent_bps < PEAK_STRETCH * w->came_bps)
+        return;
+    k->windows += 1;
+    k->sent += w->sent_bps * (double)w->sent_time;
+    k->sent_time += (double)w->sent_time;
+    k->came += w->came_bps * (double)w->time;
+    k->came_time += (double)w->time;
+}
+
+/* What the place carries, at least and (if others send no more than that) at most. */
+static bool see_peak(const rs_wan_peak *k, double *least, double *most) {
+    if (k->windows < PEAK_LEAST)
+        return false;
+    double sent = k->sent / k->sent_time, came = k->came / k->came_time;
+    if (sent < PEAK_STRETCH * came)
+        return false;
+    *least = came;
+    *most = came * sent / (sent - came);
+    return true;
 }
 
 /* Behind a queue sent / came = (others + sent) / place (see learn_place), which pulses make into a line. */
@@ -290,33 +339,59 @@ static bool see_line(const rs_wan_line *l, double *slope, double *error) {
     return true;
 }
 
+/* When a CUBIC that has an eighth less than its part is back, in s. */
+static double back_by(const rs_wan_path *p) {
+    double half = p->place_bps / 16 * (double)p->rtt / 1e9 / p->packet_bytes;
+    return cbrt(half * (1 - CUBIC_BETA) / CUBIC_C);
+}
+
 /* Who comes to a place that others fill goes to its part at once, if start-up's pulses have shown that. A TCP's slow
  * start takes as much; by CUBIC's growth alone it would take minutes at a long round trip. */
 static void join(rs_wan_path *p, const rs_wan_sample *s) {
     const rs_wan_line *l = &p->line;
-    double slope, error, best = (double)p->best_bps;
-    if (!see_line(l, &slope, &error))
+    double slope, error, best = (double)p->best_bps, least, most, place, others = 1 - SHARE;
+    bool bursts = p->met && p->was_marked, line = see_line(l, &slope, &error), peak = see_peak(&p->peak, &least, &most);
+    if (!line && !bursts)
         return;
-    double place = 1 / (slope + LINE_ERRORS * error);
+    place = line ? 1 / (slope + LINE_ERRORS * error) : (double)p->found_bps;
+    if (bursts && peak) {
+        most = least + PEAK_OPEN * (most - least);
+        place = !line || place > most ? most : place < least ? least : place;
+    }
     place = place < best ? best : place > PLACE_TIMES * best ? PLACE_TIMES * best : place;
-    double others = (l->stretch - l->sent / place) / l->windows;
+    others = l->windows > 0 ? (l->stretch - l->sent / place) / l->windows : others;
+    if (!line && others < JOIN_OTHERS)
+        others = 1 - SHARE;
     if (others < JOIN_OTHERS)
         return;
     p->place_bps = place;
     p->others = others;
     p->share_bps = (double)p->rate_bps;
+    if (p->was_marked && (bursts || SHARE * place < p->share_bps)) { /* each round trip more would be marked, too */
+        p->share_bps = SHARE * place;
+        set_rate(p, p->share_bps);
+    }
     p->join_until = p->others_until = s->now + JOIN_TRIPS * p->rtt;
+    if (bursts) /* they leave no queue in which they are seen */
+        p->others_until += (rs_time)(OTHERS_GROW * back_by(p) * 1e9);
 }
 
 /* Its rate is what is known to be carried; the sender goes faster in pulses, until two bring no more, or a queue
  * stands. */
 static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
-    double slope, error;
+    double slope, error, least, most;
     bool full = p->queue > wanted_queue(p) + p->trip.least / 32;
+    if (p->law == RS_WAN_FRIENDLY) {
+        meet(p, w);
+        learn_peak(&p->peak, w);
+    }
     carries(p, w);
     learn_line(&p->line, w);
-    if (p->law == RS_WAN_FRIENDLY && full) /* the queue may be others': pulses grow until they are seen in it */
+    if (p->law == RS_WAN_FRIENDLY && full) { /* the queue may be others': pulses grow until they are seen in it */
         full = see_line(&p->line, &slope, &error) && slope > LINE_SEEN * error;
+        bool over = s->pulse_end > 0 && s->next >= s->pulse_end; /* each more would be marked, too */
+        full |= p->was_marked && over && see_peak(&p->peak, &least, &most);
+    }
     full |= w->dropped;
     p->round_limited |= w->limited;
     if (s->pulse_end > 0 && s->pulse_end != p->pulse_end && s->next >= s->pulse_end) {
@@ -330,7 +405,7 @@ static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
         fade_line(&p->line, LINE_KEEP);
         full |= p->flat >= 2;
     }
-    if (!full && p->rate_bps < p->most_bps)
+    if (!full && rs_wan_path_known(p) < p->most_bps)
         return;
     p->found = true;
     p->judge_from = s->sent + 1; /* start-up goes too fast on purpose */
@@ -634,6 +709,16 @@ static void answer_marks(rs_wan_path *p, const rs_wan_sample *s, const window *w
     set_rate(p, p->cubic.window * p->packet_bytes * 8 / trip);
 }
 
+/* Those of start-up's pulses: it was too fast, and goes to its share at once, for a next round trip of marks would bring
+ * it there. */
+static void answer_first_marks(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+    rs_wan_cubic *c = &p->cubic;
+    answer_marks(p, s, w);
+    c->window = c->reno = SHARE / CUBIC_BETA * c->window;
+    c->back = cbrt((c->most > c->window ? c->most - c->window : 0) / CUBIC_C);
+    set_rate(p, c->window * p->packet_bytes * 8 / latest_trip(p, s));
+}
+
 /* Who heeds marks has given way by now. */
 static void see_ignored(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     if (s->now >= p->join_until || s->now < p->join_until - JOIN_TRIPS / 2 * p->rtt || w->marked <= 0 ||
@@ -672,8 +757,7 @@ static void friendly(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     if (queued && p->others > OTHERS_THERE) {
         if (p->share_bps == 0)
             p->share_bps = (double)p->rate_bps;
-        double half = p->place_bps / 16 * rtt / p->packet_bytes, back = cbrt(half * (1 - CUBIC_BETA) / CUBIC_C);
-        p->others_until = s->now + (rs_time)((OTHERS_GROW * back + 4 * rtt) * 1e9);
+        p->others_until = s->now + (rs_time)((OTHERS_GROW * back_by(p) + 4 * rtt) * 1e9);
     }
     see_ignored(p, s, w);
     bool heeds = heeds_marks(p, s, w, queued, trips);
@@ -775,7 +859,7 @@ bool rs_wan_path_heard(rs_wan_path *p, const rs_wan_sample *s) {
         if (p->found && p->law == RS_WAN_FRIENDLY) {
             join(p, s);
             if (w.marked > 0 && s->now >= p->join_until)
-                answer_marks(p, s, &w);
+                answer_first_marks(p, s, &w);
         }
     } else if (p->law == RS_WAN_FRIENDLY)
         friendly(p, s, &w);

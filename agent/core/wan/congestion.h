@@ -48,6 +48,11 @@ typedef struct {
     double windows, sent, stretch, sent_sent, stretch_stretch, sent_stretch;
 } rs_wan_line;
 
+/* Sums over windows of pulses that came out much slower than they were sent: ns, and bits in a second times these. */
+typedef struct {
+    double windows, sent, sent_time, came, came_time;
+} rs_wan_peak;
+
 /* All zero, then rs_wan_path_start. */
 typedef struct {
     rs_wan_congestion law; /* own, friendly or fixed */
@@ -94,8 +99,14 @@ typedef struct {
     int64_t found_bps;      /* the most of all pulses */
     uint32_t flat;          /* pulses without growth */
     rs_wan_line line;       /* of windows in which a queue stood */
-    bool offered;           /* start-up was over, and goes on for others */
-    double velocity;        /* how much faster it goes after a round trip without a queue */
+    rs_wan_peak peak;
+    int64_t known_bps;   /* known to be carried: pulses go on from there, */
+    uint64_t pulse_most; /* with so many bytes at most; 0: any */
+    bool drained;        /* the queue of its own pulses was gone; */
+    bool met;            /* one that came after that is others', beside which the rate between pulses stays */
+    bool was_marked;     /* in start-up */
+    bool offered;        /* start-up was over, and goes on for others */
+    double velocity;     /* how much faster it goes after a round trip without a queue */
     /* friendly: beside others it has half of the place, and sends in pulses, which show what that is */
     double place_bps;      /* what the narrowest place carries, of all that goes through it; 0: unknown */
     double share_bps;      /* the mean of the pulses */
@@ -131,6 +142,8 @@ void rs_wan_path_offered(rs_wan_path *path, const rs_wan_sample *sample);
 bool rs_wan_path_is_beside(const rs_wan_path *path, rs_time now);
 /* Whether less than half as much has come at best by `slow`, for a round trip, as by `other`. */
 bool rs_wan_path_took_half(const rs_wan_path *slow, const rs_wan_path *other);
+/* What start-up's pulses are made from. */
+int64_t rs_wan_path_known(const rs_wan_path *path);
 /* What was measured across this moment means nothing. */
 void rs_wan_path_resume(rs_wan_path *path);
 

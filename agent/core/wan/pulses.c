@@ -6,13 +6,17 @@
 #define STEPS_MOST 3                /* to 8 times (rostrum sim run wan) */
 
 /* More than its base it sends no more than goes at that in a round trip. */
-void rs_wan_pulse_begin(rs_wan_pulse *p, rs_time now, rs_time trip, int64_t base_bps, bool careful) {
+void rs_wan_pulse_begin(rs_wan_pulse *p, rs_time now, rs_time trip, int64_t base_bps, uint64_t most, bool careful) {
     rs_time least = trip / 4 < STEP_NEAR ? STEP_NEAR : trip / 4 < STEP_LEAST ? trip / 4 : STEP_LEAST;
     rs_time step = trip / STEP_TRIP > least ? trip / STEP_TRIP : least;
     *p = (rs_wan_pulse){.from = now, .base_bps = base_bps};
+    double bytes = (double)base_bps / 8e9 * (double)step;
     if (!careful)
-        for (rs_time more = 1, all = 1; p->steps < STEPS_MOST && all * step <= trip; all += more = 2 * more + 1)
+        for (rs_time more = 1, all = 1; p->steps < STEPS_MOST && all * step <= trip; all += more = 2 * more + 1) {
             p->steps++;
+            if (most > 0 && (double)((4 << p->steps) - 2) * bytes > (double)most)
+                break;
+        }
     if (p->steps > 0) {
         p->step = step;
         return;

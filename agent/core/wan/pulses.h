@@ -14,8 +14,9 @@ typedef struct {
     uint64_t end;     /* Fragments sent when it was over; 0: it goes on. */
 } rs_wan_pulse;
 
-/* `careful`: the last one went beyond what is carried. */
-void rs_wan_pulse_begin(rs_wan_pulse *pulse, rs_time now, rs_time trip, int64_t base_bps, bool careful);
+/* `most`: bytes, which only its first step may be more than; 0: any. `careful`: the last one went beyond what is
+ * carried. */
+void rs_wan_pulse_begin(rs_wan_pulse *pulse, rs_time now, rs_time trip, int64_t base_bps, uint64_t most, bool careful);
 /* `sent` fragments were sent so far. True: it is over, and may be seen. */
 bool rs_wan_pulse_ends(rs_wan_pulse *pulse, rs_time now, uint64_t sent);
 bool rs_wan_pulse_on(const rs_wan_pulse *pulse, rs_time now);

@@ -190,9 +190,11 @@ static void pulse_goes_on(rs_sending *x, rs_time now) {
     w->look_due = change < w->look_due ? change : w->look_due;
 }
 
-static void begin_pulse(rs_sending *x, rs_time now, rs_time trip, bool careful) {
+static void begin_pulse(rs_sending *x, rs_time now, rs_time trip, const rs_wan_path *path) {
     rs_wan_sender *w = rs_wan_sender_of(&x->t);
-    rs_wan_pulse_begin(&w->pulse, now, trip, w->rate_bps, careful);
+    int64_t known = rs_wan_path_known(path);
+    rs_wan_pulse_begin(&w->pulse, now, trip, known > w->rate_bps ? known : w->rate_bps, path->pulse_most,
+                       path->careful);
     pulse_goes_on(x, now);
 }
 
@@ -243,7 +245,7 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x, bool early) {
     x->pacer.depth_most = RS_WAN_QUEUE_MOST;
     w->rate_bps = x->pacer.rate_bps;
     if (c->congestion != RS_WAN_FIXED)
-        begin_pulse(x, now, w->grtt, false);
+        begin_pulse(x, now, w->grtt, &w->peers[0].path);
 }
 
 static void schedule(rs_node *node, rs_time now, rs_sending *x);
@@ -784,7 +786,7 @@ static void set_rate(rs_sending *x, rs_time now, const rs_wan_path *slowest) {
         return;
     bool over = rs_wan_pulse_ends(&w->pulse, now, next_sn(x) - w->gaps.passed.count);
     if (over && next_sn(x) < x->end && pulse_seen(x, now))
-        begin_pulse(x, now, slowest->trip.least ? slowest->trip.least : w->grtt, slowest->careful);
+        begin_pulse(x, now, slowest->trip.least ? slowest->trip.least : w->grtt, slowest);
     else
         pulse_goes_on(x, now);
 }

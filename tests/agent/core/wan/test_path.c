@@ -17,7 +17,7 @@ static double sends(const rs_wan_path *path, rs_wan_pulse *pulse, int now, doubl
     if (rs_wan_pulse_ends(pulse, now * MS, (uint64_t)(sent / PACKET) + 1) &&
         (pulse->steps == 0 || path->pulse_end == pulse->end))
         rs_wan_pulse_begin(pulse, now * MS, path->trip.least ? path->trip.least : 50 * MS, path->rate_bps,
-                           path->careful);
+                           path->pulse_most, path->careful);
     return (double)rs_wan_pulse_rate(pulse, now * MS, path->rate_bps) / 8e3;
 }
 
@@ -152,7 +152,7 @@ static void a_pulse__is_more_than_its_base_by_a_round_trip_of_that_at_most(void 
             rs_wan_pulse pulse;
             double more = 0, most = 1;
             rs_time now = 5 * MS;
-            rs_wan_pulse_begin(&pulse, now, trip, 1000, careful);
+            rs_wan_pulse_begin(&pulse, now, trip, 1000, 0, careful);
             while (rs_wan_pulse_on(&pulse, now)) {
                 double times = (double)rs_wan_pulse_rate(&pulse, now, 1000) / 1000;
                 rs_time change = rs_wan_pulse_change(&pulse, now);
