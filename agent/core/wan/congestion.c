@@ -709,8 +709,8 @@ static void answer_marks(rs_wan_path *p, const rs_wan_sample *s, const window *w
     set_rate(p, p->cubic.window * p->packet_bytes * 8 / trip);
 }
 
-/* Those of start-up's pulses: it was too fast, and goes to its share at once, for a next round trip of marks would bring
- * it there. */
+/* Those of start-up's pulses: it was too fast, and goes to its share at once, for a next round trip of marks would
+ * bring it there. */
 static void answer_first_marks(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     rs_wan_cubic *c = &p->cubic;
     answer_marks(p, s, w);
