@@ -11,7 +11,7 @@ MANY = 60  # others carry messages to most of them
 
 @pytest.mark.parametrize("loss_percent", [1.0, 5.0])
 @pytest.mark.parametrize("size", [1, FRAGMENT_BYTES + 1, 3 * FRAGMENT_BYTES])
-def test_who_is_whole_before_its_answer_is_heard_is_no_failure(size: int, loss_percent: float) -> None:
+def test_a_receiver_that_is_complete_before_its_answer_is_heard_does_not_fail(size: int, loss_percent: float) -> None:
     for seed in range(1, 9):
         print(f"seed {seed}")
         fabric = broadcast.fabric_of("racks", MANY, 10**10, 2000, seed)

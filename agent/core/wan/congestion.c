@@ -15,13 +15,13 @@
 /* The queue wanted at the narrowest place: these bytes of each transfer, as FAST TCP's alpha: equal for all, so that
  * transfers that share the place come to equal rates. */
 #define QUEUE_LEAST (1 * MS)
-#define QUEUE_TRIP 16          /* and that part of a round trip: hosts stand still for some ms (rostrum lab run wan) */
-#define DRAIN_SEEN (100 * MS)  /* a drained path is looked at for so long at least (rostrum lab run wan) */
-#define WINDOW_LEAST (2 * MS)  /* time over which a sample of what comes out is taken; and an eighth of a round trip */
-#define THROUGH 0.9            /* start-up: of a pulse that came slower than that part of its rate some was too much, */
-#define TAKEN_LEAST (100 * MS) /* a bound */
-#define TAKEN_HALF 4           /* in a row (tests/agent/core/wan/test_slow.c) */
-#define GREW 1.2        /* and one that brought less more than that was flat; two of them end start-up (BBR has 1.25) */
+#define QUEUE_TRIP 16         /* and that part of a round trip: hosts stand still for some ms (rostrum lab run wan) */
+#define DRAIN_SEEN (100 * MS) /* a drained path is looked at for so long at least (rostrum lab run wan) */
+#define WINDOW_LEAST (2 * MS) /* time over which a sample of what comes out is taken; and an eighth of a round trip */
+#define THROUGH 0.9           /* start-up: of a pulse that came slower than that part of its rate some was too much, */
+#define GREW 1.2 /* and one that brought less more than that was flat; two of them end start-up (BBR has 1.25) */
+#define TAKEN_LEAST (100 * MS) /* over which what a receiver takes is measured, and over a round trip (a bound) */
+#define TAKEN_HALF 4    /* such times in a row, in which it was sent twice as much (tests/agent/core/wan/test_slow.c) */
 #define START_WINDOW 32 /* part of a round trip: shorter than a step of a pulse (pulses.c) */
 #define VELOCITY_FIRST 0.01 /* share faster after a round trip without a queue; doubled each time */
 #define VELOCITY_MOST 0.125

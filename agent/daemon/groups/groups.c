@@ -171,7 +171,6 @@ void rs_group_forget(rs_groups *g, rs_local_group *group) {
 
 static void remove_group(rs_groups *g, rs_local_group *group) {
     rs_group_forget(g, group);
-    rs_flow_end(&g->flows, &group->flow);
     *(group->before ? &group->before->next : &g->groups) = group->next;
     if (group->next)
         group->next->before = group->before;

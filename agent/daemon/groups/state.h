@@ -163,11 +163,11 @@ struct rs_groups {
     uint64_t reports_refused, copies;
     bool any_held; /* a report of one of them is held back */
     rs_time trouble_looked_at;
-    rs_time join_deadline; /* of the first stream that waits for the manager, or earlier */
-    rs_time answered_at;   /* when the manager told a view, 0 = not yet */
-    rs_time prepare_at;    /* memory for messages, again; */
-    uint32_t prepare_steps;
-    rs_time link_up_at; /* when the manager was connected, or answered again, for the last time */
+    rs_time join_deadline;  /* of the first stream that waits for the manager, or earlier */
+    rs_time answered_at;    /* when the manager told a view, 0 = not yet */
+    rs_time prepare_at;     /* the next part of the memory for messages is made then, */
+    uint32_t prepare_steps; /* after so many */
+    rs_time link_up_at;     /* when the manager was connected, or answered again, for the last time */
     /* packets that the socket did not take at once: copies */
     rs_io_packet kept[RS_IO_BATCH];
     uint32_t kept_count;

@@ -142,24 +142,23 @@ static void publish_each(net *n, uint32_t count, rs_time pause) {
         assert_int_equal(n->given[i], n->published);
 }
 
-/* What follows says it again. */
-static void order__is_lost__the_next_one_says_it_too(void **state) {
-    net *n = *state;
+/* Messages each 4 ms, while so many ORDERs are lost to one member. */
+static void lose_orders(net *n, uint32_t lost, uint32_t count, rs_time most) {
     publish_each(n, 20, 4 * MILLISECOND);
     n->kind = ORDER;
-    n->lose = 1;
-    publish_each(n, 100, 4 * MILLISECOND);
-    assert_in_range(n->worst, 0, 5 * MILLISECOND);
+    n->lose = lost;
+    publish_each(n, count, 4 * MILLISECOND);
+    assert_in_range(n->worst, 0, most);
+}
+
+/* What follows says it again. */
+static void order__is_lost__the_next_one_says_it_too(void **state) {
+    lose_orders(*state, 1, 100, 5 * MILLISECOND);
 }
 
 /* The coordinator goes on to tell of newer ones meanwhile, more often than it would say any again. */
 static void orders__are_lost__they_come_again_while_others_follow(void **state) {
-    net *n = *state;
-    publish_each(n, 20, 4 * MILLISECOND);
-    n->kind = ORDER;
-    n->lose = 5;
-    publish_each(n, 200, 4 * MILLISECOND);
-    assert_in_range(n->worst, 0, 2 * AGAIN);
+    lose_orders(*state, 5, 200, 2 * AGAIN);
 }
 
 /* Each gap is asked for as soon as it is the first one, though others are known; all of them at once. */

@@ -230,7 +230,7 @@ static void packets__that_were_changed_move_nothing(void **state) {
 }
 
 /* Who hears of many groups reports each of them by less than a step: that counts, but holds nobody up for longer. */
-static void small_steps__count_while_a_whole_one_comes_in_time(void **state) {
+static void small_steps__count_while_a_full_one_comes_in_time(void **state) {
     const uint32_t window = 3200, step = window / RS_FLOW_STEPS / 2;
     rs_flow flow;
     (void)state;
@@ -496,7 +496,7 @@ int main(void) {
         cmocka_unit_test(packets__are_reported_a_step_at_a_time),
         cmocka_unit_test(packets__that_were_changed_move_nothing),
         cmocka_unit_test(missing__holds_the_sender_before_it_has_the_packet_no_more),
-        cmocka_unit_test(small_steps__count_while_a_whole_one_comes_in_time),
+        cmocka_unit_test(small_steps__count_while_a_full_one_comes_in_time),
         cmocka_unit_test(groups__have_one_window_under_way_together),
         cmocka_unit_test(groups__have_a_share_each_whatever_others_do),
         cmocka_unit_test(groups__that_are_silent_do_not_count_for_long),
