@@ -137,7 +137,7 @@ def another(packet: bytes, ahead: int) -> bytes:
 
 
 def checked(datagram: bytes) -> bytes:
-    """A datagram of a region with its check (docs/protocol.md, QSM)."""
+    """A datagram of a region with its check (docs/protocol.md, "Checks")."""
     check = xxh64_intdigest(datagram[16:], xxh64_intdigest(datagram[:12])) & 0xFFFFFFFF
     return datagram[:12] + check.to_bytes(4, "little") + datagram[16:]
 

@@ -9,7 +9,7 @@
 
 #define ROSTRUM_REPLICA_ATTEMPTS 8u /* members are asked for the state so often */
 
-/* A state that this one gives by a send; replica_objects.c knows what it is. */
+/* A state that this one gives by a send; replica_world.c knows what it is. */
 typedef struct rostrum_replica_send rostrum_replica_send;
 
 /* Names of objects are text, as of rostrum_data_id. */

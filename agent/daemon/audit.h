@@ -1,4 +1,4 @@
-/* Who asked for what: a file of JSON objects, one a line, only ever appended to (docs/security.md, "Audit"). */
+/* Who asked for what: a file of JSON objects, one a line, only ever appended to (docs/security.md, "Programs"). */
 #ifndef RS_DAEMON_AUDIT_H
 #define RS_DAEMON_AUDIT_H
 

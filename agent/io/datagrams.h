@@ -14,7 +14,7 @@
 
 #define RS_DATAGRAM_HEADER_MAX 704 /* the longest head of a repair of group messages has 656, its seal 28 */
 #define RS_DATAGRAM_MAX 65507
-#define RS_DSCP_CONTROL 48 /* CS6, network control: above multicast's 46 (docs/operating.md, "Queues") */
+#define RS_DSCP_CONTROL 48 /* CS6, network control: above multicast's 46 (docs/operating.md, "Egress queues") */
 
 typedef struct rs_datagrams rs_datagrams;
 

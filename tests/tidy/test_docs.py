@@ -80,6 +80,35 @@ def test_files__exist() -> None:
     assert not missing, complaint("documents name files that are not there:", missing)
 
 
+# (docs/recovery.md, "What survives"), in code and units
+SECTION = re.compile(r'(docs/[\w/-]+\.md),\s+(?:[#*]+\s*)?"([^"]+)"')
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+SOURCE = re.compile(r"(?<![\w./-])((?:\w+/)*[a-z]\w+\.[ch])\b(?!\w)")
+FOREIGN = ("linux/", "net/", "netinet/", "tcp_bic.c", "thrift_schema.", "core/ENGINE/")  # Linux's, or made by the build
+
+
+def test_sections_that_code_names__exist() -> None:
+    missing = []
+    for name in files(".c", ".h", ".py", ".thrift", ".p4", ".service", ".mount", ".yaml"):
+        for page, title in SECTION.findall(text(name)):
+            title = " ".join(title.replace(" *", " ").replace("#", " ").split())
+            there = text(page) if (ROOT / page).is_file() else ""
+            if not re.search(rf"(?:^#+ .*|\*\*){re.escape(title)}\b", there, re.MULTILINE):
+                missing.append(f"{name}: {page}, {title!r}")
+    assert not missing, complaint("comments name sections that are not there:", missing)
+
+
+def test_files_that_comments_name__exist() -> None:
+    """Of C: a name that a file had once sends whoever reads on into nothing."""
+    names, missing = {f"/{name}" for name in files(".c", ".h")}, []
+    for name in files(".c", ".h", under="agent/"):
+        for comment in COMMENT.findall(text(name)):
+            for told in SOURCE.findall(comment):
+                if not told.startswith(FOREIGN) and not any(one.endswith(f"/{told}") for one in names):
+                    missing.append(f"{name}: {told}")
+    assert not missing, complaint("comments name files that are not there:", missing)
+
+
 def commands_of(page: str) -> list[list[str]]:
     """Lines of code blocks that begin with `rostrum` or `rostrum-manager`, as fields; without what a shell adds."""
     found = []

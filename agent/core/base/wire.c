@@ -333,7 +333,7 @@ static void get_map(cursor *c, rs_message *m) {
         c->bad = true;
 }
 
-/* Bounds within which the sums and products of feedback.c and path_model.c do not overflow. */
+/* Bounds within which the sums and products of feedback_sender.c and path_model.c do not overflow. */
 static void get_rate(cursor *c, rs_message *m) {
     m->rate.highest = get(c, 8);
     m->rate.received = get(c, 8);

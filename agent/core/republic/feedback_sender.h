@@ -5,8 +5,8 @@
 #include "core/feedback/report.h"
 #include "core/republic/state.h"
 
-/* Switches give control a fiftieth of each port (docs/operating.md, "Queues"), of the sender's own too. More reports
- * than fit wait there, and tell ever older positions: so they are a 64th of the data. */
+/* Switches give control a fiftieth of each port (docs/operating.md, "Egress queues"), of the sender's own too. More
+ * reports than fit wait there, and tell ever older positions: so they are a 64th of the data. */
 #define RS_REPORT_WIRE 192u /* on the wire, with the headers of TCP (wire) */
 #define RS_REPORT_PART 64   /* docs/operating.md */
 

@@ -1,9 +1,9 @@
 /* The application interface (Republic, Table I) over a unix socket: clients, requests, answers
  * (docs/application-interface.md).
  *
- * The server knows the object store, so create, add, read, delete and drop are finished here (api_objects.c). What
- * concerns transfers goes to the daemon through rs_api_handlers, and the daemon answers when it can: every answer names
- * its call, and answers to clients that are gone are dropped. Nothing here blocks.
+ * The server knows the object store, so create, add, read, delete and drop are finished here. What concerns transfers
+ * goes to the daemon through rs_api_handlers, and the daemon answers when it can: every answer names its call, and
+ * answers to clients that are gone are dropped. Nothing here blocks.
  *
  * In a loop: watch rs_api_server_fd for readability (it is an epoll descriptor of the server's own); when it is
  * readable, or when rs_api_server_deadline has passed, call rs_api_server_dispatch. That is all. */

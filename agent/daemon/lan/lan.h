@@ -38,7 +38,7 @@ void rs_lan_free(rs_lan *lan);
 rs_time rs_lan_deadline(const rs_lan *lan);
 void rs_lan_timeout(rs_lan *lan);
 
-/* As the functions of link.h with these names. Receivers are named by server, host or address. */
+/* As the functions of manager/client.h with these names. Receivers are named by server, host or address. */
 rs_status rs_lan_request(rs_lan *lan, const rs_manager_request_params *request, char *text, size_t text_size);
 void rs_lan_release(rs_lan *lan, const char *response_id);
 void rs_lan_cancel(rs_lan *lan, const char *request_id);

@@ -1,5 +1,5 @@
-/* The pace of the data channel as a whole (path_model.c, rate.c, window.c, feedback.c) over links of many kinds: how
- * soon it is found, how well the link is used after that, and that queues do not overflow. PACE=<n> runs one,
+/* The pace of the data channel as a whole (path_model.c, rate.c, window.c, feedback_sender.c) over links of many kinds:
+ * how soon it is found, how well the link is used after that, and that queues do not overflow. PACE=<n> runs one,
  * PACE_SEED=<n> with other losses, PACE_SHOW=1 shows what came of each. */
 #include <stdlib.h>
 

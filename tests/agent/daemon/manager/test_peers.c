@@ -1,4 +1,4 @@
-/* link.c, manager/frames.c against managers that send garbage, stall, or do not read. */
+/* client.c, manager/frames.c against managers that send garbage, stall, or do not read. */
 #include "link_fixture.h"
 
 static void garbage__closes_with_a_reason_and_reconnects(void **state) {

@@ -1,4 +1,4 @@
-/* tls.c and what link.c makes of it: a link by TLS does what one without does, and whoever must mend a certificate
+/* tls.c and what client.c makes of it: a link by TLS does what one without does, and whoever must mend a certificate
  * is told what is wrong with it. */
 #include "link_certificates.h"
 
