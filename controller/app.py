@@ -594,4 +594,5 @@ def _serve(config: Config) -> None:
     except (SouthboundError, AccessError, StoreError) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
-        raise click.ClickException(f"cannot listen on {', '.join(config.addresses)}: {error}") from error
+        where = f"{error.filename}" if error.filename else f"cannot listen on {', '.join(config.addresses)}"
+        raise click.ClickException(f"{where}: {error.strerror or error}") from error

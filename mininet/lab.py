@@ -32,7 +32,7 @@ import yaml
 from rostrum.client import SendResult
 from rostrum.lab import links, p4switches, processes
 from rostrum.lab.host import Host, Undone, delivery_rows, transfer_row
-from rostrum.lab.namespace import Entered, LabError, PrivateNamespace, enter_argv
+from rostrum.lab.namespace import Entered, LabError, PrivateNamespace, check_machine, enter_argv
 from rostrum.lab.ocs.control import ask
 from rostrum.lab.options import Options
 from rostrum.lab.records import Rows, samples
@@ -101,6 +101,7 @@ class Lab:
         if unknown:
             known = ", ".join(field.name for field in dataclasses.fields(Options))
             raise LabError(f"a lab has no option {', '.join(unknown)}; there are {known}")
+        check_machine()
         with _starting(name, or_another) as run:
             shutil.rmtree(run, ignore_errors=True)
             run.mkdir(parents=True)

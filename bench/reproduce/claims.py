@@ -139,6 +139,8 @@ def load(file: Path = FILE) -> Claims:
     """Raises ClaimsError for a file that cannot be read, or is not of this form."""
     try:
         given = yaml.safe_load(file.read_text())
+    except FileNotFoundError:
+        raise ClaimsError(f"{file} is not there: claims are tried from a clone of rostrum, after make build") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ClaimsError(f"{file}: {error}") from None
     if not isinstance(given, dict) or set(given) != {"runs", "claims"}:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import ssl
 import time
 import uuid
@@ -136,8 +137,20 @@ class Managers:
 
 
 def _place(name: str) -> str:
-    """A unix socket's path, a folder with manager.sock, or a URL."""
-    return name if name.startswith(("http://", "https://", "/", ".", "~")) else f"http://{name}"
+    """A unix socket's path, a folder with manager.sock, or a URL. Raises click.ClickException."""
+    if name.startswith(("/", ".", "~")):
+        return name
+    place = name if "://" in name else f"http://{name}"
+    try:
+        parts = urlsplit(place)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of what is in brackets, or the port
+        known = False
+    if not known or re.search(r"\s", place):
+        raise click.ClickException(
+            f"{name!r} names no manager: a URL (http://10.255.0.1:8080), an ADDRESS:PORT or a socket's path does"
+        )
+    return place
 
 
 def _may_come_back(place: str) -> bool:
@@ -194,14 +207,18 @@ def _connect(place: str) -> httpx.Client:
 
 
 def _token() -> str:
-    """$ROSTRUM_TOKEN, else what is in the file $ROSTRUM_TOKEN_FILE."""
-    file = os.environ.get("ROSTRUM_TOKEN_FILE")
-    if os.environ.get("ROSTRUM_TOKEN") or not file:
-        return os.environ.get("ROSTRUM_TOKEN", "").strip()
-    try:
-        return Path(file).read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"ROSTRUM_TOKEN_FILE: {error}") from error
+    """$ROSTRUM_TOKEN, else what is in the file $ROSTRUM_TOKEN_FILE. Raises click.ClickException."""
+    where, file = "ROSTRUM_TOKEN", os.environ.get("ROSTRUM_TOKEN_FILE")
+    token = os.environ.get(where, "").strip()
+    if file and not token:
+        where += "_FILE"
+        try:
+            token = Path(file).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise click.ClickException(f"{where}: {error}") from error
+    if re.search(r"[^!-~]", token):
+        raise click.ClickException(f"{where}: a token is one word of ASCII, as rostrum manager token prints it")
+    return token
 
 
 def _tls() -> ssl.SSLContext:

@@ -383,6 +383,8 @@ def _reading(path: Path) -> Any:
 
 
 def _damaged(path: Path, cause: object) -> StoreError:
+    if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return StoreError(f"there is no room for the journal {path}: {cause}")
     return StoreError(f"the journal {path} cannot be read: {' '.join(str(cause).split())}. {_way_out(path)}")
 
 

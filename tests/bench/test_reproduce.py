@@ -150,6 +150,8 @@ GOOD = {"id": "a", "paper": "qsm", "where": "Fig. 1", "claim": "c", "run": "r", 
 )
 def test_table__what_is_wrong_with_it_is_said(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "claims.yaml"
+    with pytest.raises(ClaimsError, match="is not there: claims are tried from a clone"):
+        table.load(file)
     file.write_text(text)
     with pytest.raises(ClaimsError, match=message):
         table.load(file)

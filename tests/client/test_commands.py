@@ -249,6 +249,8 @@ def test_status_for_people(run: Run, file: Path) -> None:
         (["send", "FILE"], "--to"),
         (["send", "FILE", "--to", "h3", "--data-id", "99999999999999999999"], "not a data id"),
         (["send", "FILE", "--to", "h3", "--app", "zebra"], "not an application id"),
+        (["send", "FILE", "--to", "h3", "--data-id", "\udcff"], "is no UTF-8"),
+        (["send", "/dev/zero", "--to", "h3"], "a device without an end"),
         (["send", "FILE", "--to", "h3,h3"], "named twice"),
         (["status", "--socket", "/nowhere/agent.sock"], "no agent answers at /nowhere/agent.sock"),
         (["status", "--socket", "x", "--server", "h1"], "leave out"),
@@ -262,6 +264,51 @@ def test_mistakes__are_text_not_tracebacks(run: Run, file: Path, arguments: list
     result = run(*[str(file) if word == "FILE" else word for word in arguments])
     assert result.exit_code != 0
     assert text in result.output
+
+
+@pytest.mark.parametrize("fields", [["pki", "init", "FILE/ca"], ["status", "--json"], ["topology", "list"]])
+def test_what_the_system_refuses__is_a_line_of_text(server: Server, file: Path, fields: list[str]) -> None:
+    command = [sys.executable, "-m", "rostrum.client.cli", *[word.replace("FILE", str(file)) for word in fields]]
+    environment = {**os.environ, "ROSTRUM_SOCKET": str(server.socket)}
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("Error: ") and len(ended.stderr.splitlines()) == 1, ended.stderr
+
+
+def test_output_that_nobody_reads_on__ends_the_command_without_a_word(server: Server) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {**os.environ, "ROSTRUM_SOCKET": str(server.socket)}
+    ended = subprocess.run([sys.executable, "-m", "rostrum.client.cli", "status", "--json"], env=environment,
+                           stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)  # fmt: skip
+    os.close(writer)
+    assert ended.returncode == 1 and ended.stderr == ""
+
+
+def test_what_has_no_length_before_it_is_read__is_sent_whole(run: Run, tmp_path: Path) -> None:
+    text = Path("/proc/filesystems").read_bytes()
+    assert os.stat("/proc/filesystems").st_size == 0
+    assert run("send", "/proc/filesystems", "--to", "h3", "--keep", "--data-id", "7").exit_code == 0
+    pipe, copy = tmp_path / "pipe", tmp_path / "copy"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cp", str(pipe), str(copy)]) as reader:
+        assert run("read", "7", "-o", pipe).exit_code == 0
+        assert reader.wait(60) == 0
+    assert copy.read_bytes() == text
+    assert run("read", "7", "-o", "/dev/null").exit_code == 0
+    assert "No space left" in run("read", "7", "-o", "/dev/full").output
+    result = run("read", "7", "-o", tmp_path / "none" / "copy")
+    assert result.exit_code == 1 and f"'{tmp_path}/none/copy'" in result.output
+    assert run("send", "/dev/null", "--to", "h3", "--data-id", "8").exit_code == 0
+
+
+def test_agents_text__calls_objects_by_name_behind_an_application_too() -> None:
+    known = names.ObjectNames()
+    number, app = known.number("model.bin"), str(names.COMMAND_APP_ID)
+    for prefix in ("", f"{app[:8]}/", f"{app}/"):
+        assert known.text(f"object {prefix}{number} is not coming in here") == "object model.bin is not coming in here"
+    assert known.text(f"/srv/{app}/{number}") == f"/srv/{app}/{number}"
 
 
 def test_help_teaches(run: Run) -> None:

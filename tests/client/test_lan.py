@@ -194,6 +194,15 @@ def test_send__to_nobody_is_a_usage_error(tmp_path: Path) -> None:
     assert "--to names no server" in result.output
 
 
+@pytest.mark.parametrize(
+    ("name", "why"), [("300.1.1.1", "300.1.1.1 is no IPv4 address"), ("127.0.0.1", "127.0.0.1 is this host")]
+)
+def test_send__to_what_cannot_be_a_receiver_says_so_at_once(name: str, why: str) -> None:
+    private = cast(PrivateAgent, SimpleNamespace(nic=Nic("eth0", "10.0.0.9")))
+    with pytest.raises(RostrumError, match=why):
+        find_receivers(private, lan.resolve([name]), 1, 60.0, print)
+
+
 def test_send__tells_whom_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     nic = SimpleNamespace(name="eth7", address="10.0.0.1")
     private = SimpleNamespace(nic=nic, peers=list)

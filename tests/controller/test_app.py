@@ -89,6 +89,16 @@ def test_program__an_address_in_use(tmp_path: Path) -> None:
     assert "cannot listen on 127.0.0.1" in result.stderr and "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("folder", ["/proc/none", "x" * 110])
+def test_program__a_folder_that_cannot_be_its_own_is_named(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "two.yaml").write_text(TWO_CORES)
+    options = ["--topology", str(tmp_path / "two.yaml"), *OPTIONS, "--run", str(tmp_path / folder)]
+    result = subprocess.run([sys.executable, "-m", "rostrum.controller", *options], capture_output=True, text=True,
+                            timeout=60, check=False)  # fmt: skip
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert f"Error: {tmp_path / folder}" in result.stderr and "cannot listen" not in result.stderr
+
+
 async def test_sequencer__same_key_in_order_others_in_parallel() -> None:
     sequencer = Sequencer()
     done: list[str] = []

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rostrum.lab import lab
 from rostrum.lab.namespace import LabError, PrivateNamespace, buffers_library, enter_argv
 
 pytestmark = pytest.mark.lab
@@ -101,6 +102,16 @@ def test_failures_say_what_and_why(tmp_path: Path) -> None:
     (log / "ovsdb-server.log").mkdir()
     with pytest.raises(LabError, match=r"private namespaces did not come up: ovsdb-server"):
         PrivateNamespace(log=log).start()
+
+
+def test_lab__of_who_is_not_root_says_so_before_it_makes_anything(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(lab, "LABS", tmp_path / "closed" / "lab")
+    with pytest.raises(LabError, match="the lab needs root"):
+        lab.Lab(name="t-nobody")
+    assert not list(tmp_path.iterdir())
 
 
 def test_packet_sockets_of_the_switch_have_large_buffers() -> None:

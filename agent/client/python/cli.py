@@ -5,9 +5,14 @@ A subcommand whose module is not installed is not offered.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import importlib.util
+import os
+import sys
 from dataclasses import dataclass
+from typing import Any
 
 import click
 from rostrum.topologies.version import VERSION
@@ -80,8 +85,33 @@ def _package(module: str) -> str:
     return "rostrum-manager" if module.startswith("rostrum.controller.") else "rostrum-lab"
 
 
+def _drop_output() -> None:
+    """What is still to be written to standard output, where nobody takes it."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 class LazyGroup(click.Group):
     """A group that knows its subcommands by name and imports the one that is used."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """What the system refuses a command and nothing expects (a full disk, a folder that nobody may write to) is a
+        line of text, as every other error."""
+        try:
+            try:
+                return super().main(*arguments, **options)
+            finally:  # not at the interpreter's end, when it is nobody's error
+                if sys.stdout and not sys.stdout.closed:
+                    sys.stdout.flush()
+        except OSError as error:
+            if not options.get("standalone_mode", True):
+                raise
+            if error.errno != errno.EPIPE:
+                click.echo(f"Error: {error}", err=True)
+            _drop_output()
+            sys.exit(1)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name, command in COMMANDS.items() if _is_there(command.module)]

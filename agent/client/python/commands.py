@@ -34,6 +34,8 @@ def _errors_as_text(function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
+        except BrokenPipeError:  # nobody reads on: that is no error
+            raise
         except (RostrumError, OSError) as error:
             raise click.ClickException(as_typed(str(error))) from error
 
@@ -163,7 +165,7 @@ def send(
 
     Where no agent runs, it sends to those that run `rostrum receive` on the LAN (docs/lan.md):
 
-    
+    \b
       rostrum send model.bin --to 10.0.0.2,10.0.0.3
       rostrum send model.bin --wait-for 3           to all of them, once there are three
     """
@@ -380,10 +382,11 @@ def cancel(connect: Connect, data_id: str, as_json: bool) -> None:
       rostrum cancel model.bin
       rostrum cancel model.bin --server h1
     """
+    number = number_of(data_id)
     with connect() as agent:
-        agent.cancel(data_id)
+        agent.cancel(number)
     if as_json:
-        print(json.dumps({"server": agent.server, "data_id": data_id_of(data_id), "cancelled": True}, indent=1))
+        print(json.dumps({"server": agent.server, "data_id": number, "cancelled": True}, indent=1))
     else:
         click.echo(f"{data_id} cancelled")
 
@@ -398,11 +401,12 @@ def leave(connect: Connect, data_id: str, as_json: bool) -> None:
     \b
       rostrum leave model.bin --server h3
     """
+    number = number_of(data_id)
     with connect() as agent:
-        agent.leave(data_id)
+        agent.leave(number)
         server = agent.server
     if as_json:
-        print(json.dumps({"server": server, "data_id": data_id_of(data_id), "left": True}, indent=1))
+        print(json.dumps({"server": server, "data_id": number, "left": True}, indent=1))
     else:
         click.echo(f"{server} left {data_id}")
 

@@ -271,13 +271,24 @@ def _peers_of(page: str) -> list[Peer]:
     return sorted(found, key=lambda peer: tuple(int(part) for part in peer.address.split(".")))
 
 
+def is_address(name: str) -> bool:
+    """Whether it is meant as an IPv4 address."""
+    return re.fullmatch(r"[\d.]*\d\.[\d.]*", name) is not None
+
+
 def resolve(names: list[str]) -> list[str]:
-    """Addresses of names where the system knows them; other names stay, for agents may be called so."""
+    """Addresses of names where the system knows them; other names stay, for agents may be called so.
+
+    Raises:
+        RostrumError: one looks like an address, and is none.
+    """
     found = []
     for name in names:
         with contextlib.suppress(OSError):
             found.append(socket.gethostbyname(name))
             continue
+        if is_address(name):
+            raise RostrumError(f"{name} is no IPv4 address, such as 10.0.0.2", Code.INVALID)
         found.append(name)
     return found
 
@@ -290,8 +301,9 @@ def find_receivers(
     Raises:
         RostrumError: they were not there in time; the text says who is missing.
     """
-    if private.nic.address in names:
-        raise RostrumError(f"{private.nic.address} is this host: name others", Code.INVALID)
+    for name in names:
+        if name == private.nic.address or name.startswith("127."):
+            raise RostrumError(f"{name} is this host: name others", Code.INVALID)
     began = time.monotonic()
     deadline, tell_at = began + wait, began + TELL_FIRST_S
     told: set[str] = set()

@@ -24,12 +24,14 @@ from .lan import (
     Receiver,
     Trailer,
     find_receivers,
+    is_address,
     mtu_of,
     nic_for,
     resolve,
     safe_name,
     send_file,
 )
+from .objects import length_of
 from .values import SendResult
 
 FIND_S = 10.0
@@ -102,16 +104,16 @@ def _tell_file(row: dict[str, Any], as_json: bool) -> None:
         click.echo(row["cause"], err=True)
 
 
-def _as_regular(file: BinaryIO) -> int:
-    """A descriptor whose length is known: a pipe is read to its end first."""
+def _as_regular(file: BinaryIO) -> tuple[int, int]:
+    """A descriptor and its length: what has none before it is read (a pipe) is read to its end first."""
     with contextlib.suppress(OSError, AttributeError):
         descriptor = file.fileno()
-        os.lseek(descriptor, 0, os.SEEK_CUR)
-        return descriptor
+        if (length := length_of(descriptor)) >= 0:
+            return descriptor, length
     spool = os.memfd_create("rostrum-send")
     with os.fdopen(os.dup(spool), "wb") as out:
         shutil.copyfileobj(file, out, 1 << 20)
-    return spool
+    return spool, os.fstat(spool).st_size
 
 
 def send_on_lan(
@@ -129,12 +131,11 @@ def send_on_lan(
     names = resolve(names)
     bound = wait or (WAIT_FOR_S if wait_for else FIND_S)
     nic = nic_for(names, interface)
-    source = _as_regular(file)
-    size = os.fstat(source).st_size
+    source, size = _as_regular(file)
     total = Trailer(
         safe_name(file_name), uuid4().hex, 0, 0, size, os.fstat(source).st_mode & 0o777 or 0o644, nic.address
     )
-    addresses = tuple(name for name in names if name.replace(".", "").isdigit())
+    addresses = tuple(name for name in names if is_address(name))
     with _ended_like_ctrl_c():
         mtu: int | None = None
         while True:

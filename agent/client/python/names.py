@@ -23,7 +23,7 @@ DEFAULT_LAB = "lab"  # what `rostrum lab up` calls it
 NAMED_MAX = 16  # servers in an error's text
 DATA_ID_MAX = 2**64 - 1
 NAMES_MAX = 4096
-_NUMBER = re.compile(r"(?<![\w/])(?:[0-9a-f-]{36}/)?(\d{1,20})(?!\w)")
+_NUMBER = re.compile(r"(?<![\w/])(?:[0-9a-f]{8}(?:-[0-9a-f-]{27})?/)?(\d{1,20})(?!\w)")
 
 
 def _answers(path: Path) -> bool:
@@ -96,7 +96,7 @@ def data_id_of(name: str | int) -> int:
     """The dataID that `name` stands for: a number (decimal, or 0x...) is itself, other text is its BLAKE2b of 8 bytes.
 
     Raises:
-        RostrumError: a number outside 0 ... 2**64 - 1, or no text.
+        RostrumError: a number outside 0 ... 2**64 - 1, or no text, or text that is no UTF-8 (of a file's name).
     """
     value: int | None = name if isinstance(name, int) else None
     if isinstance(name, str):
@@ -105,10 +105,18 @@ def data_id_of(name: str | int) -> int:
         try:
             value = int(name, 0)
         except ValueError:
-            value = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+            value = int.from_bytes(hashlib.blake2b(_utf8(name), digest_size=8).digest(), "little")
     if value is None or not 0 <= value <= DATA_ID_MAX:
         raise RostrumError(f"{name} is not a data id: numbers go from 0 to 2**64 - 1", Code.INVALID)
     return value
+
+
+def _utf8(name: str) -> bytes:
+    try:
+        return name.encode()
+    except UnicodeEncodeError:
+        raise RostrumError(f"{name!a} is no UTF-8, as names are: give the object another (--data-id)",
+                           Code.INVALID) from None  # fmt: skip
 
 
 def has_name(data_id: int | str) -> TypeGuard[str]:

@@ -13,9 +13,11 @@ Both kinds support the buffer protocol, so that NumPy, Arrow, torch and struct u
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import mmap
 import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -165,9 +167,11 @@ class ReadObject:
         """Writes it to `path`, which appears only when it is complete."""
         target = Path(path)
         if target.exists() and not target.is_file():  # a device or a pipe: nothing to rename
-            with target.open("wb", buffering=0) as out:
-                copy_file(self.fd, out.fileno(), self.size)
+            with target.open("wb") as out:
+                out.writelines(self.chunks())
             return
+        if not target.parent.is_dir():  # and not of the name below, which nobody typed
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target))
         part = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
             with part.open("wb") as out:
@@ -248,12 +252,33 @@ def content(source: Any) -> Iterator[tuple[int, Callable[[CreatedFile], None]]]:
         return
     try:
         fd, at = source.fileno(), source.tell()
-        size = max(0, os.fstat(fd).st_size - at)
+        size = length_of(fd) - at
     except (OSError, AttributeError):  # a pipe, or a file that is none: its length is known when it is read
+        size = -1
+    if size < 0:
         with content(source.read()) as found:
             yield found
         return
     yield size, lambda created: copy_file(fd, created.fd, size, at)
+
+
+def length_of(fd: int) -> int:
+    """Of a file or a disk, in bytes; -1: it is known when it is read (a file of /proc).
+
+    Raises:
+        RostrumError: it has no end.
+        OSError: it has no places, as a pipe.
+    """
+    status, at = os.fstat(fd), os.lseek(fd, 0, os.SEEK_CUR)
+    if stat.S_ISBLK(status.st_mode):
+        end = os.lseek(fd, 0, os.SEEK_END)
+        os.lseek(fd, at, os.SEEK_SET)
+        return end
+    if status.st_size or not os.pread(fd, 1, 0):
+        return status.st_size
+    if stat.S_ISCHR(status.st_mode):
+        raise RostrumError("a device without an end cannot be sent: head -c SIZE takes so much of it", Code.INVALID)
+    return -1
 
 
 def copy_file(source: int, target: int, size: int, offset: int = 0) -> None:

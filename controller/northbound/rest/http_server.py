@@ -274,9 +274,9 @@ class HttpServer:
         try:
             bound.bind(str(path))
             os.chmod(path, 0o660)
-        except OSError:
+        except OSError as error:  # of a socket the system does not say which
             bound.close()
-            raise
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
         bound.setblocking(False)
         await self._serve(_Server(self._config(SOCKET, self.places["unix"])), bound)
 

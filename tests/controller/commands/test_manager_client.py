@@ -140,6 +140,23 @@ def test_away__a_manager_that_restarts_is_waited_for_and_told_once(monkeypatch: 
     assert len(told) == 1 and "waiting for the manager at http://a:81, 60 s at most" in told[0]
 
 
+@pytest.mark.parametrize("name", ["http://[::1", ":::", "ftp://a", "http://", "a:99999", "http://a b", "a:b"])
+def test_named__what_is_no_manager_is_told(name: str) -> None:
+    with pytest.raises(click.ClickException, match="names no manager: a URL"):
+        Managers(name, "lab")
+
+
+def test_token__that_cannot_be_one_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ROSTRUM_TOKEN", "schlüssel")
+    with pytest.raises(click.ClickException, match="ROSTRUM_TOKEN: a token is one word"):
+        Managers("a:81", "lab").request("GET", "/v1/health", None, {}, 5.0)
+    monkeypatch.delenv("ROSTRUM_TOKEN")
+    (tmp_path / "token").write_text("two words\n")
+    monkeypatch.setenv("ROSTRUM_TOKEN_FILE", str(tmp_path / "token"))
+    with pytest.raises(click.ClickException, match="ROSTRUM_TOKEN_FILE: a token is one word"):
+        Managers("a:81", "lab").request("GET", "/v1/health", None, {}, 5.0)
+
+
 def test_away__one_of_a_lab_that_does_not_run_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -311,3 +311,11 @@ def test_open__one_in_which_nothing_is_yet_takes_another_topology(tmp_path: Path
     other.close()
     with pytest.raises(StoreError, match="journal of topology ours, this manager's is sample"):
         Journal(tmp_path / "journal", "sample")
+
+
+def test_open__without_room_is_not_called_damaged(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "full") as file, pytest.raises(sqlite3.OperationalError) as full:
+        file.execute("PRAGMA max_page_count = 1")
+        file.execute("CREATE TABLE one (two)")
+    assert "there is no room for the journal" in str(text := journal._damaged(tmp_path, full.value)), text
+    assert "reset" not in str(text)
