@@ -127,6 +127,7 @@ class Lab:
                 self._write_state()
             except BaseException:
                 namespace.stop()
+                self._remove_sockets()
                 raise
         if detached:
             namespace.detach()
@@ -176,7 +177,10 @@ class Lab:
         elif _alive(self.run):
             os.kill(self.init_pid, signal.SIGKILL)
             _wait_gone(self.init_pid, ANSWER_BOUND_S)
-        # Killed programs leave their sockets, and a client that looks for a lab would find them.
+        self._remove_sockets()
+
+    def _remove_sockets(self) -> None:
+        """Killed programs leave them, and a client that looks for a lab would find them."""
         for file in [
             self.run / "lab.json",
             *self.run.glob("*.sock"),

@@ -24,6 +24,7 @@ from rostrum.client import (
     Unavailable,
     cli,
     commands,
+    connection,
     group_commands,
     names,
     report,
@@ -375,7 +376,9 @@ def test_the_agents_socket_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert names.agent_socket() == tmp_path / "system.sock"
     lab_with(tmp_path, "lab/h1", "lab/h2")
     assert names.agent_socket("h2") == tmp_path / "lab/h2/agent.sock"
-    with pytest.raises(Exception, match="--server: h1, h2"):
+    assert names.agent_socket() == tmp_path / "system.sock"  # those of a lab that was killed are nobody's
+    with monkeypatch.context() as living, pytest.raises(Exception, match="--server: h1, h2"):
+        living.setattr(names, "_answers", lambda path: True)
         names.agent_socket()
     lab_with(tmp_path, "other/h2")
     assert names.agent_socket("h2") == tmp_path / "lab/h2/agent.sock"  # the lab that has no name of its own
@@ -410,6 +413,17 @@ def test_a_lab_is_asked_for_where_none_runs(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(names, "labs_folder", lambda: tmp_path)
     with pytest.raises(Exception, match=r"no lab runs here .*rostrum lab up"):
         names.agent_socket("h1")
+
+
+def test_an_agent_of_a_lab_that_does_not_answer__is_looked_for_in_the_lab(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (names, connection):
+        monkeypatch.setattr(module, "labs_folder", lambda: tmp_path)
+    lab_with(tmp_path, "mine/h1")
+    result = run("status", "--server", "h1")
+    assert result.exit_code == 1 and "rostrum lab start --name mine h1" in result.output
+    assert "systemctl" not in result.output
 
 
 class _LeavingAgent:

@@ -118,6 +118,7 @@ def test_a_lab_that_cannot_start_says_what_it_waited_for(monkeypatch: pytest.Mon
     with pytest.raises(LabError, match=r"/no/such/rostrumd is not built; run make build"):
         Lab.start(name=NAME)
     assert NAME not in labs()
+    assert not [file for file in run_folder(NAME).rglob("*") if file.is_socket()]
 
 
 def test_wrong_topology_is_refused_before_anything_starts(tmp_path: Path) -> None:

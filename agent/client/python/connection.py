@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rostrum.topologies.places import labs_folder
+
 from . import wire
 from .names import ObjectNames
 from .values import Code, Event, RostrumError, TimedOut, Unavailable, error_of
@@ -94,14 +96,21 @@ def connect(path: Path) -> socket.socket:
         sock.connect(address)
     except OSError as error:
         sock.close()
-        text = error.strerror or str(error)
         raise Unavailable(
-            f"no agent answers at {path} (is rostrumd running there? systemctl status rostrumd): {text}"
+            f"no agent answers at {path} ({_whether_it_runs(path)}): {error.strerror or error}"
         ) from error
     finally:
         if folder >= 0:
             os.close(folder)
     return sock
+
+
+def _whether_it_runs(path: Path) -> str:
+    """Where to look for that."""
+    if not path.is_relative_to(labs_folder()):
+        return "is rostrumd running there? systemctl status rostrumd"
+    lab = path.relative_to(labs_folder()).parts[0]
+    return f"does lab {lab} run? rostrum lab status; rostrum lab start --name {lab} {path.parent.name}"
 
 
 class _Caller:

@@ -51,7 +51,9 @@ def agent_socket(server: str | None = None, lab: str | None = None) -> Path:
             return SYSTEM_SOCKET
     there = labs_folder().glob("*/*/agent.sock")
     found = sorted(path for path in there if lab in (None, _lab(path)) and server in (None, path.parent.name))
-    if len(found) > 1:  # a lab that was killed left its sockets
+    if server is None and lab is None:  # a lab that was killed left its sockets: nobody means these
+        found = [path for path in found if _answers(path)]
+    if len(found) > 1:
         found = [path for path in found if _answers(path)] or found
         found = [path for path in found if _lab(path) == DEFAULT_LAB] or found
     if len(found) == 1:
