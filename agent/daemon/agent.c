@@ -766,7 +766,7 @@ static bool start_api(rs_agent *agent) {
                                       .on_status = rs_status_api,
                                       .on_delete = let_go,
                                       .on_fetch = rs_fetch_api,
-                                      .on_name = rs_holdings_name_api,
+                                      .on_name = rs_names_api,
                                       .on_join = rs_groups_api,
                                       .on_channels = rs_groups_channels,
                                       .on_asked = agent->audit ? rs_programs_asked : NULL,

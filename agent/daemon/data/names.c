@@ -7,10 +7,12 @@
 #include "core/base/wire.h"
 #include "daemon/control/control.h"
 #include "daemon/data/receiving.h"
+#include "daemon/pieces/holdings.h"
 #include "daemon/secure.h"
 
-#define OPENED 1024u /* transfers: one that shares its place with another is told no names while that goes on */
-#define TOLD 4096u   /* pairs of transfer and receiver: forgotten, a name is told twice */
+#define OPENED 1024u  /* transfers: one that shares its place with another is told no names while that goes on */
+#define TOLD 4096u    /* pairs of transfer and receiver: forgotten, a name is told twice */
+#define NAMELESS 256u /* receivers that answered before the program gave the name: forgotten, they know the number */
 #define AT_TYPE 4
 
 struct rs_names {
@@ -19,6 +21,12 @@ struct rs_names {
         rs_object_id object;
     } opened[OPENED];
     uint64_t told[TOLD];
+    struct {
+        uint64_t nonce; /* 0: none */
+        rs_object_id object;
+        rs_peer peer;
+    } nameless[NAMELESS];
+    uint32_t nameless_next;
 };
 
 rs_names *rs_names_new(void) {
@@ -37,26 +45,49 @@ void rs_names_goes(rs_names *names, const uint8_t *header, size_t header_length)
     names->opened[m.nonce % OPENED].object = m.open.object;
 }
 
-/* This receiver has the object, or begins to have it. */
-static void answered(rs_agent *agent, rs_peer peer, const rs_message *m) {
-    rs_names *names = agent->names;
-    const rs_object *object = names->opened[m->nonce % OPENED].nonce == m->nonce
-                                  ? rs_store_find(agent->store, &names->opened[m->nonce % OPENED].object)
-                                  : NULL;
-    size_t length = object && object->name ? strnlen(object->name, RS_NAME_MAX) : 0;
-    uint64_t pair = m->nonce ^ (peer + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t *told = &names->told[(pair >> 32) % TOLD];
+static void tell(rs_agent *agent, rs_peer peer, uint64_t nonce, const rs_object *object) {
+    uint64_t pair = nonce ^ (peer + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t *told = &agent->names->told[(pair >> 32) % TOLD];
     uint32_t knows = rs_control_knows(agent->control, peer);
-    if (length == 0 || *told == pair || knows == UINT32_MAX || !(knows & RS_HELLO_NAME))
+    if (*told == pair || knows == UINT32_MAX || !(knows & RS_HELLO_NAME))
         return;
-    rs_message name = {.type = RS_MSG_NAME, .nonce = m->nonce};
+    rs_message name = {.type = RS_MSG_NAME, .nonce = nonce};
     uint8_t bytes[RS_HEADER_MAX];
     name.name.object = object->id;
-    name.name.length = (uint16_t)length;
-    memcpy(name.name.text, object->name, length);
+    name.name.length = (uint16_t)strnlen(object->name, RS_NAME_MAX);
+    memcpy(name.name.text, object->name, name.name.length);
     size_t size = rs_wire_encode(&name, 0, bytes, sizeof bytes);
     if (size && rs_control_send(agent->control, peer, bytes, size, NULL))
         *told = pair;
+}
+
+/* This receiver has the object, or begins to have it. */
+static void answered(rs_agent *agent, rs_peer peer, uint64_t nonce) {
+    rs_names *names = agent->names;
+    if (names->opened[nonce % OPENED].nonce != nonce)
+        return;
+    const rs_object_id *id = &names->opened[nonce % OPENED].object;
+    const rs_object *object = rs_store_find(agent->store, id);
+    if (object && object->name) {
+        tell(agent, peer, nonce, object);
+    } else if (object) { /* a small one is there before its name has come from the program */
+        uint32_t at = names->nameless_next++ % NAMELESS;
+        names->nameless[at].nonce = nonce;
+        names->nameless[at].object = *id;
+        names->nameless[at].peer = peer;
+    }
+}
+
+void rs_names_api(void *context, const rs_object_id *id, const char *text) {
+    rs_agent *agent = context;
+    rs_names *names = agent->names;
+    const rs_object *object = rs_store_find(agent->store, id);
+    for (uint32_t at = 0; object && object->name && at < NAMELESS; at++)
+        if (names->nameless[at].nonce && memcmp(&names->nameless[at].object, id, sizeof *id) == 0) {
+            tell(agent, names->nameless[at].peer, names->nameless[at].nonce, object);
+            names->nameless[at].nonce = 0;
+        }
+    rs_holdings_name_api(agent, id, text);
 }
 
 /* Who knows an object's application has a right to the object, and to say its name. A name that a program here has
@@ -85,7 +116,7 @@ bool rs_names_message(void *context, rs_peer peer, const uint8_t *header, size_t
         if (type == RS_MSG_NAME)
             named(agent, &m);
         else if (type != RS_MSG_OPEN_ACK || m.open_ack.status != RS_ACK_REFUSED)
-            answered(agent, peer, &m);
+            answered(agent, peer, m.nonce);
     }
     return rs_receiving_message(agent, peer, header, header_length, payload, payload_length);
 }
