@@ -211,6 +211,16 @@ def buffers_library(switch: str = "vswitchd") -> Path:
     return library
 
 
+def preloaded(library: Path, folder: Path = Path("/run")) -> str:
+    """Its name for LD_PRELOAD, where spaces and colons part names: of such a path a link in the private /run."""
+    if not set(str(library)) & set(" :"):
+        return str(library)
+    link = folder / library.name
+    if not link.is_symlink():
+        link.symlink_to(library)
+    return str(link)
+
+
 def _read_line(fd: int, bound_s: float) -> str:
     deadline, text = time.monotonic() + bound_s, b""
     while b"\n" not in text:
@@ -256,7 +266,7 @@ def _start_switches(log: str) -> None:
     # Forwarding competes with the agents for the same cores; a real switch does not.
     _must(
         ["nice", "-n", "-10", "ovs-vswitchd", f"--log-file={folder}/ovs-vswitchd.log", *daemon],
-        env={**os.environ, **SWITCH_MALLOC, "LD_PRELOAD": str(buffers_library())},
+        env={**os.environ, **SWITCH_MALLOC, "LD_PRELOAD": preloaded(buffers_library())},
     )
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rostrum.lab.namespace import LabError, buffers_library
+from rostrum.lab.namespace import LabError, buffers_library, preloaded
 from rostrum.lab.processes import Program, tls
 from rostrum.topologies import rate_bps
 from rostrum.topologies.checks import P4_CPU_PORT
@@ -72,5 +72,5 @@ def program(
         argv += ["--grpc-server-cacert", ca, "--grpc-server-with-client-auth"]
     # Before other work on this machine: hardware does not wait for its users.
     libraries = [buffers_library(), *([buffers_library("bmv2")] if target == BMV2 else [])]
-    buffers = ["env", "LD_PRELOAD=" + ":".join(str(one) for one in libraries)]
+    buffers = ["env", "LD_PRELOAD=" + ":".join(map(preloaded, libraries))]
     return Program(switch.name, ["nice", "-n", "-10", *buffers, *argv], run / "switches" / f"{switch.name}.log")

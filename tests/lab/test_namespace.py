@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from rostrum.lab import lab
-from rostrum.lab.namespace import LabError, PrivateNamespace, buffers_library, enter_argv
+from rostrum.lab.namespace import LabError, PrivateNamespace, buffers_library, enter_argv, preloaded
 
 pytestmark = pytest.mark.lab
 
@@ -112,6 +112,16 @@ def test_lab__of_who_is_not_root_says_so_before_it_makes_anything(
     with pytest.raises(LabError, match="the lab needs root"):
         lab.Lab(name="t-nobody")
     assert not list(tmp_path.iterdir())
+
+
+def test_libraries_to_load_before__in_a_folder_with_spaces(tmp_path: Path) -> None:
+    library = tmp_path / "a b:c" / "buffers.so"
+    library.parent.mkdir()
+    library.write_text("x")
+    for _ in range(2):
+        name = preloaded(library, tmp_path)
+        assert name == str(tmp_path / "buffers.so") and Path(name).read_text() == "x"
+    assert preloaded(Path("/usr/lib/one.so")) == "/usr/lib/one.so"
 
 
 def test_packet_sockets_of_the_switch_have_large_buffers() -> None:

@@ -57,6 +57,21 @@ def rostrum(folder: Path, *fields: str) -> str:
     return run(folder, sys.executable, "-c", "from rostrum.client.cli import main; main()", *fields)
 
 
+@pytest.mark.parametrize("name", ["clone", "ein Ordner mit Umläuten", "long" * 40])
+def test_commands__run_from_a_clone_in_any_folder(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    for file in (".ci/commands", "pyproject.toml"):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, folder / file)
+    python = folder / "build/venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    subprocess.run([folder / ".ci/commands"], check=True, timeout=60)
+    asked = subprocess.run([python.with_name("rostrum"), "send", "--help"], capture_output=True, text=True, timeout=60)
+    assert asked.returncode == 0 and asked.stdout.startswith("Usage: rostrum send"), asked
+
+
 def test_contributing__a_scheduler_serves_a_trace(copy: Path) -> None:
     run(copy, "sh", "-ec", steps("Add a scheduler"))
     figures = copy / "figures.json"
