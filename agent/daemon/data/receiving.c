@@ -300,7 +300,8 @@ static void meet_existing(rs_agent *agent, rs_xfer xfer, const rs_incoming *info
     }
     char cause[160];
     snprintf(cause, sizeof cause, "%.60s has another object by that id%s", agent->options.server,
-             object->phase == RS_OBJECT_COMPLETE ? "" : ", not whole yet");
+             object->phase == RS_OBJECT_COMPLETE ? ": delete it there, or send this one by another id"
+                                                 : ", not whole yet");
     rs_incoming_refuse(agent->node, rs_agent_now(agent), xfer, cause);
     rs_log_limited(&agent->refusals, 5, RS_LOG_WARNING, "receive", "object=%s refused=%s", rs_id_text(&info->object),
                    rs_quote(cause));
