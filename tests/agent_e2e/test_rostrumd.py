@@ -142,6 +142,19 @@ def test_three_transfers_at_once(lab: World) -> None:
                 assert lab.app(other).read(number) == data
 
 
+def test_the_first_forty_objects_without_a_manager_go_at_once(lab: World) -> None:
+    """Each tries whether multicast gets through, and a receiver hears so many tests at a time."""
+    for name in ("h1", "h2", "h3"):
+        lab.start(name, "--standalone", "true", manager=False)
+    sender = lab.app("h1")
+    for number in range(40):
+        sender.add(number, content(1000, number))
+    tags = [sender.start_send(number, ["h2", "h3"]) for number in range(40)]
+    for tag in tags:
+        result = sender.finish_send(tag)[0]
+        assert result.ok, result
+
+
 def test_two_sends_of_one_application_share_the_nic(lab: World) -> None:
     lab.start_all()
     data = [content(2_000_000, 8), content(2_000_000, 9)]

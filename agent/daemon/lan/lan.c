@@ -514,6 +514,7 @@ static void test_tick(rs_lan *lan, lan_path *path) {
     rs_time now = now_of(lan), since = now - path->phase_at;
     for (uint32_t i = 0; i < path->count; i++) {
         member *m = &path->members[i];
+        m->decided = m->decided || rs_lan_peer_is_tried(lan->peers, now, &m->peer, &m->direct); /* by another path */
         if (m->decided)
             continue;
         if (since > TEST_SILENCE && !m->listening) {
@@ -557,8 +558,7 @@ static void begin_test(rs_lan *lan, lan_path *path) {
     path->next_at = now + TEST_EVERY;
     for (uint32_t i = 0; i < path->count; i++) {
         member *m = &path->members[i];
-        m->decided = m->peer.multicast && m->peer.multicast_until > now;
-        m->direct = m->decided && m->peer.multicast > 0;
+        m->decided = rs_lan_peer_is_tried(lan->peers, now, &m->peer, &m->direct);
         if (!m->decided)
             ask_to_listen(lan, path, m);
     }

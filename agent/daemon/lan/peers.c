@@ -12,6 +12,13 @@ rs_lan_known *rs_lan_peer_at(rs_lan_known *peers, uint32_t address, uint16_t con
     return NULL;
 }
 
+bool rs_lan_peer_is_tried(rs_lan_known *peers, rs_time now, const rs_lan_known *peer, bool *direct) {
+    const rs_lan_known *p = rs_lan_peer_at(peers, peer->address, peer->control_port);
+    bool tried = p && p->multicast && p->multicast_until > now;
+    *direct = tried && p->multicast > 0;
+    return tried;
+}
+
 rs_lan_known *rs_lan_peer_room(rs_lan_known *peers) {
     rs_lan_known *oldest = &peers[0];
     for (uint32_t i = 0; i < RS_LAN_PEERS_MAX; i++) {

@@ -11,8 +11,8 @@
 
 #define RELAY_PORT 7100u /* and RS_LAN_RELAYS_MAX - 1 more */
 #define READS_PER_TURN 256
-#define LISTEN_TIME (3 * RS_SECOND)
-#define RELAY_LIFE (6 * RS_SECOND) /* of one whose sender says nothing any more */
+#define LISTEN_TIME (200 * RS_MILLISECOND) /* of a test that nobody asks about any more: it is over */
+#define RELAY_LIFE (6 * RS_SECOND)         /* of one whose sender says nothing any more */
 
 /* A test of somebody else's that is heard here. */
 typedef struct {
@@ -87,7 +87,6 @@ static lan_listen *listen_for(rs_lan_served *served, const rs_lan_message *m, ui
                            .group = m->group,
                            .port = m->data_port,
                            .owner = from,
-                           .until = rs_loop_now(served->options.loop) + LISTEN_TIME,
                            .watch = {.ready = on_test_packets, .context = unused},
                            .served = served};
     if (rs_loop_watch(served->options.loop, &unused->watch, fd, EPOLLIN))
@@ -100,8 +99,10 @@ static lan_listen *listen_for(rs_lan_served *served, const rs_lan_message *m, ui
 void rs_lan_on_listen(rs_lan_served *served, const rs_lan_message *m, uint32_t from, uint16_t port) {
     lan_listen *l = listen_for(served, m, from);
     rs_lan_message answer = {.type = RS_LAN_HEARD};
-    if (l)
+    if (l) {
+        l->until = rs_loop_now(served->options.loop) + LISTEN_TIME;
         on_test_packets(l, EPOLLIN); /* those in the socket came before the question */
+    }
     answer.nonce = m->nonce;
     answer.group = m->group;
     answer.data_port = m->data_port;

@@ -5,7 +5,7 @@
 #include "daemon/data/data.h"
 #include "daemon/lan/wire.h"
 
-#define RS_LAN_LISTENS_MAX 16u /* tests at a time */
+#define RS_LAN_LISTENS_MAX 64u /* tests at a time */
 #define RS_LAN_RELAYS_MAX 64u  /* groups that are handed on here, at a time */
 
 typedef struct rs_lan_served rs_lan_served;
