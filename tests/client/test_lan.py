@@ -6,7 +6,10 @@ import errno
 import json
 import os
 import random
+import select
 import struct
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -116,6 +119,90 @@ def test_receiver__a_file_is_copied_or_linked_and_has_no_trailer(tmp_path: Path,
     assert (folder / "model.bin").read_bytes() == b"hello"
     assert ((folder / "model.bin").stat().st_ino == inode) is linked
     assert not (objects / "7").exists()
+
+
+# In place of rostrumd. Where the file `taken` is none yet, its port is another's.
+FAKE_AGENT = f"""#!{sys.executable}
+import errno, os, pathlib, socket, sys, time
+given = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+taken, told = (pathlib.Path(__file__).with_name(name) for name in ("taken", "told"))
+if not taken.exists():
+    taken.write_text(given["--control-port"] + " " + given["--server"])
+    sys.exit("2026-01-01T00:00:00Z error control cannot listen: " + os.strerror(errno.EADDRINUSE))
+told.write_text(given["--control-port"] + " " + given["--server"] + " " + str(os.getpid()))
+sockets = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET), socket.socket(socket.AF_UNIX)
+for one, name in zip(sockets, ("--socket", "--metrics")):
+    one.bind(given[name])
+    one.listen()
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def fake_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Its folder."""
+    (tmp_path / "rostrumd").write_text(FAKE_AGENT)
+    (tmp_path / "rostrumd").chmod(0o755)
+    monkeypatch.setenv("ROSTRUM_AGENT", str(tmp_path / "rostrumd"))
+    return tmp_path
+
+
+def test_private_agent__ends_with_a_command_that_is_killed(fake_agent: Path) -> None:
+    (fake_agent / "taken").touch()
+    code = """
+from rostrum.client.lan import Nic, PrivateAgent
+with PrivateAgent(Nic("lo", "127.0.0.1"), "true") as private:
+    print(private._store, flush=True)
+    input()
+"""
+    environment = {**os.environ, "TMPDIR": str(fake_agent)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stdin=pipe, stdout=pipe) as command:
+        assert command.stdout
+        store = command.stdout.readline().strip()
+        agent = os.pidfd_open(int((fake_agent / "told").read_text().split()[2]))
+        command.kill()
+    assert select.select([agent], [], [], 60)[0]
+    os.close(agent)
+    os.rmdir(store)
+
+
+def test_private_agent__whose_port_another_got_meanwhile_starts_at_another_by_another_name(fake_agent: Path) -> None:
+    with PrivateAgent(Nic("lo", "127.0.0.1"), "true"):
+        first, second = ((fake_agent / name).read_text().split() for name in ("taken", "told"))
+    assert first[0] != second[0] and first[1] != second[1]
+
+
+@pytest.mark.parametrize("why", ["no room", "the folder is gone"])
+def test_receiver__a_file_that_cannot_be_written_is_told_and_others_are_received(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    folder, data = tmp_path / "in", tmp_path / "7"
+    folder.mkdir()
+    agent: Any = FakeAgent(data)
+    receiver = Receiver(agent, folder, False)
+
+    def rows() -> list[tuple[bool, str]]:
+        agent.held = False
+        data.write_bytes(b"hello" + TRAILER.packed())
+        return [(row["ok"], row.get("cause", "")) for row in receiver.look()]
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        if why == "no room":
+            patch.setattr(os, "sendfile", full)
+        else:
+            folder.rmdir()
+        [(ok, cause)] = rows()
+    assert not ok and "model.bin from 10.0.0.1 could not be written" in cause
+    assert os.strerror(errno.ENOSPC if why == "no room" else errno.ENOENT) in cause
+    folder.mkdir(exist_ok=True)
+    assert not data.exists() and list(folder.iterdir()) == []
+    assert rows() == []  # what comes of it yet
+    monkeypatch.setattr("tests.client.test_lan.TRAILER", replace(TRAILER, transfer="0af4"))
+    assert rows() == [(True, "")] and (folder / "model.bin").read_bytes() == b"hello"
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import ctypes
+import errno
 import fcntl
+import functools
 import json
 import math
 import os
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -36,9 +41,13 @@ TRAILER_MAGIC = b"RSFILE1\n"
 TRAILER_MAX = 4096
 TRIAL = "doctor"  # how the transfer of an object is called that is to be thrown away
 START_BOUND_S = 10.0
+STARTS_MOST = 8
+USUAL_PORT = 7071
 LOOK_S = 0.02
 TELL_FIRST_S, TELL_EACH_S = 2.0, 10.0  # who waits for receivers is told whom for
 SIOCGIFADDR, SIOCGIFMTU = 0x8915, 0x8921
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
@@ -140,9 +149,9 @@ def agent_program() -> str:
     return program
 
 
-def _free_control_port(address: str) -> int:
-    """7071, or if another agent of this host has it any other."""
-    for port in (7071, 0):
+def _free_control_port(address: str, usual: bool = True) -> int:
+    """The usual one, or if another agent of this host has it, or not `usual`, any other."""
+    for port in (USUAL_PORT, 0) if usual else (0,):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
             tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
@@ -152,8 +161,16 @@ def _free_control_port(address: str) -> int:
     raise RostrumError(f"no port is free at {address}", Code.UNAVAILABLE)
 
 
+def _end_with(parent: int) -> None:
+    """In a child: it is told to end when the thread that began it does, however that ends."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it has ended already
+        os._exit(1)
+
+
 class PrivateAgent:
-    """rostrumd for as long as one command runs, as its user, without a manager.
+    """rostrumd for as long as one command runs, as its user, without a manager: not longer, or senders would take it
+    for somebody who receives.
 
     Raises (on entry):
         RostrumError: it did not start; the text is the last of its log.
@@ -178,27 +195,47 @@ class PrivateAgent:
         memory = self._into or Path("/dev/shm")
         self._store = Path(tempfile.mkdtemp(prefix=".rostrum-lan-", dir=memory if memory.is_dir() else None))
         self.socket, self._metrics = self._folder / "agent.sock", self._folder / "metrics.sock"
-        port = _free_control_port(self.nic.address)
         command = [
-            agent_program(), "--server", self.nic.address, "--interface", self.nic.name, "--address", self.nic.address,
-            "--socket", str(self.socket), "--store", str(self._store), "--metrics", str(self._metrics),
-            "--standalone", self._role, "--control-port", str(port), *self._options,
+            agent_program(), "--interface", self.nic.name, "--address", self.nic.address, "--socket", str(self.socket),
+            "--store", str(self._store), "--metrics", str(self._metrics), "--standalone", self._role, *self._options,
         ]  # fmt: skip
         if self._asked:
             command += ["--lan-peers", ",".join(self._asked)]
         try:
-            with open(self._folder / "log", "wb") as log:
-                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log, start_new_session=True)
-            self._await_start()
+            for tries in range(STARTS_MOST):
+                port = _free_control_port(self.nic.address, usual=tries == 0)
+                # One name would be one agent, whose newest connection ends those of the other commands of this host.
+                name = self.nic.address if port == USUAL_PORT else f"{self.nic.address}-{port}"
+                own = ["--server", name, "--control-port", str(port)]
+                if self._start([*command, *own], last=tries == STARTS_MOST - 1):
+                    return self
         except BaseException:
             self.__exit__()
             raise
         return self
 
+    def _start(self, command: list[str], last: bool) -> bool:
+        """False, but for the last try: another command that began at the same time has that port now."""
+        with open(self._folder / "log", "wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=functools.partial(_end_with, os.getpid()),
+            )
+        try:
+            self._await_start()
+        except RostrumError:
+            if last or os.strerror(errno.EADDRINUSE) not in self._log_tail():
+                raise
+            return False
+        return True
+
     def _await_start(self) -> None:
         assert self._process is not None
         deadline = time.monotonic() + START_BOUND_S
-        while not self.socket.exists() or not self._metrics.exists():
+        while not (_answers(self.socket, socket.SOCK_SEQPACKET) and _answers(self._metrics, socket.SOCK_STREAM)):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RostrumError(f"the private agent did not start: {self._log_tail()}", Code.UNAVAILABLE)
             time.sleep(0.005)
@@ -247,6 +284,11 @@ def _is_memory(folder: Path) -> bool:
             if fields[2] == f"{os.major(device)}:{os.minor(device)}":
                 return fields[fields.index("-") + 1] == "tmpfs"
     return False
+
+
+def _answers(path: Path, kind: int) -> bool:
+    with socket.socket(socket.AF_UNIX, kind) as link:
+        return link.connect_ex(str(path)) == 0
 
 
 def _get_metrics(path: Path) -> str:
@@ -414,6 +456,7 @@ class Receiver:
         self._agent, self._folder, self._overwrite, self._objects = agent, folder, overwrite, objects
         self._files: dict[str, Received] = {}
         self._taken: set[int] = set()  # a transfer still holds them
+        self._given_up: collections.deque[str] = collections.deque(maxlen=64)  # transfers: nothing more of them
         # Once the agent has let go, they are files. Open until then: no agent frees the bytes of what somebody reads.
         self._linked: dict[int, tuple[Received, Trailer, str, int]] = {}
 
@@ -425,9 +468,8 @@ class Receiver:
             done = None if data_id in self._taken else self._take(data_id)
             if self._delete(data_id) and data_id in self._linked:
                 row, trailer, digest, fd = self._linked.pop(data_id)
-                os.truncate(row.partial, trailer.size)
                 os.close(fd)
-                done = self._finish(row, digest)
+                done = self._finish(row, trailer, digest, trailer.size)
             if done:
                 yield done
 
@@ -444,25 +486,39 @@ class Receiver:
     def _take(self, data_id: int) -> dict[str, Any] | None:
         with self._agent.read(data_id, wait=0) as data:
             trailer = read_trailer(data.fileno(), data.size)
-            is_file = trailer is not None and not trailer.transfer.startswith(TRIAL)
-            digest = data.digest
-            if trailer and is_file and self._link(data_id, trailer, digest):
+            if trailer is None:
+                return {"ok": False, "cause": "an object came that is no file of rostrum send", "bytes": 0}
+            if trailer.transfer.startswith(TRIAL) or trailer.transfer in self._given_up:
                 return None
-            row = self._write(data.fileno(), trailer) if trailer and is_file else None
-        if trailer and trailer.transfer.startswith(TRIAL):
-            return None
-        if row is None:
-            return {"ok": False, "cause": "an object came that is no file of rostrum send", "bytes": 0}
-        if row.have < row.total:
-            return None
-        return self._finish(row, digest)
+            try:
+                if self._link(data_id, trailer, data.digest):
+                    return None
+                row = self._write(data.fileno(), trailer)
+            except OSError as error:
+                return self._give_up(trailer, error)
+        return self._finish(row, trailer, data.digest) if row.have >= row.total else None
 
-    def _finish(self, row: Received, digest: str) -> dict[str, Any]:
-        path = free_path(self._folder, row.name, self._overwrite)
-        os.chmod(row.partial, row.mode & ~_umask() or 0o600)
-        os.replace(row.partial, path)
-        for key in [key for key, value in self._files.items() if value is row]:
-            del self._files[key]
+    def _give_up(self, trailer: Trailer, error: OSError) -> dict[str, Any]:
+        """It could not be written, and others may."""
+        row = self._files.pop(trailer.transfer, None)
+        self._given_up.append(trailer.transfer)
+        with contextlib.suppress(OSError):
+            if row:
+                row.partial.unlink(missing_ok=True)
+        what = f"{trailer.name} from {trailer.sender} could not be written to {self._folder}"
+        return {"ok": False, "cause": f"{what}: {error.strerror or error}", "bytes": 0}
+
+    def _finish(self, row: Received, trailer: Trailer, digest: str, size: int | None = None) -> dict[str, Any]:
+        """It is shown. `size`: where there is more in the file than is the file's."""
+        try:
+            path = free_path(self._folder, row.name, self._overwrite)
+            if size is not None:
+                os.truncate(row.partial, size)
+            os.chmod(row.partial, row.mode & ~_umask() or 0o600)
+            os.replace(row.partial, path)
+        except OSError as error:
+            return self._give_up(trailer, error)
+        self._files.pop(trailer.transfer, None)
         return {
             "ok": True, "file": str(path), "bytes": row.total, "from": row.sender, "digest": digest,
             "seconds": time.monotonic() - row.began,
