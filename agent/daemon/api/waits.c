@@ -261,11 +261,24 @@ rs_object *rs_api_add_again(rs_api_server *server, const rs_object_id *id, int f
     return wait->object;
 }
 
+/* Bytes it has yet to go through, at most. */
+static uint64_t work_left(const rs_api_wait *wait) {
+    return wait->tree ? rs_digest_tree_pending(wait->tree) * RS_DIGEST_CHUNK : wait->object->size;
+}
+
+/* By turns the oldest, for several at once would all come later and none earlier, and the one with the least to do:
+ * what is small does not wait for what is large, and no flood of small ones keeps a large one waiting. */
+static rs_api_wait *next_work(rs_api_server *server) {
+    rs_api_wait *found = NULL;
+    server->oldest_turn = !server->oldest_turn;
+    for (rs_api_wait *wait = server->waits; wait && !(found && server->oldest_turn); wait = wait->next)
+        if (is_work(wait->kind) && server->now >= follows_until(wait) && (!found || work_left(wait) < work_left(found)))
+            found = wait;
+    return found;
+}
+
 void rs_api_waits_work(rs_api_server *server) {
-    /* The oldest first: several at once would all come later, and none earlier. */
-    rs_api_wait *wait = server->waits;
-    while (wait && !(is_work(wait->kind) && server->now >= follows_until(wait)))
-        wait = wait->next;
+    rs_api_wait *wait = next_work(server);
     if (wait && wait->kind == RS_WAIT_CREATE)
         work_create(server, wait);
     else if (wait)

@@ -80,6 +80,7 @@ struct rs_api_server {
     rs_api_wait *waits;
     uint32_t work_count;     /* waits that this server itself must work on */
     uint32_t listener_count; /* waits for events */
+    bool oldest_turn;        /* of these that have work to do, the oldest had the last turn */
     bool store_work;
     bool reap;
     rs_time now;

@@ -148,6 +148,19 @@ static void digest__of_what_was_passed_over_does_not_hold_the_agent_up(void **st
     rs_store_release(object);
 }
 
+static void digest__of_what_is_large_does_not_hold_up_what_is_small(void **state) {
+    fixture *f = *state;
+    rs_object *large = add(f, 1, 16 * SIZE), *small = add(f, 2, 1000);
+    for (unsigned i = 0; i < 4; i++)
+        rs_api_server_dispatch(f->api, f->now);
+    assert_int_equal(small->phase, RS_OBJECT_COMPLETE);
+    for (uint64_t number = 3; large->phase != RS_OBJECT_COMPLETE; number++) { /* nor does a flood of these stop it */
+        assert_true(number < 1000);
+        (void)add(f, number, 1000);
+        rs_api_server_dispatch(f->api, f->now);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(digest__of_what_is_sent_fast_is_there_with_the_last_byte, set_up, tear_down),
@@ -155,6 +168,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(digest__goes_on_where_nothing_is_sent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(digest__of_one_that_is_sent_lets_others_pass, set_up, tear_down),
         cmocka_unit_test_setup_teardown(digest__of_what_was_passed_over_does_not_hold_the_agent_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(digest__of_what_is_large_does_not_hold_up_what_is_small, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
