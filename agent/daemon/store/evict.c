@@ -10,7 +10,6 @@ struct rs_evict {
     rs_evict_stats stats;
 };
 
-/* In memory, received objects are of whole pages; the difference does not matter here. */
 static bool may_go(const rs_object *object, bool disk) {
     return object->received && object->on_disk == disk && !object->pinned && object->holds == 0 &&
            (object->phase == RS_OBJECT_COMPLETE || object->phase == RS_OBJECT_PARTIAL);
@@ -20,24 +19,29 @@ const char *rs_evict_to_do(const rs_store *store, bool disk, bool makes, uint64_
     uint64_t room = 0;
     uint32_t cursor = 0;
     for (const rs_object *object; (object = rs_store_next(store, &cursor));)
-        room += may_go(object, disk) ? object->size : 0;
+        room += may_go(object, disk) ? rs_store_takes(object) : 0;
     return !makes          ? "delete objects nobody needs"
            : room >= lacks ? "room is being made: try again soon"
                            : "the rest is pinned, in use or added";
 }
 
-static rs_object *read_longest_ago(rs_store *store, bool disk, int64_t after, const rs_object *but) {
-    rs_object *oldest = NULL;
+static int read_before(const void *one, const void *other) {
+    const rs_object *a = *(rs_object *const *)one, *b = *(rs_object *const *)other;
+    int64_t at = rs_store_read_at(a), than = rs_store_read_at(b);
+    return at != than ? (at > than) - (at < than) : ((uintptr_t)a > (uintptr_t)b) - ((uintptr_t)a < (uintptr_t)b);
+}
+
+/* Those that may go, which was read longest ago first; the caller frees the list. NULL: no memory. */
+static rs_object **candidates(rs_store *store, bool disk, uint32_t *count) {
+    rs_object **list = calloc(rs_store_count(store) + (size_t)1, sizeof *list);
     uint32_t cursor = 0;
-    for (rs_object *object; (object = rs_store_next(store, &cursor));) {
-        int64_t at = rs_store_read_at(object);
-        bool behind = at > after || (at == after && (uintptr_t)object > (uintptr_t)but);
-        if (may_go(object, disk) && behind &&
-            (!oldest || at < rs_store_read_at(oldest) ||
-             (at == rs_store_read_at(oldest) && (uintptr_t)object < (uintptr_t)oldest)))
-            oldest = object;
-    }
-    return oldest;
+    *count = 0;
+    for (rs_object *object; list && (object = rs_store_next(store, &cursor));)
+        if (may_go(object, disk))
+            list[(*count)++] = object;
+    if (list)
+        qsort(list, *count, sizeof(rs_object *), read_before);
+    return list;
 }
 
 /* Bytes of room that are to be made. */
@@ -50,6 +54,17 @@ static uint64_t wanted(rs_evict *e, bool disk) {
     return full > e->lacking[disk] ? full : e->lacking[disk];
 }
 
+/* Objects that are to go as the list is nearly full: of each place in proportion. */
+static uint32_t surplus(const rs_store *store, bool disk) {
+    uint64_t count = rs_store_count(store), most = rs_store_most(store), there = 0;
+    uint32_t cursor = 0;
+    if (count <= most / 10 * 9)
+        return 0;
+    for (const rs_object *object; (object = rs_store_next(store, &cursor));)
+        there += object->on_disk == disk;
+    return (uint32_t)(((count - most / 10 * 8) * there + count - 1) / count);
+}
+
 static void stays(rs_evict *e, rs_object *object) {
     object->goes_at = 0;
     e->config.tell(e->config.context, object, RS_NEVER);
@@ -58,56 +73,57 @@ static void stays(rs_evict *e, rs_object *object) {
 /* The next one that goes; true: now. */
 static bool goes(rs_evict *e, rs_object *object, rs_time now) {
     if (!object->goes_at) {
+        object->told_going_at = rs_store_clock();
         object->goes_at = now + e->config.notice > 0 ? now + e->config.notice : 1;
         e->config.tell(e->config.context, object, e->config.notice);
     }
     return object->goes_at <= now;
 }
 
+/* Returns its bytes. */
+static uint64_t let_go(rs_evict *e, rs_object *object) {
+    rs_error error;
+    uint64_t bytes = rs_store_takes(object);
+    e->config.tell(e->config.context, object, 0);
+    e->stats.objects++;
+    e->stats.bytes += object->size;
+    (void)rs_store_delete(e->config.store, &object->id, &error);
+    return bytes;
+}
+
 static bool check_room(rs_evict *e, bool disk, rs_time now) {
     rs_store *store = e->config.store;
     uint64_t room = 0, most = wanted(e, disk), went = 0;
-    uint32_t cursor = 0, last = 0;
-    rs_object *victims[256]; /* more at the next look */
+    uint32_t cursor = 0, count, last = 0, many = surplus(store, disk), gone = 0;
+    bool told = false;
     /* Whoever was read, pinned or held since it was told stays. */
-    for (rs_object *object; (object = rs_store_next(store, &cursor));)
+    for (rs_object *object; (object = rs_store_next(store, &cursor));) {
         if (object->on_disk == disk && object->goes_at &&
             (!may_go(object, disk) || rs_store_read_at(object) > object->told_going_at))
             stays(e, object);
-    rs_object *object = NULL;
-    int64_t after = INT64_MIN;
-    while (room < most && last < 256 && (object = read_longest_ago(store, disk, after, object))) {
-        after = rs_store_read_at(object);
-        room += object->size;
-        victims[last++] = object;
+        told |= object->on_disk == disk && object->goes_at;
     }
-    e->stats.short_of += room < most && last < 256 ? most - room : 0;
-    cursor = 0;
-    while ((object = rs_store_next(store, &cursor))) {
-        bool chosen = false;
-        for (uint32_t i = 0; i < last && !chosen; i++)
-            chosen = victims[i] == object;
-        if (object->on_disk == disk && object->goes_at && !chosen)
-            stays(e, object); /* others went, or were deleted */
-    }
+    rs_object **list = most || many || told ? candidates(store, disk, &count) : NULL;
+    if (!list)
+        return false;
+    for (; last < count && (room < most || last < many); last++)
+        room += rs_store_takes(list[last]);
+    e->stats.short_of += room < most ? most - room : 0;
+    for (uint32_t i = last; i < count; i++)
+        if (list[i]->goes_at)
+            stays(e, list[i]); /* others went, or were deleted */
     for (uint32_t i = 0; i < last; i++) {
-        rs_error error;
-        bool told = victims[i]->goes_at != 0;
-        if (!told)
-            victims[i]->told_going_at = rs_store_clock();
-        if (!goes(e, victims[i], now)) {
-            e->stats.going++;
-            e->stats.going_bytes += victims[i]->size;
+        if (goes(e, list[i], now)) {
+            went += let_go(e, list[i]);
+            gone++;
             continue;
         }
-        e->config.tell(e->config.context, victims[i], 0);
-        e->stats.objects++;
-        e->stats.bytes += victims[i]->size;
-        went += victims[i]->size;
-        (void)rs_store_delete(store, &victims[i]->id, &error);
+        e->stats.going++;
+        e->stats.going_bytes += list[i]->size;
     }
+    free(list);
     e->lacking[disk] = went >= e->lacking[disk] || room == 0 ? 0 : e->lacking[disk] - went;
-    return went > 0;
+    return gone > 0;
 }
 
 bool rs_evict_look(rs_evict *e, rs_time now) {

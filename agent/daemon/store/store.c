@@ -192,6 +192,18 @@ uint64_t rs_store_take_lacking(rs_store *store, bool disk) {
     return bytes;
 }
 
+uint32_t rs_store_count(const rs_store *store) {
+    return store->count;
+}
+
+uint32_t rs_store_most(const rs_store *store) {
+    return store->cap;
+}
+
+uint64_t rs_store_takes(const rs_object *object) {
+    return object->internal->charged;
+}
+
 static const char *to_do(const rs_store *store, const rs_store_place *p, uint64_t bytes, uint64_t lacks,
                          uint64_t total) {
     return bytes > total ? "it is too large" : rs_evict_to_do(store, p->disk, store->evict_notice > 0, lacks);
@@ -234,8 +246,8 @@ static bool charge(rs_store *store, rs_store_place *p, uint64_t size, bool room,
 /* An empty place in the store's list, charged to `p` (NULL: to nobody). NULL and `error`. */
 static rs_object *object_new(rs_store *store, rs_store_place *p, uint64_t size, bool room, rs_error *error) {
     if (store->count == store->cap) {
-        rs_error_set(error, ROSTRUM_ERR_LIMIT, "the object store holds its maximum of %u objects; delete some",
-                     store->cap);
+        rs_error_set(error, ROSTRUM_ERR_LIMIT, "the object store holds its maximum of %u objects; %s", store->cap,
+                     rs_evict_to_do(store, p && p->disk, store->evict_notice > 0, 1));
         return NULL;
     }
     rs_object *object = calloc(1, sizeof *object);

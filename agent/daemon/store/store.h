@@ -112,6 +112,10 @@ int64_t rs_store_read_at(const rs_object *object);
 int64_t rs_store_clock(void);
 /* The most bytes that something lacked, since the last call. */
 uint64_t rs_store_take_lacking(rs_store *store, bool disk);
+/* How many objects there are, and how many there may be; bytes that one takes of its quota. */
+uint32_t rs_store_count(const rs_store *store);
+uint32_t rs_store_most(const rs_store *store);
+uint64_t rs_store_takes(const rs_object *object);
 const char *rs_store_directory(const rs_store *store);
 
 /* NULL if there is none by that id in any phase but CREATED. */

@@ -24,6 +24,8 @@ static rs_digest root;
 static rs_store *store;
 static rs_evict *evict;
 static char told[1000]; /* "7 goes, 7 gone" */
+static uint64_t quota = QUOTA;
+static uint32_t objects_most;
 
 static void note(void *context, const rs_object *object, rs_time in) {
     (void)context;
@@ -37,7 +39,8 @@ static void note(void *context, const rs_object *object, rs_time in) {
 static void open_with(uint64_t disk_from) {
     rs_error error = {0};
     const rs_store_config config = {.directory = memory,
-                                    .quota_bytes = QUOTA,
+                                    .quota_bytes = quota,
+                                    .max_objects = objects_most,
                                     .disk = disk,
                                     .disk_from = disk_from,
                                     .disk_quota_bytes = QUOTA,
@@ -60,16 +63,20 @@ static rs_object_id id_of(uint64_t number) {
 }
 
 /* NULL: it did not fit, and `error` says why. */
-static rs_object *receive(uint64_t number, rs_error *error) {
-    const rs_manifest what = {.id = id_of(number), .size = SIZE, .algorithm = RS_DIGEST_XXH3, .root = root};
+static rs_object *receive_of(uint64_t number, uint64_t size, rs_error *error) {
+    const rs_manifest what = {.id = id_of(number), .size = size, .algorithm = RS_DIGEST_XXH3, .root = root};
     rs_object *object = rs_store_receive_pieces(store, &what, error);
     if (!object)
         return NULL;
-    assert_true(rs_store_ensure(store, object, 0, SIZE, error));
-    memcpy(object->map, content, SIZE);
+    assert_true(rs_store_ensure(store, object, 0, size, error));
+    memcpy(object->map, content, size);
     assert_true(rs_store_piece_came(object, 0, leaf));
     assert_true(rs_store_commit(store, object, &root, error));
     return object;
+}
+
+static rs_object *receive(uint64_t number, rs_error *error) {
+    return receive_of(number, SIZE, error);
 }
 
 static void receive_all(uint64_t first, uint64_t last) {
@@ -200,6 +207,47 @@ static void room__pins_and_reads_of_objects_on_disk_outlive_a_restart(void **sta
     close_it();
 }
 
+static uint32_t count_here(uint64_t last) {
+    uint32_t count = 0;
+    for (uint64_t number = 1; number <= last; number++)
+        count += is_here(number);
+    return count;
+}
+
+static void room__is_made_for_more_objects_too(void **state) {
+    (void)state;
+    rs_error error = {0};
+    objects_most = 1000;
+    open_with(RS_NEVER);
+    objects_most = 0;
+    for (uint64_t number = 1; number <= 1000; number++)
+        assert_non_null(receive_of(number, 100, &error));
+    assert_null(receive_of(1001, 100, &error));
+    assert_non_null(strstr(error.text, "room is being made"));
+    assert_false(rs_evict_look(evict, 1));
+    assert_true(rs_evict_look(evict, NOTICE + 1));
+    assert_int_equal(count_here(1000), 800);
+    assert_true(!is_here(200) && is_here(201));
+    assert_non_null(receive_of(1001, 100, &error));
+    close_it();
+}
+
+static void room__of_small_objects_only_as_many_go_as_their_pages_make(void **state) {
+    (void)state;
+    rs_error error = {0};
+    quota = 100 * 4096;
+    open_with(RS_NEVER);
+    quota = QUOTA;
+    for (uint64_t number = 1; number <= 80; number++)
+        assert_non_null(receive_of(number, 100, &error));
+    assert_null(receive_of(81, (uint64_t)30 * 4096, &error)); /* ten pages more than are left */
+    (void)rs_evict_look(evict, 1);
+    assert_true(rs_evict_look(evict, NOTICE + 1));
+    assert_false(rs_evict_look(evict, NOTICE + 2));
+    assert_int_equal(count_here(80), 70);
+    close_it();
+}
+
 static int make_folders(void **state) {
     (void)state;
     for (size_t i = 0; i < SIZE; i++)
@@ -229,6 +277,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(room__added_objects_never_go_and_what_is_lacking_then_is_told, make_folders,
                                         remove_folders),
         cmocka_unit_test_setup_teardown(room__pins_and_reads_of_objects_on_disk_outlive_a_restart, make_folders,
+                                        remove_folders),
+        cmocka_unit_test_setup_teardown(room__is_made_for_more_objects_too, make_folders, remove_folders),
+        cmocka_unit_test_setup_teardown(room__of_small_objects_only_as_many_go_as_their_pages_make, make_folders,
                                         remove_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
