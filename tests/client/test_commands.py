@@ -132,6 +132,51 @@ def test_errors_call_an_object_as_it_was_typed(run: Run, fields: list[str]) -> N
     assert "model.bin" in result.output and str(names.data_id_of("model.bin")) not in result.output
 
 
+@pytest.mark.parametrize("name", [b"n" * 255, b"a [red] b"])
+def test_names_of_files_may_be_any(run: Run, tmp_path: Path, name: bytes) -> None:
+    path = tmp_path / os.fsdecode(name)
+    path.write_bytes(b"x")
+    sent = run("send", path, "--to", "h3", "--keep")
+    assert sent.exit_code == 0 and name[:20] in sent.stdout_bytes
+    path.unlink()
+    assert run("read", path.name, "-o", path).exit_code == 0 and path.read_bytes() == b"x"
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(
+    server: Server, run: Run, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever sends an object here gives its name."""
+    sent = run("send", file, "--to", "h3", "--keep", "--data-id", "[/b][red]")
+    assert sent.exit_code == 0 and "[/b][red]" in sent.output
+    with server.agent(names.COMMAND_APP_ID) as agent:
+        now = agent.status()
+    named = dataclasses.replace(now, objects=[dataclasses.replace(one, name="[/b][red]") for one in now.objects])
+    report.print_status(named)
+    assert "[/b][red]" in capsys.readouterr().out
+
+
+def test_read__into_what_the_shell_has_opened_replaces_no_link(server: Server, run: Run, tmp_path: Path) -> None:
+    assert run("send", "-", "--to", "h3", "--keep", "--data-id", "some", input=b"some bytes").exit_code == 0
+    command = [sys.executable, "-m", "rostrum.client.cli", "read", "some", "-o", "/proc/self/fd/1"]  # as /dev/stdout is
+    with (tmp_path / "out").open("wb") as file:
+        subprocess.run(command, env={**os.environ, "ROSTRUM_SOCKET": str(server.socket)}, stdout=file, check=True)
+    assert (tmp_path / "out").read_bytes() == b"some bytes"
+    link = tmp_path / "link"
+    with (tmp_path / "other").open("wb") as file:
+        link.symlink_to(f"/proc/self/fd/{file.fileno()}")
+        assert run("read", "some", "-o", link).exit_code == 0
+    assert (tmp_path / "other").read_bytes() == b"some bytes" and link.is_symlink()
+
+
+def test_stream_that_is_over_ends_the_command_that_waits_for_more_to_send(server: Server) -> None:
+    command = [sys.executable, "-m", "rostrum.client.cli", "stream", "send", "log", "--to", "refuse"]
+    environment = {**os.environ, "ROSTRUM_SOCKET": str(server.socket)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stderr=pipe, text=True) as program:
+        assert program.wait(60) == 1  # its input is open
+        assert program.stderr and "grants no path" in program.stderr.read()
+
+
 def test_cancel__stops_what_another_command_sends(server: Server, run: Run) -> None:
     with server.agent(names.COMMAND_APP_ID) as agent:
         sending = agent.send("model.bin", "slow", source=b"x")

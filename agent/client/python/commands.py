@@ -25,6 +25,7 @@ from .values import AlreadyThere, NotFound, RostrumError, SendResult
 
 CANCEL_BOUND_S = 10.0
 TYPED = "rostrum.client.names"  # of the context: name by number
+STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 def _errors_as_text(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -297,7 +298,7 @@ def read(
     with connect() as agent, agent.read(number, wait=wait) as data:
         if folder:
             unpack(data.fd, Path(output))
-        elif output == "-":
+        elif output in STDOUT:
             for piece in data.chunks():
                 sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
@@ -307,8 +308,8 @@ def read(
             agent.delete(number)
         facts = {"data_id": number, "size": data.size, "digest": data.digest, "server": agent.server, "output": output}
     if as_json:
-        print(json.dumps(facts, indent=1), file=sys.stderr if output == "-" else sys.stdout)
-    elif output != "-":
+        print(json.dumps(facts, indent=1), file=sys.stderr if output in STDOUT else sys.stdout)
+    elif output not in STDOUT:
         click.echo(f"{output}: {data.size} bytes, {data.digest}")
 
 
@@ -341,7 +342,7 @@ def fetch(
     names = [name.strip() for given in holders for name in given.split(",") if name.strip()]
     number = number_of(data_id)
     with connect() as agent, agent.fetch(number, names, wait=wait) as data:
-        if output == "-":
+        if output in STDOUT:
             for piece in data.chunks():
                 sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
@@ -349,8 +350,8 @@ def fetch(
             data.copy_to(output)
         facts = {"data_id": number, "size": data.size, "digest": data.digest, "server": agent.server, "output": output}
     if as_json:
-        print(json.dumps(facts, indent=1), file=sys.stderr if output == "-" else sys.stdout)
-    elif output != "-":
+        print(json.dumps(facts, indent=1), file=sys.stderr if output in STDOUT else sys.stdout)
+    elif output not in STDOUT:
         click.echo(f"{data_id}: {data.size} bytes, {data.digest}")
 
 

@@ -10,6 +10,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
+from .objects import part_of
 from .values import Code, RostrumError
 
 
@@ -92,7 +93,7 @@ def unpack(archive: int, target: Path) -> int:
     """
     if target.exists() or target.is_symlink():
         raise RostrumError(f"{target} is there already: name a folder that is not", Code.EXISTS)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    part = part_of(target)
     try:
         os.lseek(archive, 0, os.SEEK_SET)
         with (

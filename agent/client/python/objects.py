@@ -166,13 +166,13 @@ class ReadObject:
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """Writes it to `path`, which appears only when it is complete."""
         target = Path(path)
-        if target.exists() and not target.is_file():  # a device or a pipe: nothing to rename
+        if _is_open(target) or (target.exists() and not target.is_file()):  # a device or a pipe: nothing to rename
             with target.open("wb") as out:
                 out.writelines(self.chunks())
             return
         if not target.parent.is_dir():  # and not of the name below, which nobody typed
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target))
-        part = target.with_name(f".{target.name}.{os.getpid()}.part")
+        part = part_of(target)
         try:
             with part.open("wb") as out:
                 copy_file(self.fd, out.fileno(), self.size)
@@ -204,6 +204,20 @@ class ReadObject:
         self.close()
 
 
+def part_of(target: Path) -> Path:
+    """Where it is written until it is complete: beside it. A name may be as long as names can be."""
+    return target.with_name(f".{os.fsdecode(os.fsencode(target.name)[:200])}.{os.getpid()}.part")
+
+
+def _is_open(path: Path) -> bool:
+    """Whether it is /dev/stdout or its like: a link to what a process has open, not to be replaced by a file."""
+    for _ in range(40):  # links
+        if not path.is_symlink() or path.parent.resolve().is_relative_to("/proc"):
+            return path.is_symlink()
+        path = path.parent / os.readlink(path)
+    return False
+
+
 def _unmap(memory: object) -> None:
     if isinstance(memory, mmap.mmap):
         with contextlib.suppress(BufferError):  # arrays use it; it goes with the last of them
@@ -227,7 +241,7 @@ class _EmptyObject(ReadObject, bytearray):
     pass
 
 
-__all__ = ["Buffer", "CreatedFile", "ReadObject", "Source", "content", "copy_file", "flat"]
+__all__ = ["Buffer", "CreatedFile", "ReadObject", "Source", "content", "copy_file", "flat", "part_of"]
 Source = CreatedFile | Buffer | str | os.PathLike[str] | BinaryIO | int
 
 

@@ -16,9 +16,9 @@ from rostrum.topologies.units import rate_text, size_text
 from .names import COMMAND_APP_ID
 from .values import Event, Receiver, SendResult, Status, Transfer
 
-# files and pipes are not narrow
-OUT = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
-ERR = Console(stderr=True, highlight=False)
+# Files and pipes are not narrow; names that others gave are no markup.
+OUT = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
+ERR = Console(stderr=True, highlight=False, markup=False)
 
 _TIMES = (
     ("requested_ns", "requested"),

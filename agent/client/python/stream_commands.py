@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import sys
 import threading
 import time
@@ -70,7 +71,9 @@ def send(connect: Connect, name: str, receivers: tuple[str, ...], wait: float | 
 
 
 def _copy_in(out: StreamWriter) -> None:
-    while data := os.read(0, READ_BYTES):
+    """Until standard input ends or the stream does, which `finish` explains: there may be nothing to read for long."""
+    over = out.fileno()
+    while over not in select.select([0, over], [], [])[0] and (data := os.read(0, READ_BYTES)):
         out.write(data)
 
 

@@ -93,6 +93,10 @@ class StreamWriter:
             raise self._failure(error) from error
         self.bytes_written += len(view)
 
+    def fileno(self) -> int:
+        """What becomes readable when the stream is over, for select."""
+        return self._socket.fileno()
+
     def events(self) -> Iterator[Event]:
         """What happens, until the stream is over."""
         while event := self._call.next_event(None):
