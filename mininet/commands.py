@@ -31,7 +31,8 @@ from rostrum.topologies.kinds import KINDS
 from rostrum.topologies.places import short
 from rostrum.topologies.units import Duration, Size
 
-OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
+OUT = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)  # files are not narrow
+ERR = Console(stderr=True, highlight=False)
 
 
 def _errors_as_text(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -356,6 +357,8 @@ def _ocs_commands(running: Lab, ocs_name: str, orders: bool, as_json: bool) -> N
         made, removed = (" ".join(f"{a}>{b}" for a, b in one[what]) for what in ("made", "removed"))
         ago = f"{(log['now_ns'] - one['at_ns']) / 1e9:.1f} s"
         table.add_row(ago, str(one["session"]), one["from"], one["command"], verdict, took, made, removed)
+    for column in table.columns:
+        column.overflow = "fold"  # half a command tells nobody anything
     OUT.print(table)
 
 

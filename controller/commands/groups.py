@@ -7,6 +7,7 @@ from typing import Any
 import click
 from rich.table import Table
 from rostrum.controller.commands.paths import MANAGER_HELP, OUT, Api, print_json, with_api
+from rostrum.controller.commands.tables import whole
 from rostrum.controller.core.groups.values import NAME
 
 
@@ -57,7 +58,11 @@ def list_groups(api: Api, as_json: bool, server: str | None) -> None:
         row = (one["id"], one["version"], _runs(one), one["member_count"], one["sender_count"])
         shared = (one["address"] or "-", one["shares_with"] + 1, one["waste"])
         table.add_row(one["name"], *(str(value) for value in (*row, *shared)))
-    OUT.print(table if found["groups"] else "no groups; a program's first join makes one, or: rostrum groups create")
+    OUT.print(
+        whole(table, "group", "address")
+        if found["groups"]
+        else "no groups; a program's first join makes one, or: rostrum groups create"
+    )
     if found["next"]:
         OUT.print(f"... of {found['count']} groups at {found['addresses']} addresses")
 

@@ -9,6 +9,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 from rostrum.controller.commands.paths import MANAGER_HELP, OUT, Api, print_json, with_api
+from rostrum.controller.commands.tables import whole
 
 COLOURS = {"failed": "red", "silent": "red", "drained": "yellow"}
 
@@ -47,7 +48,7 @@ def list_links(api: Api, as_json: bool) -> None:
         use = one["use"]
         shown = f"[{COLOURS[use]}]{use}[/{COLOURS[use]}]" if use in COLOURS else use
         table.add_row(f"{one['switch']}:{one['port']}", one["expected"], one["state"], shown, escape(one["text"]))
-    OUT.print(table if found["links"] else "no links between devices")
+    OUT.print(whole(table, "port", "to") if found["links"] else "no links between devices")
 
 
 @links.command("out")

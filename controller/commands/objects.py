@@ -9,6 +9,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 from rostrum.controller.commands.paths import OUT, print_json, with_api
+from rostrum.controller.commands.tables import whole
 
 
 @click.command()
@@ -40,7 +41,7 @@ def objects(api: Any, as_json: bool, object_id: str | None, **filters: Any) -> N
         digest = one["digest"].partition(":")[2][:12]
         holders = str(one["holder_count"]) + (f", {one['others']} of another" if one["others"] else "")
         table.add_row(one["id"], escape(one["name"] or "-"), str(one["size"]), holders, digest)
-    OUT.print(table if found["objects"] else "no agent that is connected holds an object that fits")
+    OUT.print(whole(table, "object") if found["objects"] else "no agent that is connected holds an object that fits")
     if found["next"]:
         OUT.print(f"... of {found['count']} objects; go on with --after {found['next']}")
 

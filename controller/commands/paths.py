@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rostrum.controller.commands.manager_client import Managers
+from rostrum.controller.commands.tables import whole
 from rostrum.topologies.units import Duration, Size
 
 OUT = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)  # files are not narrow
@@ -113,7 +114,8 @@ def paths(context: click.Context, manager: str | None, lab: str, as_json: bool) 
 
 
 @paths.command("list")
-@click.option("--state", type=click.Choice(["queued", "configuring", "active", "released", "failed"]))
+@click.option("--state", type=click.Choice(["queued", "configuring", "active", "released", "failed"]),
+              help="Only paths in this state.")  # fmt: skip
 @with_api
 def list_paths(api: Api, as_json: bool, state: str | None) -> None:
     """Paths, the newest first."""
@@ -126,7 +128,11 @@ def list_paths(api: Api, as_json: bool, state: str | None) -> None:
         why = one["cause"] or one["reason"]
         receivers = ",".join(one["receivers"])
         table.add_row(one["id"], one["state"], one["kind"] or "-", one["sender"], receivers, one["group"] or "-", why)
-    OUT.print(table if found["paths"] else "no paths; request one with: rostrum paths request SENDER RECEIVER...")
+    OUT.print(
+        whole(table, "path", "group")
+        if found["paths"]
+        else "no paths; request one with: rostrum paths request SENDER RECEIVER..."
+    )
 
 
 def _ms(seconds: float | None) -> int | None:
@@ -274,12 +280,12 @@ def circuits(api: Api, as_json: bool, fresh: bool) -> None:
         name = f"{one['ocs']} {one['input']}>{one['output']}"
         table.add_row(name, one["state"], *powers, one["circuit"] or "-", user)
     if found["cross_connects"]:
-        OUT.print(table)
+        OUT.print(whole(table, "cross-connect"))
     table = Table("splitter", "outputs", "state", "circuit", "used by", "", box=None, pad_edge=False)
     for one in found["splitters"]:
         row = (one["name"], str(one["fanout"]), one["state"], one["circuit"] or "-", one["path"] or "-", one["cause"])
         table.add_row(*row)
-    OUT.print(table)
+    OUT.print(whole(table, "splitter"))
 
 
 @click.group()

@@ -34,7 +34,7 @@ from rostrum.client.cli import main
 from rostrum.client.groups import Message
 from rostrum.client.values import GroupStatus
 
-from tests.client.conftest import Server
+from tests.client.conftest import BUILD, Server
 
 Run = Callable[..., Result]
 
@@ -269,6 +269,18 @@ def test_standard_input_and_output(run: Run) -> None:
     assert run("read", "stream", "-o", "-").stdout_bytes == data
     result = run("send", "-", "--to", "h3", input=data)
     assert result.exit_code == 2 and "--data-id" in result.output
+
+
+def test_examples_in_c__know_objects_by_name(server: Server, run: Run, file: Path) -> None:
+    environment = {**os.environ, "ROSTRUM_SOCKET": str(server.socket)}
+
+    def example(name: str, *fields: object) -> bytes:
+        command = [str(BUILD / "agent" / "client" / f"rostrum-example-{name}"), str(names.COMMAND_APP_ID)]
+        return subprocess.run([*command, *map(str, fields)], env=environment, timeout=60, check=True,
+                              capture_output=True).stdout  # fmt: skip
+
+    assert b"h3: digest right" in example("send", "table", file, "h3")
+    assert example("receive", "table", 5) == file.read_bytes() == run("read", "table", "-o", "-").stdout_bytes
 
 
 def test_delete(run: Run, file: Path) -> None:

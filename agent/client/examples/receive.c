@@ -1,5 +1,6 @@
 /* Writes a received object to standard output:  rostrum-example-receive APP-UUID DATA-ID [WAIT-SECONDS]   (socket:
- * $ROSTRUM_SOCKET) Shows the asynchronous way: a loop that could watch other descriptors too. */
+ * $ROSTRUM_SOCKET) DATA-ID is a number or a name. Shows the asynchronous way: a loop that could watch other descriptors
+ * too. */
 #include <rostrum/rostrum.h>
 
 #include <err.h>
@@ -36,13 +37,14 @@ int main(int argc, char **argv) {
     uint8_t app[16];
     rostrum *agent;
     rostrum_error error;
+    uint64_t data_id;
     state now = {0};
     if (argc < 3 || !rostrum_uuid_parse(argv[1], app))
         errx(2, "usage: %s APP-UUID DATA-ID [WAIT-SECONDS]", argv[0]);
     uint32_t wait_ms = argc > 3 ? (uint32_t)(strtoul(argv[3], NULL, 0) * 1000) : 60000;
-    if (rostrum_connect(NULL, app, NULL, &agent, &error))
+    if (rostrum_data_id(argv[2], &data_id, &error) || rostrum_connect(NULL, app, NULL, &agent, &error))
         errx(1, "%s", error.text);
-    if (rostrum_start_read(agent, strtoull(argv[2], NULL, 0), wait_ms, on_read, &now, NULL, &error))
+    if (rostrum_start_read(agent, data_id, wait_ms, on_read, &now, NULL, &error))
         errx(1, "%s", error.text);
     while (!now.done) {
         struct pollfd ready = {.fd = rostrum_fd(agent), .events = POLLIN};

@@ -1,4 +1,5 @@
-/* Sends a file to servers:  rostrum-example-send APP-UUID DATA-ID FILE SERVER...   (socket: $ROSTRUM_SOCKET) */
+/* Sends a file to servers:  rostrum-example-send APP-UUID DATA-ID FILE SERVER...   (socket: $ROSTRUM_SOCKET) DATA-ID is
+ * a number or a name. */
 #include <rostrum/rostrum.h>
 
 #include <err.h>
@@ -38,8 +39,8 @@ int main(int argc, char **argv) {
     rostrum_error error;
     if (argc < 5 || !rostrum_uuid_parse(argv[1], app))
         errx(2, "usage: %s APP-UUID DATA-ID FILE SERVER...", argv[0]);
-    uint64_t data_id = strtoull(argv[2], NULL, 0);
-    if (rostrum_connect(NULL, app, NULL, &agent, &error))
+    uint64_t data_id;
+    if (rostrum_data_id(argv[2], &data_id, &error) || rostrum_connect(NULL, app, NULL, &agent, &error))
         errx(1, "%s", error.text);
 
     int file = copy_file(agent, argv[3]);
