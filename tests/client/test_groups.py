@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import socket
 import struct
 from collections.abc import Iterator
 
 import pytest
-from rostrum.client import Group, Message, RostrumError, TimedOut
+from rostrum.client import Group, Message, RostrumError, TimedOut, aio
 
 SENDER = struct.pack("<I", 7) + b"h3"
 MESSAGE = struct.pack("<IIQ", 7, 2, 9) + b"hello"
@@ -73,3 +74,53 @@ def test_any_bytes_end_with_a_reason() -> None:
                 while True:
                     group.next(0)
             assert not isinstance(error.value, TimedOut)
+
+
+def published(agent: socket.socket) -> list[bytes]:
+    """What a program has written until it closes its end."""
+    data, found = b"".join(iter(lambda: agent.recv(1 << 20), b"")), []
+    while data:
+        length, kind = struct.unpack_from("<IB", data)
+        assert kind == 1
+        found.append(data[8 : 8 + length])
+        data = data[8 + length :]
+    return found
+
+
+def with_error() -> Iterator[bytes]:
+    yield b"before"
+    raise ValueError("the source failed")
+
+
+def test_what_is_before_a_message_that_cannot_be_goes_out(ends: tuple[socket.socket, Group]) -> None:
+    agent, group = ends
+    with pytest.raises(RostrumError, match="too long"):
+        group.publish_all([b"one", b"two", bytes(1001), b"three"])
+    with pytest.raises(ValueError, match="the source failed"):
+        group.publish_all(with_error())
+    group.close()
+    assert published(agent) == [b"one", b"two", b"before"]
+
+
+async def test_tasks_that_publish_at_one_time_take_turns() -> None:
+    """The agent takes nothing at first, so that several wait."""
+    agent, program = socket.socketpair()
+    with agent:
+        async with aio.Group(Group("ticks", "plain", "none", 1 << 20, program.detach())) as group:
+            wanted = [bytes([number]) * 100_000 for number in range(20)]
+            tasks = [asyncio.create_task(group.publish(one)) for one in wanted]
+            await asyncio.sleep(0)
+            assert not all(task.done() for task in tasks)
+            reader = asyncio.create_task(asyncio.to_thread(published, agent))
+            await asyncio.gather(*tasks)
+        assert await reader == wanted
+
+
+async def test_tasks_that_take_at_one_time_have_a_message_each() -> None:
+    agent, program = socket.socketpair()
+    with agent:
+        async with aio.Group(Group("ticks", "plain", "none", 1000, program.detach())) as group:
+            tasks = [asyncio.create_task(group.next(10)) for _ in range(5)]
+            await asyncio.sleep(0)
+            agent.send(frame(3, SENDER) + frame(2, MESSAGE) * 5)
+            assert [one.data for one in await asyncio.gather(*tasks)] == [b"hello"] * 5

@@ -685,10 +685,11 @@ class StreamReader:
 
 
 class Group:
-    """A group this program is in. One task publishes at a time, one takes messages."""
+    """A group this program is in. Tasks that publish at one time take turns, and so do those that take messages."""
 
     def __init__(self, group: groups.Group) -> None:
         self._group = group
+        self._publishing, self._taking = asyncio.Lock(), asyncio.Lock()
         self.name, self.protocol, self.order = group.name, group.protocol, group.order
         self.message_bytes = group.message_bytes
 
@@ -697,14 +698,19 @@ class Group:
         await self.publish_all((data,))
 
     async def publish_all(self, messages: Iterable[Buffer]) -> int:
-        """Publishes many; returns how many."""
-        count = 0
-        for data in messages:
-            full = self._group.append(data)
-            count += 1
-            if full:
-                await self._flush()
-        await self._flush()
+        """Publishes many; returns how many. Raises as Group.publish_all."""
+        count, due = 0, False
+        async with self._publishing:
+            try:
+                for data in messages:
+                    due = True
+                    if self._group.append(data):
+                        due = False
+                        await self._flush()
+                    count += 1
+            finally:
+                if due:
+                    await self._flush()
         return count
 
     async def _flush(self) -> None:
@@ -717,9 +723,10 @@ class Group:
         return await _within(self._next(), timeout, f"no message of {self.name} came in time")
 
     async def _next(self) -> Message:
-        while (message := self._group.poll()) is None:
-            await _ready(self._group.fileno())
-        return message
+        async with self._taking:
+            while (message := self._group.poll()) is None:
+                await _ready(self._group.fileno())
+            return message
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Messages until the group or the agent ends."""

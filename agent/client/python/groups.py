@@ -2,7 +2,7 @@
 
 with Agent() as agent, agent.join("ticks") as ticks:        # subscribes; publishing is possible too
     for message in ticks:
-        if message.lost:
+        if message.lost is not None:                         # 0: nobody knows how many
             print(f"{message.lost} lost: {message.why}")
         else:
             use(message.sender, message.data)
@@ -181,15 +181,21 @@ class Group:
         self.publish_all((data,))
 
     def publish_all(self, messages: Iterable[Buffer]) -> int:
-        """Publishes many; returns how many. Raises as `publish` does."""
-        count = 0
+        """Publishes many; returns how many. Raises as `publish` does; what is before a message that is too long, or
+        before an error of `messages`, goes out.
+        """
+        count, due = 0, False
         with self._sending:
-            for data in messages:
-                full = self.append(data)
-                count += 1
-                if full:
+            try:
+                for data in messages:
+                    due = True
+                    if self.append(data):
+                        due = False
+                        self._flush()
+                    count += 1
+            finally:
+                if due:
                     self._flush()
-            self._flush()
         return count
 
     def try_publish(self, data: Buffer) -> bool:
