@@ -440,8 +440,13 @@ static void send_report(rs_order *o, rs_time now, rs_peer to, uint64_t epoch) {
 }
 
 static void requested(rs_order *o, rs_time now, rs_peer from, uint64_t epoch) {
+    if (epoch >> 8 > o->version) { /* the membership has told the coordinator first */
+        o->early_from = from;
+        o->early_epoch = epoch;
+        return;
+    }
     if (o->wanted_count == 0 || from != o->wanted[0] || epoch >> 8 != o->version || rs_order_leads(o))
-        return; /* the membership has not told this member yet, or something newer: it is asked again */
+        return;
     o->heard_at = now;
     if (epoch >= o->promised && epoch > o->epoch) {
         o->promised = epoch;
@@ -680,6 +685,10 @@ static bool reported(rs_order *o, rs_time now, rs_peer from, uint64_t epoch, con
     rs_order_flush *f = &o->flush;
     if (place == UINT32_MAX || !rs_order_leads(o))
         return true;
+    if (epoch == 0 && f->epoch && !f->installing && !f->reports[place]) {
+        send_small(o, from, RS_ORDER_KIND_REQUEST, f->epoch); /* it was not there yet when all were asked */
+        return true;
+    }
     if (!f->epoch) {
         for (uint32_t i = 0; i < o->sender_count; i++)
             if (o->senders[i].is.peer == from && o->senders[i].is.instance == r.instance &&
@@ -803,12 +812,17 @@ rs_status rs_order_view(rs_order *o, rs_time now, uint64_t version, const rs_pee
     rs_memory_give(&o->allocator, o->wanted);
     o->wanted = wanted;
     o->wanted_count = count;
-    if (o->version == 0)
+    const bool is_new = o->version == 0;
+    if (is_new)
         o->ran_at = o->heard_at = now;
     o->version = version;
     o->report_at = now;
     tick_soon(o, now);
     if (rs_order_leads(o))
         rs_order_flush_begin(o, now, version << 8);
+    else if (o->early_epoch >> 8 == version && o->early_from == wanted[0])
+        requested(o, now, o->early_from, o->early_epoch);
+    else if (is_new) /* what was asked before did not come here */
+        send_report(o, now, wanted[0], 0);
     return RS_OK;
 }

@@ -127,6 +127,8 @@ struct rs_order {
     rs_order_install install;
     rs_order_flush flush;
     rs_time report_at, ready_at;
+    rs_peer early_from; /* asked last for a view that this member was not told of yet: that one */
+    uint64_t early_epoch;
     /* in and out */
     rs_order_waiting *queue;
     uint64_t queue_head, queue_tail, queue_room;
