@@ -142,3 +142,14 @@ def test_a_member_that_stands_still_is_left_out_and_comes_back(lab: Lab) -> None
                     heard = b.next(0.2).data
                 except TimedOut:
                     continue
+
+
+def test_groups_that_follow_as_many_others_at_once__are_joined(lab: Lab) -> None:
+    """An agent uses 1,024 addresses at most, and those of groups that nobody uses any more for 2 s."""
+    with agent(lab, "h2") as two:
+        for turn in range(3):
+            with two.channels() as channels:
+                opened = [channels.open(f"turn-{turn}-{number}", protocol="plain") for number in range(700)]
+                while not all(one.is_joined for one in opened):
+                    _, message = channels.next(BOUND_S)
+                    assert message.ended is None, message

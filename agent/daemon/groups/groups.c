@@ -441,6 +441,26 @@ static rs_time join_deadline(const rs_groups *g, const rs_group_stream *s) {
     return busy > last ? busy : last;
 }
 
+/* Nobody here uses it any more. */
+static void end_unused(rs_groups *g, rs_local_group *group) {
+    if (group->told & RS_TOLD_JOIN)
+        rs_group_tell(g, group, RS_MANAGER_GROUP_LEAVE, false);
+    if (group->told & RS_TOLD_USE)
+        rs_group_tell(g, group, RS_MANAGER_GROUP_UNUSE, false);
+    remove_group(g, group);
+}
+
+bool rs_group_end_unused(rs_groups *g, const rs_local_group *but) {
+    rs_local_group *first = NULL;
+    for (rs_local_group *group = g->groups; group && !g->agent->lan; group = group->next)
+        if (group != but && group->place_count > 0 && group->stream_count == 0 && group->held == 0 &&
+            (!first || group->unused_at < first->unused_at))
+            first = group;
+    if (first)
+        end_unused(g, first);
+    return first != NULL;
+}
+
 static void expire_joins(rs_groups *g, rs_time now) {
     g->join_deadline = RS_NEVER;
     for (rs_local_group *group = g->groups, *after; group; group = after) {
@@ -463,11 +483,7 @@ static void expire_joins(rs_groups *g, rs_time now) {
             g->join_deadline = group->unused_at < g->join_deadline ? group->unused_at : g->join_deadline;
             continue;
         }
-        if (group->told & RS_TOLD_JOIN)
-            rs_group_tell(g, group, RS_MANAGER_GROUP_LEAVE, false);
-        if (group->told & RS_TOLD_USE)
-            rs_group_tell(g, group, RS_MANAGER_GROUP_UNUSE, false);
-        remove_group(g, group);
+        end_unused(g, group);
     }
 }
 

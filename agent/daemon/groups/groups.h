@@ -63,6 +63,9 @@ void rs_group_tell(rs_groups *groups, rs_local_group *group, rs_manager_group_ca
 void rs_group_tell_role(rs_groups *groups, rs_local_group *group);
 /* The engine has nothing to do with it any more. */
 void rs_group_forget(rs_groups *groups, rs_local_group *group);
+/* The one with an address that no program here has used for the longest time goes, but for `but`. False: there is
+ * none. */
+bool rs_group_end_unused(rs_groups *groups, const rs_local_group *but);
 /* Its programs, or those that wait for it, are told why. */
 void rs_group_refuse(rs_local_group *group, bool waiting_only, rostrum_code code, const char *text);
 

@@ -106,6 +106,17 @@ static void end_lingering(rs_groups *g, rs_time now) {
         memmove(g->linger, g->linger + over, g->linger_count * sizeof g->linger[0]);
 }
 
+bool rs_channel_end_linger(rs_groups *g) {
+    uint32_t i = 0;
+    while (i < g->linger_count && g->linger[i].used)
+        i++;
+    if (i == g->linger_count)
+        return false;
+    ignore(g, g->linger[i].channel);
+    memmove(g->linger + i, g->linger + i + 1, (--g->linger_count - i) * sizeof g->linger[0]);
+    return true;
+}
+
 /* --------------------------------------------------------------------------------------------------- receiving */
 
 /* The sender shall not go on yet: a program has to read first, or what was lost would be gone from the sender's buffer

@@ -32,6 +32,8 @@ void rs_channel_unuse_later(rs_groups *groups, rs_group channel); /* what is sti
 bool rs_channel_listen(rs_groups *groups, rs_group channel, char *error);
 /* `linger`: not at once. */
 void rs_channel_ignore(rs_groups *groups, rs_group channel, bool linger);
+/* What is listened at a little longer, for the longest time, is so no more. False: nothing is. */
+bool rs_channel_end_linger(rs_groups *groups);
 /* Who gets each packet by unicast, too; copied. */
 void rs_channel_copies(rs_groups *groups, rs_group channel, const uint32_t *addresses, uint32_t count);
 uint64_t rs_groups_copied(const rs_groups *groups);

@@ -236,6 +236,15 @@ static bool has_channels(const rs_groups *g, const rs_local_group *group, const 
     return same;
 }
 
+/* If all are in use, who uses one no more gives it up sooner: else who opens a thousand groups, and then a thousand
+ * others, would be refused. */
+static rs_group use_channel(rs_groups *g, const rs_local_group *group, uint32_t address, uint16_t port) {
+    rs_group channel = rs_channel_use(g, address, port);
+    while (channel == RS_NO_GROUP && (rs_group_end_unused(g, group) || rs_channel_end_linger(g)))
+        channel = rs_channel_use(g, address, port);
+    return channel;
+}
+
 /* Moves to the view's addresses. False, as text: they cannot be listened at; the group is as it was. */
 static bool take_channels(rs_groups *g, rs_local_group *group, const rs_manager_group_view *view, bool member,
                           char *error) {
@@ -252,7 +261,7 @@ static bool take_channels(rs_groups *g, rs_local_group *group, const rs_manager_
     snprintf(error, RS_IO_ERROR_MAX, places ? "this server uses %u multicast addresses already" : "out of memory",
              RS_CHANNELS_MOST);
     for (; places && count < view->address_count; count++) {
-        places[count].channel = rs_channel_use(g, view->addresses[count], view->port);
+        places[count].channel = use_channel(g, group, view->addresses[count], view->port);
         if (places[count].channel == RS_NO_GROUP)
             break;
     }
@@ -476,7 +485,7 @@ static rs_local_region *make_region(rs_groups *g, uint32_t number) {
 /* The view's channel, listened at if this server is in the region. */
 static bool take_region_channel(rs_groups *g, rs_local_region *region, const rs_manager_group_region *view, bool inside,
                                 char *error) {
-    rs_group channel = view->address ? rs_channel_use(g, view->address, view->port) : RS_NO_GROUP;
+    rs_group channel = view->address ? use_channel(g, NULL, view->address, view->port) : RS_NO_GROUP;
     bool listen = inside && channel != RS_NO_GROUP;
     if (view->address && channel == RS_NO_GROUP) {
         snprintf(error, RS_IO_ERROR_MAX, "this server uses %u multicast addresses already", RS_CHANNELS_MOST);
