@@ -228,6 +228,23 @@ def test_a_deleted_group_ends_with_a_reason(lab: Lab) -> None:
             receiver.next(BOUND_S)
 
 
+def test_a_deleted_group_ends_with_a_reason_behind_all_that_is_unread(lab: Lab) -> None:
+    """More than its socket takes: it was told that the agent went away, and went on to wait for that."""
+    wanted = [b"%d:" % number + bytes(1000) for number in range(6000)]
+    with (
+        agent(lab, "h1") as one,
+        agent(lab, "h2") as two,
+        two.join("unread", protocol="ricochet", order="fifo") as receiver,
+        one.publisher("unread") as out,
+    ):
+        out.publish_all(wanted)
+        until(lambda: sum(taken_in(two, "unread")) >= len(wanted))
+        lab.rest.call("DELETE", "/v1/groups/unread?force=true")
+        assert take(receiver, len(wanted)) == (wanted, 0)
+        with pytest.raises(RostrumError, match="deleted"):
+            receiver.next(BOUND_S)
+
+
 def test_a_slow_program_is_told_what_it_lost(lab: Lab) -> None:
     with (
         agent(lab, "h1") as one,

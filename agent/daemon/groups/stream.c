@@ -513,15 +513,18 @@ static void open_ring(rs_group_socket *at) {
         rs_published_ring(at);
 }
 
+static void set_socket_bytes(int fd, int bytes) {
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes); /* as much as the system grants */
+}
+
 /* Both ends of a socket, or the program's own; the other one, or -1, is `*theirs`. */
 static bool open_socket(rs_group_socket *at, int *theirs) {
     int ends[2] = {at->given, -1};
-    const int bytes = SOCKET_BYTES;
     if (at->given < 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
         return false;
     for (int i = 0; i < 2 && ends[i] >= 0; i++)
-        if (setsockopt(ends[i], SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
-            setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes); /* as much as the system grants */
+        set_socket_bytes(ends[i], SOCKET_BYTES);
     at->fd = ends[0];
     at->given = -1;
     at->progress_at = rs_agent_now(at->groups->agent);
@@ -715,8 +718,10 @@ void rs_stream_refuse(rs_group_stream *s, rostrum_code code, const char *text) {
         if (!s->socket->many && flush(s->socket))
             rs_unread_cut(s->socket);
         end_channel(s->socket, s->channel, code, text);
-        if (!s->socket->many)
-            (void)flush(s->socket); /* what the socket takes: the program may have much unread */
+        if (!s->socket->many) {
+            set_socket_bytes(s->socket->fd, (int)rs_stream_unread(s->socket) + SOCKET_BYTES);
+            (void)flush(s->socket); /* all that is unread, and the reason behind it, if the system grants that much */
+        }
     }
     close_stream(s);
 }
