@@ -208,6 +208,28 @@ def test_large_messages_neighbours_and_self(lab: Lab) -> None:
             out.publish(bytes(out.message_bytes + 1))
 
 
+@pytest.mark.parametrize(("protocol", "server"), [("plain", "h1"), ("qsm", "h1"), ("qsm", "h3")])
+def test_a_program_that_reads_slowly_loses_nothing(lab: Lab, protocol: str, server: str) -> None:
+    """A publisher waits for programs that read, those of its own server too: 60 MB, of which 32 may be unread."""
+    wanted = [b"%d:" % number + bytes(10_000) for number in range(6000)]
+    name = f"slow-{protocol}-{server}"
+    with (
+        agent(lab, "h1") as one,
+        agent(lab, server) as other,
+        other.join(name, protocol=protocol, order="fifo") as reader,
+        one.publisher(name) as out,
+    ):
+        flood = threading.Thread(target=lambda: out.publish_all(wanted))
+        flood.start()
+        first = []
+        for _ in range(10):  # it does other things, too
+            first += take(reader, 1)[0]
+            time.sleep(0.1)
+        rest, lost = take(reader, len(wanted) - len(first))
+        flood.join()
+        assert ([*first, *rest], lost) == (wanted, 0)
+
+
 def test_what_the_manager_refuses_is_said_at_the_join(lab: Lab) -> None:
     with agent(lab, "h1") as one, agent(lab, "h2") as two:
         with pytest.raises(RostrumError, match="isis"):

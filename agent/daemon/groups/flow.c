@@ -273,6 +273,18 @@ rs_flow_heard *rs_flow_hear(rs_flow_ears *ears, uint32_t source, const uint8_t *
     return h;
 }
 
+rs_flow_heard *rs_flow_given(rs_flow_ears *ears, uint32_t sender, uint32_t incarnation, uint32_t group, uint64_t sn,
+                             uint32_t window) {
+    rs_flow_heard *h = &ears->streams[hash(sender, group) % RS_FLOW_HEARD];
+    if (h->sender != sender || h->group != group || h->incarnation != incarnation) {
+        leave_line(ears, h);
+        *h = (rs_flow_heard){.sender = sender, .group = group, .incarnation = incarnation};
+        h->newest = h->told = sn > 0 ? sn - 1 : 0;
+    }
+    h->newest = sn > h->newest ? sn : h->newest;
+    return h->newest - h->told < window / RS_FLOW_STEPS ? NULL : h;
+}
+
 bool rs_flow_too_far(const rs_flow_heard *heard, uint64_t missing, uint32_t window) {
     return missing > 0 && heard->newest > missing && heard->newest - missing > RS_FLOW_MISSING * (uint64_t)window;
 }

@@ -110,8 +110,11 @@ bool rs_flow_chosen(uint32_t self, uint32_t group, const uint32_t *members, uint
 /* A data packet came from that address. Non-NULL: the stream has moved by a step since it was last told of. Only the
  * packet that was to be next is believed without a look at its check. */
 rs_flow_heard *rs_flow_hear(rs_flow_ears *ears, uint32_t source, const uint8_t *packet, size_t length, uint32_t window);
-/* After that, of a packet of that length: streams of this sender that should be reported because all together have
- * moved by a step; how many. */
+/* The same where no packets are seen: what comes of a group in regions is given out up to that number. */
+rs_flow_heard *rs_flow_given(rs_flow_ears *ears, uint32_t sender, uint32_t incarnation, uint32_t group, uint64_t sn,
+                             uint32_t window);
+/* After rs_flow_hear, of a packet of that length: streams of this sender that should be reported because all together
+ * have moved by a step; how many. */
 uint32_t rs_flow_due(rs_flow_ears *ears, uint32_t source, size_t length, uint32_t window,
                      rs_flow_heard *due[RS_FLOW_DUE]);
 /* `missing`, a packet that may still come (0: none), is so far back that the sender, if it went on, would soon have it

@@ -345,6 +345,8 @@ static void deliver(rs_groups *g, const rs_messages_event *event) {
         return;
     }
     bool lost = event->kind == RS_MESSAGES_LOST;
+    if (group->in_regions && event->part == 0)
+        rs_groups_given(g, event);
     if (group->ordered) { /* it brings what is lost itself */
         if (!lost)
             rs_ordered_take(g, group, event->sender, event->bytes, event->length);

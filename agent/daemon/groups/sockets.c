@@ -125,7 +125,8 @@ static bool must_wait(rs_groups *g, const rs_local_group *group, const rs_flow_h
     for (const rs_group_stream *s = group->streams; s; s = rs_stream_next(s))
         if (rs_stream_is_catching_up(s, rs_agent_now(g->agent)))
             return true;
-    return rs_flow_too_far(h, rs_messages_oldest_missing(g->node, h->sender, h->group), g->window);
+    return !group->in_regions &&
+           rs_flow_too_far(h, rs_messages_oldest_missing(g->node, h->sender, h->group), g->window);
 }
 
 static void report(rs_groups *g, rs_flow_heard *h) {
@@ -163,6 +164,14 @@ static void hear(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t len
     for (uint32_t i = 0; i < count; i++)
         if (!due[i]->held_back)
             report(g, due[i]);
+}
+
+void rs_groups_given(rs_groups *g, const rs_messages_event *event) {
+    const uint64_t more = event->kind == RS_MESSAGES_LOST && event->count > 0 ? event->count - 1 : 0;
+    rs_flow_heard *h =
+        rs_flow_given(g->ears, event->sender, event->incarnation, event->group, event->sn + more, g->window);
+    if (h && !h->held_back)
+        report(g, h);
 }
 
 static void complain(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {

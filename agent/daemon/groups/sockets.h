@@ -25,6 +25,8 @@ rs_time rs_groups_sockets_deadline(const rs_groups *groups);
 void rs_groups_sockets_timeout(rs_groups *groups);
 /* Senders are told, if programs have read on and what was missing is here. */
 void rs_groups_report_held_back(rs_groups *groups);
+/* Of a group in regions: its packets are the engine's, so what is given out is reported. */
+void rs_groups_given(rs_groups *groups, const rs_messages_event *event);
 /* RS_NO_GROUP: too many. */
 rs_group rs_channel_use(rs_groups *groups, uint32_t address, uint16_t port);
 void rs_channel_unuse(rs_groups *groups, rs_group channel);

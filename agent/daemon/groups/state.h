@@ -184,7 +184,7 @@ struct rs_groups {
     uint64_t kinds;                    /* so many datagrams of kinds that are not known had come at the last look */
 };
 
-/* Groups in regions go out at the pace of their engine, and nobody reports them. */
+/* Groups in regions go out at the pace of their engine. */
 static inline rs_flow_sum *rs_group_sum(rs_groups *g, const rs_local_group *group) {
     return group->in_regions ? NULL : &g->flows;
 }

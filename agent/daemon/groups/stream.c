@@ -129,7 +129,7 @@ void rs_stream_lost(rs_group_stream *s, const rs_messages_event *event) {
     const rs_group_peer *peer = rs_group_peer_at(s->groups, event->sender);
     if (!told_of_losses(s) || (peer && !knows(s->socket, peer)) ||
         !tell_lost(s, event->sender, event->sn, event->count, (uint8_t)event->reason))
-        s->socket->loses = true, s->lost += event->count;
+        s->socket->loses = true, s->lost += event->count ? event->count : 1; /* 0: nobody knows */
 }
 
 static bool knows_all(rs_group_stream *s, const rs_peer *peers, uint32_t count) {
@@ -305,6 +305,16 @@ static void tell_neighbours(const rs_group_stream *from, const uint8_t *bytes, u
             rs_stream_message(s, &event);
 }
 
+/* One of them is behind, and reads: it is waited for as if it were elsewhere (rs_flow_open). */
+static bool has_neighbour_behind(const rs_group_stream *from, rs_time now) {
+    if (from->group->receiver_count == (from->receives ? 1u : 0u))
+        return false;
+    for (const rs_group_stream *s = from->group->streams; s; s = s->next)
+        if (s != from && !s->waits && rs_stream_is_catching_up(s, now))
+            return true;
+    return false;
+}
+
 /* RS_ERR_LIMIT: later. */
 static rs_status publish(rs_group_stream *s, const uint8_t *bytes, uint32_t length) {
     rs_groups *g = s->groups;
@@ -315,6 +325,8 @@ static rs_status publish(rs_group_stream *s, const uint8_t *bytes, uint32_t leng
         return RS_ERR_LIMIT;
     if (group->delivery.guaranteed)
         return rs_ordered_publish(g, group, bytes, length);
+    if (has_neighbour_behind(s, now))
+        return RS_ERR_LIMIT;
     rs_status status = rs_messages_publish(g->node, now, group->id, bytes, length, &sn);
     if (status != RS_OK)
         return status;

@@ -432,6 +432,28 @@ static void packets__of_many_groups_are_reported_in_time_by_few_reports(void **s
     assert_true(reports_of(3000, window, 1472, packets, &most) <= packets / RS_FLOW_EACH);
 }
 
+/* By numbers alone; what comes late moves nothing, nor does it begin anew. */
+static void what_is_given_out__is_reported_a_step_at_a_time(void **state) {
+    (void)state;
+    rs_flow_ears *ears = calloc(1, sizeof *ears);
+    uint32_t reports = 0;
+    for (uint64_t sn = 500; sn < 500 + 10 * (uint64_t)WINDOW; sn++) {
+        rs_flow_heard *h = rs_flow_given(ears, 1, 5, GROUP, sn, WINDOW);
+        if (h) {
+            assert_int_equal(h->newest, sn);
+            h->told = h->newest;
+            reports++;
+        }
+        assert_null(rs_flow_given(ears, 1, 5, GROUP, sn - 50, WINDOW));
+    }
+    assert_int_equal(reports, 10 * WINDOW / (WINDOW / RS_FLOW_STEPS));
+    assert_null(rs_flow_given(ears, 1, 6, GROUP, 1, WINDOW)); /* its agent was restarted */
+    const rs_flow_heard *h = rs_flow_given(ears, 1, 6, GROUP, WINDOW, WINDOW);
+    assert_non_null(h);
+    assert_int_equal(h->told, 0);
+    free(ears);
+}
+
 static void garbage__is_no_report(void **state) {
     (void)state;
     const rs_flow_report report = {0x0a000001, 7, 9, UINT64_C(0x123456789ab)};
@@ -502,6 +524,7 @@ int main(void) {
         cmocka_unit_test(groups__that_are_silent_do_not_count_for_long),
         cmocka_unit_test(groups__are_not_stopped_by_liars_in_another),
         cmocka_unit_test(packets__of_many_groups_are_reported_in_time_by_few_reports),
+        cmocka_unit_test(what_is_given_out__is_reported_a_step_at_a_time),
         cmocka_unit_test(garbage__is_no_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
