@@ -357,11 +357,15 @@ def with_metrics(lab: World, name: str) -> tuple[str, str]:
     return ("--metrics", str(lab.folder / f"{name}.metrics"))
 
 
-def counter(lab: World, name: str, what: str) -> int:
-    """Of an agent started with_metrics."""
+def metrics(lab: World, name: str) -> list[str]:
+    """The lines of an agent's page that was started with_metrics."""
     with socket.socket(socket.AF_UNIX) as one:
         one.settimeout(WAIT_S)
         one.connect(str(lab.folder / f"{name}.metrics"))
         one.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         page = b"".join(iter(lambda: one.recv(1 << 16), b"")).decode()
-    return next(int(float(line.split()[-1])) for line in page.splitlines() if what in line.split(" ")[0])
+    return page.partition("\r\n\r\n")[2].splitlines()
+
+
+def counter(lab: World, name: str, what: str) -> int:
+    return next(int(float(line.split()[-1])) for line in metrics(lab, name) if what in line.split(" ")[0])

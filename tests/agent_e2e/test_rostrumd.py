@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,17 @@ from pathlib import Path
 import pytest
 from rostrum.topologies.version import VERSION
 
-from tests.agent_e2e.agents import ROSTRUMD, App, RostrumError, World, content, memory_file, wait_until
+from tests.agent_e2e.agents import (
+    ROSTRUMD,
+    App,
+    RostrumError,
+    World,
+    content,
+    memory_file,
+    metrics,
+    wait_until,
+    with_metrics,
+)
 from tests.agent_e2e.fake_manager import Answer, on_loop
 from tests.agent_e2e.network import Network, network
 
@@ -399,3 +410,19 @@ def test_a_store_that_others_can_list_and_that_is_not_its_own_is_refused(lab: Wo
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "others can list" in done.stderr and "install -d -m 0710" in done.stderr
     assert shared.stat().st_mode & 0o7777 == 0o1777
+
+
+def test_metrics__each_family_is_one_group_with_its_help(lab: World) -> None:
+    """As Prometheus wants them: what stands apart from its family has neither help nor type."""
+    lab.start("h2", *with_metrics(lab, "h2"))
+    families: dict[str, str] = {}
+    family = ""
+    for line in metrics(lab, "h2"):
+        if line.startswith("# HELP "):
+            _, _, family, about = line.split(" ", 3)
+            assert family not in families and about
+            families[family] = about
+        elif line and not line.startswith("#"):
+            name = re.split(r"[{ ]", line)[0]
+            assert name in (family, *(f"{family}_{one}" for one in ("bucket", "sum", "count"))), line
+    assert len(families) > 50

@@ -371,13 +371,13 @@ static void groups(const rs_agent *agent, page *p) {
     by(p, "group_datagrams_refused_total", "reason", "unlikely", s.claims);
     by(p, "group_datagrams_refused_total", "reason", "version", s.versions);
     by(p, "group_datagrams_refused_total", "reason", "report", rs_groups_reports_refused(agent->groups));
+    by(p, "group_datagrams_refused_total", "reason", "queue-full", s.rx_queue_dropped);
     family(p, "group_requests_refused_total", "counter", "Packets of messages asked for and not given, by why.");
     by(p, "group_requests_refused_total", "reason", "no-member", s.naks_refused);
     by(p, "group_requests_refused_total", "reason", "budget", s.naks_over);
     counter(p, "group_packets_early_total", s.early, "Packets of senders that no view listed yet.");
     gauge(p, "group_streams", (double)s.streams, "Senders in groups that messages came from.");
     gauge(p, "group_window_bytes", (double)s.window_bytes, "What is known of their packets.");
-    by(p, "group_datagrams_refused_total", "reason", "queue-full", s.rx_queue_dropped);
     rs_io_stats io = rs_groups_io_stats(agent->groups);
     counter(p, "group_datagrams_intercepted_total", io.intercepted, "Lost on purpose (--loss).");
     counter(p, "group_socket_drops_total", rs_groups_socket_drops(agent->groups), "Dropped at full socket buffers.");
