@@ -472,6 +472,19 @@ def test_a_lab_is_asked_for_where_none_runs(tmp_path: Path, monkeypatch: pytest.
         names.agent_socket("h1")
 
 
+def test_send__beside_a_lab_that_runs_says_how_to_do_without_it(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ROSTRUM_SOCKET", raising=False)
+    monkeypatch.setattr(names, "labs_folder", lambda: tmp_path)
+    monkeypatch.setattr(names, "_answers", lambda path: True)
+    monkeypatch.setattr(names, "SYSTEM_SOCKET", tmp_path / "system.sock")
+    lab_with(tmp_path, "lab/h1", "lab/h2")
+    result = CliRunner().invoke(main, ["send", str(file), "--to", "10.0.0.2"])
+    assert result.exit_code == 1 and "--server: h1, h2" in result.output
+    assert "on the LAN, without an agent: --interface" in result.output
+
+
 def test_an_agent_of_a_lab_that_does_not_answer__is_looked_for_in_the_lab(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,14 +211,14 @@ def send(
 
 
 def _alone() -> bool:
-    """Nobody said which agent, and there is none."""
+    """Nobody said which agent, and there is none. Raises click.ClickException: there are several, as of a lab."""
     given = click.get_current_context().params
     if given.get("socket_path") or given.get("server") or given.get("lab"):
         return False
     try:
         path = agent_socket()
-    except RostrumError:  # several
-        return False
+    except RostrumError as error:
+        raise click.ClickException(f"{error}; on the LAN, without an agent: --interface NIC or ADDRESS") from error
     return not os.environ.get("ROSTRUM_SOCKET") and not path.exists()
 
 
