@@ -375,7 +375,8 @@ def _open(run: Path, options: Options) -> PrivateNamespace:
         try:
             namespace.start()
         except LabError as error:
-            raise LabError(f"{error}; see {run / 'lab.log'}") from error
+            said = (run / "lab.log").read_text(errors="replace").strip().splitlines()[-1:]
+            raise LabError(f"{error}; {run / 'lab.log'} ends with: {said[0] if said else 'nothing'}") from error
     return namespace
 
 

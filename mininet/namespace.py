@@ -188,6 +188,10 @@ def check_machine() -> None:
     """Raises LabError if this process cannot make a lab, saying what is missing."""
     if os.geteuid() != 0:
         raise LabError("the lab needs root (network namespaces); run it with sudo")
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise LabError("the current folder is there no more, and programs cannot begin in it: cd to another") from None
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         raise LabError(f"not installed: {', '.join(missing)}; run .ci/setup")
@@ -229,7 +233,7 @@ def _read_line(fd: int, bound_s: float) -> str:
             return f"nothing heard from their first process for {bound_s:.0f} s"
         part = os.read(fd, 4096)
         if not part:
-            return text.decode(errors="replace").strip() or "their first process ended at once (see its output above)"
+            return text.decode(errors="replace").strip() or "their first process ended at once"
         text += part
     return text.split(b"\n")[0].decode(errors="replace")
 

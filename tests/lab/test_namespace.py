@@ -114,6 +114,22 @@ def test_lab__of_who_is_not_root_says_so_before_it_makes_anything(
     assert not list(tmp_path.iterdir())
 
 
+def test_lab__where_nobody_may_make_namespaces_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    unshare = tmp_path / "bin" / "unshare"
+    unshare.parent.mkdir()
+    unshare.write_text("#!/bin/sh\necho unshare: unshare failed: Operation not permitted\nexit 1\n")
+    unshare.chmod(0o755)
+    monkeypatch.setattr(lab, "LABS", tmp_path / "lab")
+    monkeypatch.setenv("PATH", f"{unshare.parent}:{os.environ['PATH']}")
+    with pytest.raises(LabError, match=r"lab.log ends with: unshare: unshare failed: Operation not permitted"):
+        lab.Lab(name="t-closed")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(LabError, match="the current folder is there no more"):
+        lab.Lab(name="t-closed")
+
+
 def test_libraries_to_load_before__in_a_folder_with_spaces(tmp_path: Path) -> None:
     library = tmp_path / "a b:c" / "buffers.so"
     library.parent.mkdir()
