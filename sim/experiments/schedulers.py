@@ -181,7 +181,10 @@ def _slowdown(one: Outcome, topology: Topology) -> float:
 
 
 def table(rows: dict[str, dict[str, Any]]) -> Table:
-    shown = Table("scheduler", *COLUMNS.values())
+    shown = Table("scheduler", *COLUMNS.values(), box=None, pad_edge=False, padding=(0, 1, 0, 0))  # in 80 columns
+    shown.columns[0].no_wrap = True
+    for column in shown.columns:
+        column.overflow = "fold"
     for name, row in rows.items():
         shown.add_row(name, *(_cell(key, row[key]) for key in COLUMNS))
     return shown

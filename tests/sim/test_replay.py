@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from dataclasses import replace
@@ -11,11 +12,12 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from rostrum.controller.core import schedulers
 from rostrum.controller.core.values import Settings
 from rostrum.sim import workload
 from rostrum.sim.commands import sim
-from rostrum.sim.experiments.schedulers import completion_s, run_all, summary
+from rostrum.sim.experiments.schedulers import COLUMNS, completion_s, run_all, summary, table
 from rostrum.sim.flows import Flows
 from rostrum.sim.replay import RULES_NS, YEAR_NS, Replay, Result
 from rostrum.sim.workload import BadTrace, Demand
@@ -234,3 +236,12 @@ def test_broadcast__core_links_lose(where: str, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     report = json.loads(file.read_text())
     assert report["manifest"]["parameters"]["loss_on"] == where and report["runs"][0]["over_ideal"] > 1
+
+
+def test_table__is_whole_in_80_columns() -> None:
+    names = ("best-effort", "quantum", "fewest-racks")
+    shares = {"utilisation": 0.52, "reused": 0.1, "split": 0.0}
+    rows = {name: dict.fromkeys(COLUMNS, 1234.5) | shares for name in names}
+    shown = io.StringIO()
+    Console(file=shown, width=80).print(table(rows))
+    assert all(f"{name} " in shown.getvalue() for name in names) and "…" not in shown.getvalue(), shown.getvalue()
