@@ -60,9 +60,11 @@ class Sending:
         raise LabError(f"{self.name}: no phase {phase}; there were {', '.join(seen) or 'none'}")
 
     def events(self, timeout: float | None = None) -> Iterator[Event]:
+        """What happens, until its end. Raises TimedOut when nothing comes for `timeout` seconds."""
         return self.handle.events(timeout)
 
     def cancel(self) -> None:
+        """Stops it; `wait` then gives the result."""
         self.handle.cancel()
 
     def wait(self, timeout: float | None = None) -> SendResult:
@@ -90,6 +92,7 @@ class Host:
 
     @property
     def address(self) -> str:
+        """Its IPv4 address on the data network."""
         return str(self.lab.topology.servers[self.name].address)
 
     @property

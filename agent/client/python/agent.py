@@ -79,6 +79,7 @@ class SendHandle:
 
     @property
     def done(self) -> bool:
+        """Whether it is over: `wait` would not wait."""
         return self._call.finished
 
     def cancel(self) -> None:
@@ -111,6 +112,7 @@ class Subscription(Closing):
         return event
 
     def close(self) -> None:
+        """No events come any more."""
         self._connection.forget(self._tag)
         self._connection.ask(wire.UNSUBSCRIBE, struct.pack("<Q", self._tag), "unsubscribe", ANSWER_BOUND_S)
 

@@ -279,6 +279,7 @@ class SendHandle:
 
     @property
     def done(self) -> bool:
+        """Whether it is over: `wait` would not wait."""
         return self._call.answer.done()
 
     async def cancel(self) -> None:
@@ -310,6 +311,7 @@ class Subscription:
             yield await self._next()
 
     async def close(self) -> None:
+        """No events come any more."""
         self._connection.forget(self._tag)
         if not self._connection.closed:
             body = struct.pack("<Q", self._tag)
@@ -631,6 +633,7 @@ class StreamWriter:
         await self._connection.ask(wire.CANCEL, struct.pack("<Q", self.data_id), what, ANSWER_BOUND_S)
 
     async def close(self) -> None:
+        """Before `finish`: the stream fails at all receivers."""
         self._socket.close()
         self._connection.forget(self._tag)
 

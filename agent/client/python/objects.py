@@ -192,6 +192,7 @@ class ReadObject:
         return self.fd
 
     def close(self) -> None:
+        """Closes the descriptor; arrays made of it stay valid."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

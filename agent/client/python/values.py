@@ -78,6 +78,8 @@ class Denied(RostrumError):
 
 
 class Cancelled(RostrumError):
+    """It was stopped by its program, or by another of the application."""
+
     code = Code.CANCELLED
 
 

@@ -34,6 +34,8 @@ ENDS_MAX: Final = 1 << 8  # requests that are remembered so
 
 @dataclass(frozen=True)
 class PacketPlan:
+    """A tree of packet switches, the rules for it, and the rate of its slowest link."""
+
     tree: Tree
     hops: tuple[Hop, ...]
     rate_bps: int
@@ -51,6 +53,10 @@ class Reservation:
 
 
 class Resources:
+    """What paths use and what is free: ports, circuits, splitters, packet trees. A scheduler gets a `fork`: it asks
+    `plan_circuit`, `plan_packet` or `plan_share` for a plan, and what it reserves there keeps its own proposals apart.
+    """
+
     def __init__(
         self,
         topology: Topology,
@@ -100,6 +106,7 @@ class Resources:
         self._serial = one._serial
 
     def fork(self) -> Resources:
+        """A copy: what is reserved in it is not reserved here."""
         return Resources(self.topology, self.settings, like=self)
 
     def look(self) -> Resources:
