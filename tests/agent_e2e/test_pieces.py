@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rostrum.client import Agent as Client
 from rostrum.client import wire
+from rostrum.client.cli import main as rostrum
 from rostrum.client.names import data_id_of
 from rostrum.client.values import Code, RostrumError
 
@@ -633,6 +635,10 @@ def test_names_come_with_objects_and_outlive_the_agent(lab: World, disk: Path) -
         client._name("late.bin")  # a small object is whole there before the program's name for it has come
     for agent, wanted in ((receiver, ["late.bin", "mod\u00e8le.bin"]), (other, ["", "mod\u00e8le.bin"])):
         wait_until(lambda agent=agent, wanted=wanted: sorted(names(agent)) == wanted, "the names of what came")
+    late = lab.start("h4")
+    fields = ["fetch", "mod\u00e8le.bin", "--from", *at(lab, "h1"), "--socket", str(late.socket), "--app", str(APP)]
+    fetched = CliRunner().invoke(rostrum, fields)
+    assert fetched.exit_code == 0 and names(late) == ["mod\u00e8le.bin"], fetched.output
     with Client(other.socket, app_id=APP.__class__(int=1)) as stranger:  # as root, who sees all
         assert len(stranger.status().objects) == 2
     receiver.kill()

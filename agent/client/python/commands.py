@@ -341,7 +341,7 @@ def fetch(
     """
     names = [name.strip() for given in holders for name in given.split(",") if name.strip()]
     number = number_of(data_id)
-    with connect() as agent, agent.fetch(number, names, wait=wait) as data:
+    with connect() as agent, agent.fetch(data_id, names, wait=wait) as data:
         if output in STDOUT:
             for piece in data.chunks():
                 sys.stdout.buffer.write(piece)
@@ -430,7 +430,7 @@ def resume(connect: Connect, data_id: str, holders: tuple[str, ...], wait: float
     """
     names = [name.strip() for given in holders for name in given.split(",") if name.strip()]
     number = number_of(data_id)
-    with connect() as agent, agent.fetch(number, names, wait=wait) as data:
+    with connect() as agent, agent.fetch(data_id, names, wait=wait) as data:
         facts = {"data_id": number, "size": data.size, "digest": data.digest, "server": agent.server}
     if as_json:
         print(json.dumps(facts, indent=1))
