@@ -71,6 +71,22 @@ def test_receiver_that_is_cut_off_fails_alone(lab: World) -> None:
     assert lab.agents["h4"].objects() == []
 
 
+@pytest.mark.parametrize("size", [100_000, 10_000_000])
+def test_a_switch_that_drops_long_packets_and_says_nothing_fails_nobody(lab: World, size: int) -> None:
+    """Small ones get through: the sender's connection to h4 comes up again and again, and nothing long goes by it."""
+    lab.start_all(*QUICK)
+    lab.net.middle.ip("link", "set", "port4", "mtu", "1500")
+    lab.net.hosts["h1"].namespace.ip("link", "set", "dev", "eth0", "gso_max_segs", "1")  # or they pass, joined
+    try:
+        sender = lab.app("h1")
+        sender.add(1, content(size, 3))
+        assert sender.send(1, ALL).ok
+    finally:
+        lab.net.middle.ip("link", "set", "port4", "mtu", "9000")
+        lab.net.hosts["h1"].namespace.ip("link", "set", "dev", "eth0", "gso_max_segs", "65535")
+    assert lab.app("h4").read(1) == content(size, 3)
+
+
 def test_receiver_that_was_never_there(lab: World) -> None:
     for name in ("h1", "h2"):
         lab.start(name, *QUICK)

@@ -57,6 +57,15 @@ static void mark(rs_connection *c, bool bulk) {
     c->bulk = bulk;
 }
 
+/* The socket, or TLS by it, has failed. */
+static bool failed(rs_connection *c, char *text, const char *what) {
+    const int cause = errno;
+    c->unheard = cause == ETIMEDOUT;
+    if (c->tls)
+        return broken(text, rs_tls_text(c->tls)[0] ? rs_tls_text(c->tls) : what, 0);
+    return broken(text, what, cause);
+}
+
 static bool would_block(int cause) {
     return cause == EAGAIN || cause == EWOULDBLOCK || cause == EINTR;
 }
@@ -140,7 +149,7 @@ bool rs_connection_send(rs_connection *c, rs_time now, const uint8_t *header, si
         if (taken < 0 && errno == EFAULT)
             return broken(text, "the object's file became shorter while it was being sent", 0);
         if (taken < 0 && !would_block(errno))
-            return broken(text, "sending failed", errno);
+            return failed(c, text, "sending failed");
         sent = taken > 0 ? (size_t)taken : 0;
         c->last_activity = now;
     }
@@ -158,14 +167,14 @@ bool rs_connection_flush(rs_connection *c, rs_time now, char *text) {
         if (c->tls && sent < 0) {
             if (sent == -EAGAIN)
                 return true;
-            return broken(text, rs_tls_text(c->tls)[0] ? rs_tls_text(c->tls) : "sending failed", 0);
+            return failed(c, text, "sending failed");
         }
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && would_block(errno))
             return true;
         if (sent < 0)
-            return broken(text, "sending failed", errno);
+            return failed(c, text, "sending failed");
         c->out_start += (size_t)sent;
         c->out_length -= (size_t)sent;
         c->last_activity = c->stalled_since = now;
@@ -223,14 +232,14 @@ bool rs_connection_read(rs_connection *c, rs_time now, rs_connection_message mes
         if (c->tls && got < 0) {
             if (got == -EAGAIN)
                 break;
-            return broken(text, rs_tls_text(c->tls)[0] ? rs_tls_text(c->tls) : "receiving failed", 0);
+            return failed(c, text, "receiving failed");
         }
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && would_block(errno))
             break;
         if (got < 0)
-            return broken(text, "receiving failed", errno);
+            return failed(c, text, "receiving failed");
         if (got == 0)
             return broken(
                 text, c->in_length > 0 ? "it closed the connection inside a message" : "it closed the connection", 0);

@@ -31,6 +31,7 @@ typedef struct rs_connection {
     bool early;   /* outgoing: what goes to its peer goes by it from before the HELLO on, which said whom it is for */
     bool choked;  /* the core was told to stop */
     bool bulk;    /* patches are under way on it: by best effort, not as control */
+    bool unheard; /* what was sent was never acknowledged: the kernel gave it up */
     bool used;    /* something besides connections held its peer while it was up */
     rs_peer peer; /* RS_NO_PEER until it has said its name */
     uint64_t boot;

@@ -19,6 +19,7 @@
 #define RETRANSMIT_LEAST_US 5000
 #define RETRANSMIT_MOST_MS 1000 /* the least that Linux takes */
 #define DELAY_MOST_US 2000
+#define SEGMENT_SHORT 1220             /* bytes: they pass wherever IPv6 does */
 #define TWO_TICKS_US 20000             /* of 100 Hz, the slowest clock */
 #define LONG_TRIP (5 * RS_MILLISECOND) /* beyond what fabrics have */
 /* The kernel waits a second for the answer to a first segment. After these another attempt begins beside the ones
@@ -118,7 +119,8 @@ static void listener_ready(void *context, uint32_t events) {
 
 /* ----------------------------------------------------------------------------------------------------- connecting */
 
-static int start_connect(const rs_control *control, const struct sockaddr_in *remote, char *text) {
+static int start_connect(const rs_control *control, const struct sockaddr_in *remote, bool shorter, char *text) {
+    const int segment = SEGMENT_SHORT;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         snprintf(text, RS_CONNECTION_TEXT, "cannot open a socket: %s", strerror(errno));
@@ -127,6 +129,8 @@ static int start_connect(const rs_control *control, const struct sockaddr_in *re
     struct sockaddr_in source = {.sin_family = AF_INET};
     source.sin_addr.s_addr = htonl(control->options.address);
     set_options(control, fd);
+    if (shorter)
+        setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment);
     if (bind(fd, (const struct sockaddr *)&source, sizeof source) != 0 ||
         (connect(fd, (const struct sockaddr *)remote, sizeof *remote) != 0 && errno != EINPROGRESS)) {
         rs_pool_cannot_connect(text, ntohl(remote->sin_addr.s_addr), ntohs(remote->sin_port), strerror(errno));
@@ -141,7 +145,7 @@ static rs_connection *attempt(rs_control *control, rs_peer peer, char *text) {
     const rs_peer_entry *entry = rs_peers_entry(control->options.peers, peer);
     struct sockaddr_in remote = {.sin_family = AF_INET, .sin_port = htons(entry->control_port)};
     remote.sin_addr.s_addr = htonl(entry->address);
-    int fd = start_connect(control, &remote, text);
+    int fd = start_connect(control, &remote, control->peers[peer].shorter, text);
     if (fd < 0)
         return NULL;
     rs_connection *c = rs_pool_add(control, fd, true, peer, &remote);

@@ -251,11 +251,14 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
     rs_pool_peer *p = peer == RS_NO_PEER ? NULL : &control->peers[peer];
     bool was_connecting = p && p->connecting == c, was_sending = p && p->sending == c;
     bool short_lived = rs_pool_now(control) - c->phase_since < RS_POOL_BACKOFF_MAX;
-    bool in_vain = was_connecting && c->early;
+    bool in_vain = was_connecting && c->early, unheard = c->phase == RS_CONNECTION_UP && c->unheard;
     rs_pool_drop(control, c);
     if (!p)
         return;
     p->doubted |= in_vain;
+    /* It was reached, and what went to it was not acknowledged: a switch between may take no packets of that length,
+     * and say nothing. If shorter ones are lost too, it was something else. */
+    p->shorter = p->shorter != unheard;
     if (was_connecting || (was_sending && short_lived))
         rs_pool_back_off(control, peer);
     if (was_connecting) {

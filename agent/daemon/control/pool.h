@@ -24,6 +24,7 @@ typedef struct {
     uint32_t knocks;           /* so many attempts before it may still be answered */
     uint32_t connections;      /* each of them holds the peer's number, as wanting does */
     bool wanted;
+    bool shorter; /* segments: those that fill a packet were lost on its way, it seems */
     bool doubted; /* what went to it before its HELLO went in vain the last time: that is waited for */
     rs_time wanted_until, retry_at, backoff;
 } rs_pool_peer;
