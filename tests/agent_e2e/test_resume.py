@@ -66,6 +66,20 @@ def test_who_fetches_what_comes_in_gets_it_when_it_is_whole(lab: World) -> None:
     assert sender.finish_send(tag)[0].ok
 
 
+def test_who_fetches_what_comes_in_elsewhere_gets_it_once_it_is_whole_there(lab: World) -> None:
+    """Who receives it has no digests of pieces until it has all."""
+    lab.start("h1", "--nic-rate", "200M")
+    lab.start("h2")
+    lab.start("h3")
+    data = content(16 * MIB, 34)
+    sender, receiver, late = (lab.app(name) for name in ("h1", "h2", "h3"))
+    sender.add(7, data)
+    tag = sender.start_send(7, ["h2"])
+    wait_until(lambda: any(one.bytes > 0 for one in receiver.status()[1]), "the beginning")
+    assert late.finish_read(start_fetch(late, 7, at(lab, "h2"))) == data
+    assert sender.finish_send(tag)[0].ok
+
+
 def test_who_fetches_right_after_a_restart_waits_for_the_check_of_what_is_here(lab: World, disk: Path) -> None:
     data = content(48 * MIB, 33)
     lab.start("h3")

@@ -289,7 +289,7 @@ static void holder_leaves(holder *h, const rs_piece_message *m) {
 }
 
 static void holder_have(holder *h, const rs_piece_message *m) {
-    const fetch *f = h->of;
+    fetch *f = h->of;
     if (!h->bits || m->first > f->pieces || m->count > f->pieces - m->first) {
         lose(h, true, "it says that it has pieces that there are not");
         return;
@@ -302,6 +302,8 @@ static void holder_have(holder *h, const rs_piece_message *m) {
         h->bits[piece / 8] |= bit;
         if (f->plan)
             rs_piece_plan_holder(f->plan, piece, true);
+        else
+            f->progress_at = rs_fetch_now(f); /* it gives them once it has the digests */
     }
     ask_more(h);
 }

@@ -36,6 +36,7 @@ typedef struct client {
     rs_piece_watch pieces;  /* of an object that is not whole */
     rs_object *object;      /* NULL: none was asked for yet */
     bool watching, holding; /* `pieces` is in use; the object is held */
+    bool waits;             /* it was told that there are no digests of pieces yet, and has not asked for any piece */
     uint32_t address;
     uint16_t port; /* where it gives pieces itself */
     char name[RS_PIECE_NAME];
@@ -141,6 +142,9 @@ static void object_over(void *context, rs_object *object, bool complete) {
     if (complete) {
         rs_store_hold(object);
         c->holding = true;
+        if (c->waits)
+            refuse(c, false, "it has become whole, and its digests are here now: ask again");
+        update_watch(c);
         return;
     }
     c->object = NULL;
@@ -232,6 +236,7 @@ static void asked(client *c, const rs_piece_message *m) {
         return;
     }
     c->object = object;
+    c->waits = coming.length > 0;
     c->port = m->port;
     memcpy(c->name, m->name, sizeof c->name);
     rs_piece_message has = {
@@ -309,6 +314,7 @@ static void take(client *c, const rs_piece_message *m) {
     } else if (m->type == RS_PIECE_WANT_LEAVES && c->object && has_leaves(c->object)) {
         c->leaves_from = 0;
     } else if (m->type == RS_PIECE_WANT && c->object && c->want_count < WANTS_MOST && is_here(c->object, m->first)) {
+        c->waits = false;
         c->wants[(c->want_first + c->want_count++) % WANTS_MOST] = m->first;
         rs_store_read_ahead(c->object, (uint64_t)m->first * RS_DIGEST_CHUNK);
     } else if (m->type == RS_PIECE_WANT_RUN && c->streams && c->run_left == 0) {
