@@ -107,6 +107,8 @@ def create_group(
 
     `rostrum groups protocols` lists the protocols that agents have, and the options of each with their ranges.
     """
+    if not NAME.fullmatch(name):
+        raise click.BadParameter(f"{name!r} cannot be a group's name: it has 1 to 128 of A-Z a-z 0-9 . _ : -")
     body = {"name": name, "protocol": protocol, "order": order, "options": ",".join(options)}
     chosen = (("guarantee", guarantee), ("slow", slow), ("keep", keep), ("keep_on", keep_on))
     body |= {key: value for key, value in chosen if value}

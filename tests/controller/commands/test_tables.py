@@ -1,12 +1,14 @@
-"""Tables in narrow terminals."""
+"""Tables in narrow terminals, and names that cannot be."""
 
 from __future__ import annotations
 
 import io
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 from rich.table import Table
+from rostrum.controller.commands.groups import groups
 from rostrum.controller.commands.tables import whole
 
 PATHS = [("p-ydrj-14", "released", "239.192.138.147", ""), ("p-yd-8", "released", "239.192.138.7", "it is small")]
@@ -24,3 +26,9 @@ def test_whole__what_people_copy_stands_in_one_line(width: int) -> None:
         assert any(path in line and group in line for line in lines.splitlines()), lines
     assert "…" not in lines
     assert len(whole(Table("path"), "path").columns) == 1
+
+
+@pytest.mark.parametrize("name", ["a b", "", "x" * 129, "ü"])
+def test_create__a_name_that_cannot_be_is_told_in_words(name: str) -> None:
+    result = CliRunner().invoke(groups, ["create", name])
+    assert result.exit_code == 2 and "it has 1 to 128 of A-Z a-z 0-9" in result.output
