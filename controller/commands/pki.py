@@ -39,6 +39,13 @@ def _openssl(*arguments: str | Path) -> str:
     return done.stdout
 
 
+def _is_there(key: Path) -> None:
+    """On a full disk openssl writes nothing, and says that all is well. Raises click.ClickException."""
+    if not key.stat().st_size:
+        raise click.ClickException(f"openssl wrote nothing below {key.parent.parent}: is there room on its disk?")
+    _openssl("pkey", "-in", key, "-noout")
+
+
 def _checked(name: str) -> str:
     if not NAME.fullmatch(name) or name == "ca":
         raise click.UsageError(f"{name!r} is no name: letters, digits, dots, hyphens, underscores, at most 63; not ca")
@@ -90,6 +97,8 @@ def init(folder: Path, days: int, name: str) -> None:
         _openssl("req", "-x509", *CURVE, "-days", _valid_days(days), "-subj", f"/CN={name}", "-keyout", key,
                  "-out", certificate, "-addext", "basicConstraints=critical,CA:TRUE,pathlen:0",
                  "-addext", "keyUsage=critical,keyCertSign,cRLSign")  # fmt: skip
+        _is_there(key)
+        _openssl("verify", "-CAfile", certificate, certificate)
         key.chmod(0o600)
         os.replace(key, folder / "ca.key")
         os.replace(certificate, folder / "ca.pem")
@@ -169,6 +178,7 @@ def _issue(
         serial = str(int.from_bytes(os.urandom(16), "big") >> 1)
         _openssl("x509", "-req", "-in", asked, "-CA", ca / "ca.pem", "-CAkey", ca / "ca.key", "-set_serial", serial,
                  "-days", valid, "-extfile", said, "-out", made)  # fmt: skip
+        _is_there(secret)
         _openssl("verify", "-CAfile", ca / "ca.pem", made)
         secret.chmod(0o600)
         if certificate.exists():  # it is good until its end, and who revokes the name means it, too

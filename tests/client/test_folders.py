@@ -51,6 +51,20 @@ def test_folder__comes_out_as_it_went_in(tree: Path, tmp_path: Path) -> None:
         unpack(0, out)
 
 
+def test_folder__made_where_people_name_it(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `rostrum read folder --folder -o folder` does: in the current folder, and by way of links."""
+    (tmp_path / "here" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("here/inner")
+    monkeypatch.chdir(tmp_path / "here")
+    archive = pack(tree)
+    for number, name in enumerate(("out", "./out2", "inner/../out3", "../link/out4", str(tmp_path / "link" / "out5"))):
+        assert unpack(archive, Path(name)) == 5, number
+        assert (Path(name) / "inner" / "both").read_text() == "shared"
+    with pytest.raises(FileNotFoundError, match="'none/out'"):
+        unpack(archive, Path("none/out"))
+    os.close(archive)
+
+
 def test_same_folder__is_the_same_object(tree: Path) -> None:
     one, two = pack(tree), pack(tree)
     assert os.pread(one, 1 << 20, 0) == os.pread(two, 1 << 20, 0)

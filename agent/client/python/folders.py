@@ -5,6 +5,7 @@ Names, modes, times (whole seconds), symbolic and hard links are kept; owners ar
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tarfile
@@ -93,7 +94,9 @@ def unpack(archive: int, target: Path) -> int:
     """
     if target.exists() or target.is_symlink():
         raise RostrumError(f"{target} is there already: name a folder that is not", Code.EXISTS)
-    part = part_of(target)
+    if not target.parent.is_dir():  # and not of the name below, which nobody typed
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target))
+    part = part_of(target.parent.resolve() / target.name)  # members' places are compared with it
     try:
         os.lseek(archive, 0, os.SEEK_SET)
         with (

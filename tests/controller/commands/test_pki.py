@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -107,6 +108,21 @@ def test_nonsense__is_refused_and_leaves_nothing(run: Run, folder: Path, words: 
 def test_folder_without_a_ca__is_told(tmp_path: Path) -> None:
     refused = CliRunner().invoke(main, ["pki", "issue", "agent", "h1", "--dir", str(tmp_path)])
     assert refused.exit_code == 1 and f"rostrum pki init {tmp_path}" in refused.output
+
+
+def test_full_disk__no_empty_key_is_left(
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """openssl ends with 0 there."""
+    openssl = tmp_path / "bin" / "openssl"
+    openssl.parent.mkdir()
+    openssl.write_text('#!/bin/sh\nfor word; do case $before in -keyout|-out) : >"$word"; esac; before=$word; done\n')
+    openssl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{openssl.parent}:{os.environ['PATH']}")
+    for refused in (run("issue", "agent", "h1"), run("init", str(tmp_path / "other"), ca=False)):
+        assert refused.exit_code == 1 and "is there room on its disk?" in refused.output, refused.output
+    assert sorted(path.name for path in folder.iterdir()) == ["ca.key", "ca.pem"]
+    assert not list((tmp_path / "other").iterdir())
 
 
 def test_revoked__are_refused_by_who_reads_the_list_and_others_are_not(run: Run, folder: Path) -> None:
