@@ -251,9 +251,11 @@ class Lab:
         """{"topology", "hosts": {server: pid inside}, "programs": {name: {"pid", "state", "log"}}}."""
         return dict(self.ask("status"))
 
-    def kill(self, program: str, number: int = signal.SIGKILL) -> None:
-        """Ends "ocs", "manager", a P4 switch or a server's agent by a signal, and waits for its end."""
+    def kill(self, program: str, number: int = signal.SIGKILL) -> Undone:
+        """Ends "ocs", "manager", a P4 switch or a server's agent by a signal, and waits for its end. At the end of a
+        block it is started again."""
         self.ask("kill", name=program, signal=int(number))
+        return Undone(lambda: self.start_program(program))
 
     def signal(self, program: str, number: int) -> None:
         """Sends a signal that does not end the program, such as SIGSTOP."""

@@ -43,8 +43,8 @@ class Scene:
 
     name: str
     lost: tuple[str, ...]
-    happens: Callable[[], None]
-    ends: Callable[[], None] | None = None
+    happens: Callable[[], object]
+    ends: Callable[[], object] | None = None
 
 
 @dataclass

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from rostrum.lab.lab import Lab
 from rostrum.lab.namespace import LabError
 from rostrum.lab.records import Rows, samples
 from rostrum.lab.rest import forward
@@ -90,3 +91,11 @@ async def test_rest_of_a_lab__is_served_on_this_machine(tmp_path: Path) -> None:
     serving.cancel()
     with pytest.raises(LabError, match="address"):
         await forward("192.0.2.1", 8080, tmp_path, print)
+
+
+def test_kill__of_a_program_is_taken_back_at_the_end_of_a_block() -> None:
+    lab, asked = Lab.__new__(Lab), list[tuple[str, object]]()
+    lab.ask = lambda operation, **fields: asked.append((operation, fields["name"]))  # type: ignore[method-assign,assign]
+    with lab.kill("manager"):
+        assert asked == [("kill", "manager")]
+    assert asked == [("kill", "manager"), ("start", "manager")]
