@@ -95,7 +95,11 @@ async def test_rest_of_a_lab__is_served_on_this_machine(tmp_path: Path) -> None:
 
 def test_kill__of_a_program_is_taken_back_at_the_end_of_a_block() -> None:
     lab, asked = Lab.__new__(Lab), list[tuple[str, object]]()
-    lab.ask = lambda operation, **fields: asked.append((operation, fields["name"]))  # type: ignore[method-assign,assign]
+
+    def ask(operation: str, **fields: object) -> None:
+        asked.append((operation, fields["name"]))
+
+    lab.ask = ask  # type: ignore[method-assign,assign]
     with lab.kill("manager"):
         assert asked == [("kill", "manager")]
     assert asked == [("kill", "manager"), ("start", "manager")]
