@@ -101,8 +101,8 @@ static bool check_join(const rs_api_request *request, rs_error *error) {
     if (from && (!(request->flags & RS_API_JOIN_SUBSCRIBE) || from == (RS_API_JOIN_FROM | RS_API_JOIN_SINCE)))
         return rs_error_set(error, ROSTRUM_ERR_INVALID, "who subscribes says from which message or from which time on");
     const char *options = request->options ? request->options : "";
-    if (options[0] && !protocol[0])
-        return rs_error_set(error, ROSTRUM_ERR_INVALID, "options of a group go with its protocol");
+    if (!protocol[0] && (options[0] || (order[0] && strcmp(order, "none") != 0)))
+        return rs_error_set(error, ROSTRUM_ERR_INVALID, "order and options of a group go with its protocol");
     return check_options(request, "a group's", error);
 }
 

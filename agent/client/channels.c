@@ -144,9 +144,9 @@ static rostrum_code ask_to_join(rostrum_channel *channel, const rostrum_group_op
     bool completes = flags & ROSTRUM_CHANNEL_COMPLETION || (options && options->completion);
     all->request->flags =
         (flags & ROSTRUM_CHANNEL_SUBSCRIBE ? RS_API_JOIN_SUBSCRIBE : 0) | (completes ? RS_API_JOIN_COMPLETE : 0);
-    if (options && options->protocol) {
+    if (options) {
         all->request->protocol = options->protocol;
-        all->request->order = options->order ? options->order : "none";
+        all->request->order = options->order || !options->protocol ? options->order : "none";
         all->request->options = options->options;
     }
     if (!rs_api_encode_request(all->request, all->message, &why))

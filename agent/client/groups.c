@@ -44,9 +44,9 @@ static rostrum_code join(rostrum *agent, const char *name, const rostrum_group_o
     request->number = start;
     request->flags = flags | (options && options->completion ? RS_API_JOIN_COMPLETE : 0) | RS_API_JOIN_RING;
     request->group = name;
-    if (options && options->protocol) {
+    if (options) {
         request->protocol = options->protocol;
-        request->order = options->order ? options->order : "none";
+        request->order = options->order || !options->protocol ? options->order : "none";
         request->options = options->options;
     }
     rostrum_code code = rostrum_ask(agent, 0, -1, &outcome, error);

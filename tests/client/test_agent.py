@@ -270,6 +270,12 @@ def test_on_event_may_call_the_agent(agent: Agent) -> None:
     assert set(seen) == {"h1"}
 
 
+def test_addresses_of_python_objects_are_no_content(agent: Agent) -> None:
+    numpy = pytest.importorskip("numpy")
+    with pytest.raises(RostrumError, match="an array of Python objects has their addresses"):
+        agent.send("objects", ["h3"], source=numpy.array([object(), 1]))
+
+
 def test_a_slow_on_event_holds_back_its_own_call_alone(agent: Agent) -> None:
     agent.add(1, b"x")
     go_on, began = threading.Event(), threading.Event()

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from rostrum.client import Group, Message, RostrumError, TimedOut, aio
+from rostrum.client import Group, Message, RostrumError, TimedOut, aio, wire
 
 SENDER = struct.pack("<I", 7) + b"h3"
 MESSAGE = struct.pack("<IIQ", 7, 2, 9) + b"hello"
@@ -55,6 +55,15 @@ def test_a_malformed_frame_ends_the_group(ends: tuple[socket.socket, Group], bad
     agent.send(bad + frame(2, MESSAGE))
     with pytest.raises(RostrumError, match="malformed"):
         group.next(0)
+
+
+def test_join__an_order_goes_with_its_protocol() -> None:
+    """As the group is, without a word, was less than what was asked for."""
+    for order in ("total", "fifo", "x"):
+        with pytest.raises(RostrumError, match="go with its protocol"):
+            wire.join_body("ticks", True, "", order, "")
+    for protocol, order in (("", "none"), ("plain", "total")):
+        assert order.encode() in wire.join_body("ticks", True, protocol, order, "") or not protocol
 
 
 def test_any_bytes_end_with_a_reason() -> None:

@@ -423,7 +423,8 @@ class Agent:
 
         Args:
             protocol: "plain" (what is lost is lost) or "ricochet" (receivers mend each other's losses), with `order`
-                ("none", or "fifo" of each sender). A group that is there must have them; None: as the group is.
+                ("none", or "fifo" of each sender). A group that is there must have them; None: as the group is, and
+                then neither order nor options may be given.
             options: Of the protocol, such as "r=4,c=2"; what is not named is as the group has it, or as usual.
             start: Of a group with `keep`: first what it keeps comes, from that message's number (0: the first there
                 is) or from that time on, then what is published, without a gap or a message twice.

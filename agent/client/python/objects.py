@@ -42,6 +42,8 @@ def flat(data: Buffer) -> memoryview:
         TypeError: it does not support the buffer protocol.
     """
     view = memoryview(data)
+    if "O" in view.format:
+        raise RostrumError("an array of Python objects has their addresses: send what they are made of", Code.INVALID)
     if not view.c_contiguous:
         text = "the array is not one piece of memory in C order: send numpy.ascontiguousarray(array)"
         raise RostrumError(text, Code.INVALID)

@@ -108,7 +108,9 @@ def join_body(
     start: int | datetime | None = None,
     completion: bool = False,
 ) -> bytes:
-    """Fields of JOIN; `protocol` "": as the group is. `start`: what is kept, too, from that number or time on."""
+    """Fields of JOIN; `protocol` "": as the group is. `start`: what is kept, too, from that number or time on. Raises
+    RostrumError.
+    """
     flags, since = (JOIN_SUBSCRIBE if subscribe else 0) | (JOIN_COMPLETE if completion else 0), b""
     if start is not None:
         by_time = isinstance(start, datetime)
@@ -118,6 +120,8 @@ def join_body(
         flags |= JOIN_SINCE if by_time else JOIN_FROM
         since = struct.pack("<Q", number)
     head = struct.pack("<I", flags)
+    if not protocol and order not in ("", "none"):
+        raise RostrumError("order and options of a group go with its protocol", Code.INVALID)
     texts = [one.encode() for one in (protocol, order if protocol else "", options)]
     if any(len(one) > 255 for one in texts):
         raise RostrumError("a group's protocol, order and options have 255 bytes each at most", Code.INVALID)

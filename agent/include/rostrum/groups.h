@@ -26,7 +26,8 @@ typedef struct rostrum_group rostrum_group;
 
 /* Of a group that is not there yet; of one that is, they must be as it has them. */
 typedef struct {
-    const char *protocol; /* "plain": what is lost is lost; "ricochet": receivers mend each other's losses */
+    const char *protocol; /* "plain": what is lost is lost; "ricochet": receivers mend each other's losses; NULL: as the
+                           * group is, and then neither order nor options may be given */
     const char *order;    /* NULL or "none": as messages come; "fifo": of each sender as it published them; with
                            * guarantees (docs/guarantees.md): "sender", "agreed": one order for all, or "total": that
                            * once all have the message. May go on with ",guarantee=reliable", then ",slow=drop" or

@@ -102,6 +102,22 @@ static void requests__round_trip(void **context) {
     }
 }
 
+/* Nobody gets less order than was asked for without a word. */
+static void join__has_an_order_with_its_protocol_only(void **context) {
+    (void)context;
+    static const struct {
+        const char *protocol, *order;
+        bool may;
+    } cases[] = {{NULL, NULL, true}, {NULL, "none", true}, {"plain", "total", true}, {NULL, "total", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        new_request(RS_API_JOIN)->group = "ticks";
+        request.protocol = cases[i].protocol;
+        request.order = cases[i].order;
+        assert_int_equal(rs_api_encode_request(&request, &message, &error), cases[i].may);
+        assert_true(cases[i].may || strstr(error.text, "go with its protocol"));
+    }
+}
+
 static void send__takes_what_fits_and_refuses_the_rest(void **context) {
     (void)context;
     static char names[ROSTRUM_RECEIVERS_MAX + 1][ROSTRUM_NAME_MAX + 2];
@@ -331,6 +347,7 @@ int main(void) {
     printf("# ROSTRUM_TEST_SEED=%" PRIu64 "\n", seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests__round_trip),
+        cmocka_unit_test(join__has_an_order_with_its_protocol_only),
         cmocka_unit_test(send__takes_what_fits_and_refuses_the_rest),
         cmocka_unit_test(header__tells_whether_to_answer_or_to_hang_up),
         cmocka_unit_test(events_and_results__round_trip),
