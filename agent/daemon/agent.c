@@ -55,7 +55,6 @@
 #define DESCRIPTORS 8192u /* twice the objects of a store (a bound) */
 #define STOP_BOUND (500 * RS_MILLISECOND) /* for final messages to peers and manager */
 
-#define CHECK_FROM RS_SECOND        /* a pause so long may have cost a path: the manager is asked */
 #define CHECK_BOUND (2 * RS_SECOND) /* for its answer; one that is away took no path back */
 
 /* -------------------------------------------------------------------------------------------------------- the pump */
@@ -248,15 +247,15 @@ static void prepare(rs_agent *agent) {
 
 static void on_checked(void *context) {
     rs_agent *agent = context;
+    rs_groups_checked(agent->groups);
     if (agent->held_until == RS_NEVER)
         return;
     agent->held_until = RS_NEVER;
     rs_node_hold(agent->node, rs_agent_now(agent), false);
 }
 
-/* What came meanwhile is read before anything is sent, or counts as silence. A sender asks the manager first whether
- * its paths are still its own: they may have been taken back, or moved, and the report of it is in the socket, or on
- * its way. */
+/* What came meanwhile is read before anything is sent, or counts as silence. The manager is asked first: paths of a
+ * sender may have been taken back, or moved, and who publishes may be out of its groups. */
 static void look_for_pause(rs_agent *agent) {
     rs_loop_pauses pauses = rs_loop_paused(agent->loop);
     rs_time lost = pauses.time - agent->pauses.time, now = rs_agent_now(agent);
@@ -266,8 +265,9 @@ static void look_for_pause(rs_agent *agent) {
     rs_log(RS_LOG_WARNING, "agent", "this process did not run for %.1f s; no bound on others' silence counts that",
            (double)lost / 1e9);
     rs_node_paused(agent->node, now);
-    if (!agent->link || lost < CHECK_FROM)
+    if (!agent->link || lost < RS_CHECK_FROM)
         return;
+    rs_groups_hold(agent->groups, now + CHECK_BOUND);
     agent->held_until = agent->transfers.sending ? now + CHECK_BOUND : RS_NEVER;
     rs_node_hold(agent->node, now, agent->transfers.sending != NULL);
     rs_manager_confirm(agent->link, now); /* it hears of this agent at once, too: the pause was silence for it */

@@ -100,6 +100,8 @@ void rs_agent_free(rs_agent *agent);
 /* Everything the core has to say is carried out; the end of each turn of the loop. */
 void rs_agent_pump(rs_agent *agent);
 
+#define RS_CHECK_FROM RS_SECOND /* a pause so long may have cost a path, or groups: the manager is asked */
+
 static inline rs_time rs_agent_now(const rs_agent *agent) {
     return rs_loop_now(agent->loop);
 }

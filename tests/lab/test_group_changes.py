@@ -118,10 +118,10 @@ class Taken:
         while not self._ending.is_set():
             with contextlib.suppress(TimedOut):
                 message = self._group.next(0.05)
-                if message.lost is None:
-                    self.numbers.append(int(message.data.split()[0]))
-                else:
+                if message.lost is not None:
                     self.lost += message.lost
+                elif message.view is None and message.primary is None:
+                    self.numbers.append(int(message.data.split()[0]))
 
 
 def test_members_that_come_and_go_take_nothing_from_those_that_stay(lab: Lab) -> None:
@@ -213,6 +213,34 @@ def test_a_member_that_stands_still_for_less_than_its_lease_stays_in_its_groups(
             until(lambda: heard_ms_ago() > 2500)  # of 3 s
         until(lambda: heard_ms_ago() < 200)
         assert version() == before
+
+
+@pytest.mark.parametrize(("protocol", "order"), [("qsm", "fifo"), ("plain", "total"), ("qsm", "agreed")])
+def test_what_a_program_publishes_while_its_agent_stands_still_comes(lab: Lab, protocol: str, order: str) -> None:
+    """Its agent was put out of the group meanwhile, and published it before it knew: nobody heard it."""
+    name, options = f"stood-{protocol}-{order}", {"protocol": protocol, "order": order}
+
+    def in_it() -> int:
+        group = lab.rest.get(f"/v1/groups/{name}")
+        return len(group["members"]) + len(group["senders"])
+
+    with (
+        agent(lab, "h3") as three,
+        agent(lab, "h5") as five,
+        three.join(name, **options) as one_reader,
+        five.join(name, **options) as other_reader,
+        Taken(one_reader) as one_part,
+        Taken(other_reader) as other_part,
+        Traffic(lab, name) as traffic,
+    ):
+        until(lambda: in_it() == 3)
+        until(lambda: one_part.numbers and other_part.numbers)
+        with lab.pause("h1"):
+            until(lambda: in_it() == 2)
+        traffic.more(100)
+        count = traffic.end()
+        one_part.expect(one_part.numbers[0], count)
+        other_part.expect(other_part.numbers[0], count)
 
 
 def test_a_group_that_moves_to_another_address_loses_nothing(lab: Lab) -> None:

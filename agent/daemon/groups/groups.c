@@ -18,10 +18,11 @@
 #include "daemon/secure.h"
 #include "daemon/units.h"
 
-#define JOIN_BOUND (10 * RS_SECOND)   /* for the answer of a manager that is there */
-#define JOIN_BUSY (600 * RS_SECOND)   /* in all, of one that answers others meanwhile */
-#define JOIN_WAIT (60 * RS_SECOND)    /* in all, when it is away: as a send waits without a bound of its own */
-#define UNUSED_LINGER (2 * RS_SECOND) /* a group nobody here uses any more: its last messages may be asked for */
+#define JOIN_BOUND (10 * RS_SECOND)        /* for the answer of a manager that is there */
+#define JOIN_BUSY (600 * RS_SECOND)        /* in all, of one that answers others meanwhile */
+#define JOIN_WAIT (60 * RS_SECOND)         /* in all, when it is away: as a send waits without a bound of its own */
+#define UNUSED_LINGER (2 * RS_SECOND)      /* a group nobody here uses any more: its last messages may be asked for */
+#define VIEWS_BOUND (100 * RS_MILLISECOND) /* a manager that hears of this agent again tells it its groups by then */
 #define MESSAGE_BYTES (1u << 20)
 #define EVENTS_TURN 4096u
 #define WORK_TURN 256u
@@ -152,6 +153,15 @@ void rs_groups_link_up(rs_groups *g) {
         if (group->stream_count > 0)
             tell_role(g, group, true);
     }
+}
+
+void rs_groups_hold(rs_groups *g, rs_time until) {
+    g->held_until = until;
+}
+
+void rs_groups_checked(rs_groups *g) {
+    const rs_time views = rs_agent_now(g->agent) + VIEWS_BOUND;
+    g->held_until = views < g->held_until ? views : g->held_until;
 }
 
 /* ------------------------------------------------------------------------------------------------------- going */

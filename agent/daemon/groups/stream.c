@@ -315,13 +315,21 @@ static bool has_neighbour_behind(const rs_group_stream *from, rs_time now) {
     return false;
 }
 
+/* It stood still, which has not been dealt with yet, or has asked the manager. */
+static bool must_hold(const rs_groups *g, rs_time now) {
+    const rs_agent *agent = g->agent;
+    return now < g->held_until ||
+           (agent->link && rs_loop_paused(agent->loop).time - agent->pauses.time >= RS_CHECK_FROM);
+}
+
 /* RS_ERR_LIMIT: later. */
 static rs_status publish(rs_group_stream *s, const uint8_t *bytes, uint32_t length) {
     rs_groups *g = s->groups;
     rs_local_group *group = s->group;
     uint64_t sn = 0;
     rs_time now = rs_agent_now(g->agent);
-    if (!rs_flow_open(rs_group_sum(g, group), &group->flow, now, g->window) || !has_pending_room(s))
+    if (must_hold(g, now) || !rs_flow_open(rs_group_sum(g, group), &group->flow, now, g->window) ||
+        !has_pending_room(s))
         return RS_ERR_LIMIT;
     if (group->delivery.guaranteed)
         return rs_ordered_publish(g, group, bytes, length);
