@@ -270,6 +270,13 @@ def test_on_event_may_call_the_agent(agent: Agent) -> None:
     assert set(seen) == {"h1"}
 
 
+def test_an_agent_that_was_closed_here__did_not_go_away(server: Server) -> None:
+    with server.agent() as agent:
+        pass
+    with pytest.raises(Unavailable, match=r"the connection to the agent at .* was closed"):
+        agent.status()
+
+
 def test_addresses_of_python_objects_are_no_content(agent: Agent) -> None:
     numpy = pytest.importorskip("numpy")
     with pytest.raises(RostrumError, match="an array of Python objects has their addresses"):

@@ -168,6 +168,7 @@ class Connection:
         self._calls: dict[int, Call] = {}
         self._next_tag = 0
         self._closed: RostrumError | None = None
+        self._ended_here = False  # by `close`
         self.names = ObjectNames()
         self._caller = _Caller()
         self._thread = threading.Thread(target=self._receive, name="rostrum-agent", daemon=True)
@@ -236,6 +237,7 @@ class Connection:
 
     def close(self) -> None:
         """Ends the connection; calls under way fail."""
+        self._ended_here = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         if threading.current_thread() is not self._thread:
@@ -248,7 +250,10 @@ class Connection:
             while True:
                 data, fds, flags = self._next_message()
                 if not data:
-                    reason = Unavailable(f"the agent at {self._path} went away")
+                    text = f"the agent at {self._path} went away"
+                    if self._ended_here:
+                        text = f"the connection to the agent at {self._path} was closed"
+                    reason = Unavailable(text)
                     break
                 if flags & socket.MSG_TRUNC:
                     reason = RostrumError("the agent sent a message of more than 64 KiB", Code.PROTOCOL)

@@ -66,7 +66,9 @@ def agent_socket(server: str | None = None, lab: str | None = None) -> Path:
     choices = sorted({_lab(path) for path in found})
     if len(choices) > 1:
         raise RostrumError(f"several labs are there; say which with --lab: {', '.join(choices)}", Code.INVALID)
-    raise RostrumError(f"say which agent with --server: {', '.join(servers)} (or --socket PATH)", Code.INVALID)
+    raise RostrumError(
+        f"say which agent with --server: {', '.join(servers)} (or --socket PATH, or $ROSTRUM_SOCKET)", Code.INVALID
+    )
 
 
 def _not_found(server: str | None, lab: str | None) -> str:
