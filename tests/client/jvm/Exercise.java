@@ -236,6 +236,12 @@ public final class Exercise {
         try (Group group = agent.join("ticks", "plain", "none");
                 Group back = agent.publisher("back", "plain", "none")) {
             check(group.protocol().equals("plain"), group.protocol());
+            try {
+                agent.join("other", null, "total").close();
+                check(false, "an order without a protocol was taken for none");
+            } catch (RostrumException refused) {
+                check(refused.getMessage().contains("go with its protocol"), refused.getMessage());
+            }
             Values.Message message = group.next(WAIT);
             System.out.println(message.sender() + ": " + new String(message.data(), StandardCharsets.UTF_8));
             byte[] answer = ("from " + agent.server()).getBytes(StandardCharsets.UTF_8);

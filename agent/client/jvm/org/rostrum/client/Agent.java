@@ -517,7 +517,7 @@ public final class Agent implements AutoCloseable {
      * Joins a message group to take messages, and to publish.
      *
      * @param group its name
-     * @param protocol plain, ricochet, ...; null: as the group is
+     * @param protocol plain, ricochet, ...; null: as the group is, and then no order but none may be given
      * @param order none or fifo
      * @return the group
      * @throws RostrumException DENIED, UNAVAILABLE, TIMEOUT, LIMIT
@@ -530,7 +530,7 @@ public final class Agent implements AutoCloseable {
      * The same to publish only.
      *
      * @param group its name
-     * @param protocol plain, ricochet, ...; null: as the group is
+     * @param protocol plain, ricochet, ...; null: as the group is, and then no order but none may be given
      * @param order none or fifo
      * @return the group
      * @throws RostrumException as {@link #join}
@@ -542,7 +542,7 @@ public final class Agent implements AutoCloseable {
     private Group member(String group, boolean subscribe, String protocol, String order) throws RostrumException {
         String way = protocol == null ? "" : protocol;
         Wire.Body body = new Wire.Body().u32(subscribe ? 1 : 0).text(group);
-        body.option(way).option(way.isEmpty() ? "" : order).option("");
+        body.option(way).option(order == null ? way.isEmpty() ? "" : "none" : order).option("");
         Connection.Attached socket = connection.attach();
         Connection.Call call =
                 connection.start(Wire.JOIN, body, "joining " + group, "socket " + socket.key(), null);
