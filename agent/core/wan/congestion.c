@@ -55,6 +55,7 @@
 #define LINE_SEEN 2     /* standard errors that the slope is at least, or nobody knows whose queue it is */
 #define LINE_KEEP 0.5   /* of it after a pulse: others may have given way */
 #define LINE_MOST 4.0   /* more is a pause of a host */
+#define LINE_LOST 0.2   /* more is an overflow, by which some lose more than others */
 #define LINE_SPREAD 0.2 /* a standard deviation of what was sent, at least, over its mean */
 #define LINE_ERRORS 1   /* standard errors by which the place is taken for less: later pulses show more */
 #define PLACE_TIMES 10  /* what came out at best, at most */
@@ -65,7 +66,10 @@
 #define PEAK_STRETCH 1.5
 #define PEAK_OPEN 0.25   /* so much of that counts */
 #define PEAK_LEAST 2     /* windows */
-#define MET_PULSE 768000 /* bytes of a pulse once others are met */
+#define LOOK_STOOD 0.5   /* a queue that stood for less of the first round trip is one of bursts: others are met */
+#define LOOK_NARROW 2.5  /* times more is sent in it than comes: the place is narrow, whoever is there */
+#define MET_PULSE 768000 /* bytes of a pulse once others are met, */
+#define MET_AFTER 3      /* which goes such a part of a round trip later each time: their bursts come once in one */
 /* Of marks (rostrum sim run wan --friendly): */
 #define BUSY 0.7         /* in that part of the time after all gave way a queue still stands: pulses show something; */
 #define BUSY_NO_MORE 0.2 /* they do no more */
@@ -110,6 +114,10 @@ void rs_wan_path_start(rs_wan_path *p, rs_wan_congestion law, uint32_t packet_by
 
 int64_t rs_wan_path_known(const rs_wan_path *p) {
     return p->known_bps > p->rate_bps ? p->known_bps : p->rate_bps;
+}
+
+bool rs_wan_path_looks(const rs_wan_path *p) {
+    return p->law == RS_WAN_FRIENDLY && !p->found && !p->looked;
 }
 
 void rs_wan_path_resume(rs_wan_path *p) {
@@ -268,20 +276,51 @@ static void carries(rs_wan_path *p, const window *w) {
         set_rate(p, (double)p->known_bps);
 }
 
+static bool is_between(const rs_wan_path *p, const window *w) {
+    return w->sent_bps < 1.25 * (double)p->rate_bps;
+}
+
+/* A TCP that fills no place sends what its acknowledgements ask for, in a burst at the place's whole rate, and nothing
+ * until the next round trip. A pulse between two bursts sees all of the place, and to send at that is to fill its queue
+ * in each: so a round trip is looked at before the first pulse, at a rate that leaves but a short queue in a burst. */
+static void look(rs_wan_path *p, const rs_wan_sample *s, bool stood) {
+    if (p->look_windows == 0)
+        p->look = *s;
+    p->look_windows++;
+    p->look_stood += stood;
+    p->looked = s->now >= p->look.now + p->rtt;
+    p->met = p->looked && p->look_stood > 0 && p->look_stood < LOOK_STOOD * p->look_windows;
+}
+
+/* Nobody who heeds anything leaves so little of a place: it carries no more than what came in that round trip. */
+static bool look_narrow(rs_wan_path *p, const rs_wan_sample *s) {
+    double came = bps(p, s->received - p->look.received, s->at - p->look.at);
+    double sent = bps(p, s->next - p->look.next, s->stamp - p->look.stamp);
+    if (sent < LOOK_NARROW * came || came <= 0)
+        return false;
+    p->round_most_bps = (int64_t)came;
+    return true;
+}
+
 /* A queue that stands between pulses after that of the last one was gone is others'. A CUBIC goes back once in a round
  * trip for marks, however many: so the rate goes up at once, when it is known, not in each of some round trips. */
-static void meet(rs_wan_path *p, const window *w) {
-    const bool stood = w->queue > LINE_QUEUE;
-    const bool between = w->sent_bps < 1.25 * (double)p->rate_bps;
+static void meet(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+    const bool stood = w->queue > LINE_QUEUE, between = is_between(p, w);
     p->was_marked |= w->marked > 0;
-    p->met |= between && stood && p->drained;
-    p->drained = between && (!stood || p->drained);
+    if (p->looked) {
+        p->met |= between && stood && p->drained;
+        p->drained = between && (!stood || p->drained);
+    } else {
+        look(p, s, stood);
+    }
     p->pulse_most = p->met ? MET_PULSE : 0;
+    p->pulse_after = p->met ? p->trip.least / MET_AFTER : 0;
 }
 
 /* Of what was sent in a pulse so much came out: the place carries that at least. */
-static void learn_peak(rs_wan_peak *k, const window *w) {
-    if (w->queue < LINE_QUEUE || w->limited || w->dropped || w->came_bps <= 0 ||
+static void learn_peak(rs_wan_path *p, const window *w) {
+    rs_wan_peak *k = &p->peak;
+    if (is_between(p, w) || w->queue < LINE_QUEUE || w->limited || w->dropped || w->came_bps <= 0 ||
         w->sent_bps < PEAK_STRETCH * w->came_bps)
         return;
     k->windows += 1;
@@ -306,7 +345,8 @@ static bool see_peak(const rs_wan_peak *k, double *least, double *most) {
 /* Behind a queue sent / came = (others + sent) / place (see learn_place), which pulses make into a line. */
 static void learn_line(rs_wan_line *l, const window *w) {
     double sent = w->sent_bps, stretch = w->came_bps > 0 ? sent / w->came_bps : 0;
-    if (w->queue < LINE_QUEUE || w->limited || w->dropped || stretch > LINE_MOST || stretch < 1 / LINE_MOST)
+    if (w->queue < LINE_QUEUE || w->limited || w->dropped || w->lost > LINE_LOST || stretch > LINE_MOST ||
+        stretch < 1 / LINE_MOST)
         return;
     l->windows += 1;
     l->sent += sent;
@@ -350,11 +390,11 @@ static double back_by(const rs_wan_path *p) {
 static void join(rs_wan_path *p, const rs_wan_sample *s) {
     const rs_wan_line *l = &p->line;
     double slope, error, best = (double)p->best_bps, least, most, place, others = 1 - SHARE;
-    bool bursts = p->met && p->was_marked, line = see_line(l, &slope, &error), peak = see_peak(&p->peak, &least, &most);
-    if (!line && !bursts)
+    bool line = see_line(l, &slope, &error), peak = see_peak(&p->peak, &least, &most);
+    if (!line && !p->met)
         return;
     place = line ? 1 / (slope + LINE_ERRORS * error) : (double)p->found_bps;
-    if (bursts && peak) {
+    if (p->met && peak) {
         most = least + PEAK_OPEN * (most - least);
         place = !line || place > most ? most : place < least ? least : place;
     }
@@ -367,12 +407,12 @@ static void join(rs_wan_path *p, const rs_wan_sample *s) {
     p->place_bps = place;
     p->others = others;
     p->share_bps = (double)p->rate_bps;
-    if (p->was_marked && (bursts || SHARE * place < p->share_bps)) { /* each round trip more would be marked, too */
+    if (p->met || (p->was_marked && SHARE * place < p->share_bps)) { /* each round trip more would be marked, too */
         p->share_bps = SHARE * place;
         set_rate(p, p->share_bps);
     }
     p->join_until = p->others_until = s->now + JOIN_TRIPS * p->rtt;
-    if (bursts) /* they leave no queue in which they are seen */
+    if (p->met) /* they leave no queue in which they are seen */
         p->others_until += (rs_time)(OTHERS_GROW * back_by(p) * 1e9);
 }
 
@@ -380,19 +420,23 @@ static void join(rs_wan_path *p, const rs_wan_sample *s) {
  * stands. */
 static void start_up(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
     double slope, error, least, most;
-    bool full = p->queue > wanted_queue(p) + p->trip.least / 32;
+    bool full = p->queue > wanted_queue(p) + p->trip.least / 32, narrow = false;
     if (p->law == RS_WAN_FRIENDLY) {
-        meet(p, w);
-        learn_peak(&p->peak, w);
+        bool looks = rs_wan_path_looks(p);
+        meet(p, s, w);
+        if (rs_wan_path_looks(p))
+            return;
+        narrow = looks && look_narrow(p, s);
+        learn_peak(p, w);
     }
     carries(p, w);
     learn_line(&p->line, w);
     if (p->law == RS_WAN_FRIENDLY && full) { /* the queue may be others': pulses grow until they are seen in it */
-        full = see_line(&p->line, &slope, &error) && slope > LINE_SEEN * error;
+        full = p->pulse_end > 0 && see_line(&p->line, &slope, &error) && slope > LINE_SEEN * error;
         bool over = s->pulse_end > 0 && s->next >= s->pulse_end; /* each more would be marked, too */
         full |= p->was_marked && over && see_peak(&p->peak, &least, &most);
     }
-    full |= w->dropped;
+    full |= w->dropped || narrow;
     p->round_limited |= w->limited;
     if (s->pulse_end > 0 && s->pulse_end != p->pulse_end && s->next >= s->pulse_end) {
         bool grew = (double)p->round_most_bps >= GREW * (double)p->found_bps || p->round_limited;

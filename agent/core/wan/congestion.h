@@ -100,13 +100,17 @@ typedef struct {
     uint32_t flat;          /* pulses without growth */
     rs_wan_line line;       /* of windows in which a queue stood */
     rs_wan_peak peak;
-    int64_t known_bps;   /* known to be carried: pulses go on from there, */
-    uint64_t pulse_most; /* with so many bytes at most; 0: any */
-    bool drained;        /* the queue of its own pulses was gone; */
-    bool met;            /* one that came after that is others', beside which the rate between pulses stays */
-    bool was_marked;     /* in start-up */
-    bool offered;        /* start-up was over, and goes on for others */
-    double velocity;     /* how much faster it goes after a round trip without a queue */
+    int64_t known_bps;                 /* known to be carried: pulses go on from there, */
+    uint64_t pulse_most;               /* with so many bytes at most; 0: any; */
+    rs_time pulse_after;               /* each so long after the one before was seen */
+    bool looked;                       /* friendly: the round trip is over that was looked at before the first pulse; */
+    rs_wan_sample look;                /* it began so; */
+    uint32_t look_windows, look_stood; /* windows in it, and those in which a queue stood */
+    bool drained;                      /* the queue of its own pulses was gone; */
+    bool met;        /* one that came after that is others', beside which the rate between pulses stays */
+    bool was_marked; /* in start-up */
+    bool offered;    /* start-up was over, and goes on for others */
+    double velocity; /* how much faster it goes after a round trip without a queue */
     /* friendly: beside others it has half of the place, and sends in pulses, which show what that is */
     double place_bps;      /* what the narrowest place carries, of all that goes through it; 0: unknown */
     double share_bps;      /* the mean of the pulses */
@@ -144,6 +148,8 @@ bool rs_wan_path_is_beside(const rs_wan_path *path, rs_time now);
 bool rs_wan_path_took_half(const rs_wan_path *slow, const rs_wan_path *other);
 /* What start-up's pulses are made from. */
 int64_t rs_wan_path_known(const rs_wan_path *path);
+/* Friendly looks for others in a round trip of what it sends first: no pulse goes yet. */
+bool rs_wan_path_looks(const rs_wan_path *path);
 /* What was measured across this moment means nothing. */
 void rs_wan_path_resume(rs_wan_path *path);
 

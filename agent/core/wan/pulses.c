@@ -32,6 +32,12 @@ bool rs_wan_pulse_ends(rs_wan_pulse *p, rs_time now, uint64_t sent) {
     return p->end > 0;
 }
 
+bool rs_wan_pulse_is_due(rs_wan_pulse *p, rs_time now, bool seen, rs_time after) {
+    if (seen && p->due == 0)
+        p->due = now + after;
+    return seen && now >= p->due;
+}
+
 bool rs_wan_pulse_on(const rs_wan_pulse *p, rs_time now) {
     return now < p->from + p->steps * p->step;
 }

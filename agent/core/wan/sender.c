@@ -244,7 +244,7 @@ static void high_rate(rs_node *node, rs_time now, rs_sending *x, bool early) {
     rs_pacer_start(&x->pacer, now, first < most ? first : most);
     x->pacer.depth_most = RS_WAN_QUEUE_MOST;
     w->rate_bps = x->pacer.rate_bps;
-    if (c->congestion != RS_WAN_FIXED)
+    if (c->congestion == RS_WAN_OWN)
         begin_pulse(x, now, w->grtt, &w->peers[0].path);
 }
 
@@ -784,8 +784,13 @@ static void set_rate(rs_sending *x, rs_time now, const rs_wan_path *slowest) {
     x->pacer.rate_bps = now < slowest->drain_end ? w->rate_bps / 10 * 7 : w->rate_bps;
     if (slowest->found || slowest->law == RS_WAN_FIXED)
         return;
-    bool over = rs_wan_pulse_ends(&w->pulse, now, next_sn(x) - w->gaps.passed.count);
-    if (over && next_sn(x) < x->end && pulse_seen(x, now))
+    if (rs_wan_path_looks(slowest)) {
+        w->report |= may_ask(x);
+        return;
+    }
+    bool seen = w->pulse.steps == 0 ||
+                (rs_wan_pulse_ends(&w->pulse, now, next_sn(x) - w->gaps.passed.count) && pulse_seen(x, now));
+    if (rs_wan_pulse_is_due(&w->pulse, now, seen, slowest->pulse_after) && next_sn(x) < x->end)
         begin_pulse(x, now, slowest->trip.least ? slowest->trip.least : w->grtt, slowest);
     else
         pulse_goes_on(x, now);

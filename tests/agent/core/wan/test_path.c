@@ -227,8 +227,70 @@ static void start_up_that_was_over_too_soon__sees_the_place_by_pulses_for_others
     (void)state;
 }
 
+/* Statuses of start-up each 5 ms at a trip of 100 ms, from the first one on until `ms` later. Of each 100 ms a queue of
+ * 10 ms stands in `stood`; one of `of` packets comes. */
+static void looks_at(rs_wan_path *path, int ms, int stood, int of) {
+    enum { STATUS = 5, TRIP = 100, SENT = 20, QUEUE = 10 };
+    rs_wan_path_start(path, RS_WAN_FRIENDLY, (uint32_t)PACKET, SENT * 1000000, INT64_C(100000000000));
+    for (int i = 0; i <= ms / STATUS; i++) {
+        rs_time sent = i * STATUS * MS, late = i * STATUS % TRIP < stood ? QUEUE * MS : 0;
+        uint64_t next = (uint64_t)(1 + i * SENT * STATUS * MBIT / PACKET);
+        const rs_wan_sample s = {.now = sent + TRIP * MS + late,
+                                 .rtt = TRIP * MS + late,
+                                 .at = sent * of + TRIP / 2 * MS + late,
+                                 .stamp = sent,
+                                 .next = next,
+                                 .received = next,
+                                 .sent = next + 100,
+                                 .part = 1};
+        rs_wan_path_heard(path, &s);
+    }
+}
+
+static void friendly__looks_for_a_round_trip_before_the_first_pulse(void **state) {
+    static const struct {
+        int ms, stood, of;
+        bool looks, met, found;
+    } cases[] = {
+        {80, 0, 1, true, false, false},     /* not a round trip yet */
+        {150, 0, 1, false, false, false},   /* nobody is there */
+        {150, 30, 1, false, true, false},   /* bursts of another */
+        {150, 100, 1, false, false, false}, /* a queue that stands is one in which pulses are seen */
+        {400, 100, 3, false, false, true},  /* a third comes: the place is narrow, and no pulse is needed */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rs_wan_path path;
+        looks_at(&path, cases[i].ms, cases[i].stood, cases[i].of);
+        printf("%zu: looks %d, met %d, found %d, %.1f Mbit/s\n", i, rs_wan_path_looks(&path), path.met, path.found,
+               (double)path.rate_bps / 1e6);
+        assert_int_equal(rs_wan_path_looks(&path), cases[i].looks);
+        assert_int_equal(path.met, cases[i].met);
+        assert_int_equal(path.found, cases[i].found);
+        assert_true(!path.found || path.rate_bps < 8000000);
+    }
+    rs_wan_path own;
+    rs_wan_path_start(&own, RS_WAN_OWN, (uint32_t)PACKET, 20000000, INT64_C(100000000000));
+    assert_false(rs_wan_path_looks(&own));
+    (void)state;
+}
+
+static void a_pulse__is_due_a_while_after_the_one_before_was_seen(void **state) {
+    rs_wan_pulse pulse;
+    rs_wan_pulse_begin(&pulse, MS, 100 * MS, 1000, 0, false);
+    assert_false(rs_wan_pulse_is_due(&pulse, 200 * MS, false, 30 * MS));
+    assert_false(rs_wan_pulse_is_due(&pulse, 210 * MS, true, 30 * MS));
+    assert_false(rs_wan_pulse_is_due(&pulse, 239 * MS, true, 30 * MS));
+    assert_true(rs_wan_pulse_is_due(&pulse, 240 * MS, true, 30 * MS));
+    rs_wan_pulse_begin(&pulse, 240 * MS, 100 * MS, 1000, 0, false);
+    assert_false(rs_wan_pulse_is_due(&pulse, 300 * MS, false, 0));
+    assert_true(rs_wan_pulse_is_due(&pulse, 400 * MS, true, 0));
+    (void)state;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(friendly__looks_for_a_round_trip_before_the_first_pulse),
+        cmocka_unit_test(a_pulse__is_due_a_while_after_the_one_before_was_seen),
         cmocka_unit_test(a_pulse__is_more_than_its_base_by_a_round_trip_of_that_at_most),
         cmocka_unit_test(a_pulse_that_seems_too_fast_once__does_not_end_start_up),
         cmocka_unit_test(dropped_at_a_socket__the_queue_is_as_before),

@@ -110,7 +110,7 @@ static void three_that_meet_the_same_tcp__stay_together(void **state) {
 
 /* In a second and ten round trips, and a few in which that is seen. */
 static void who_takes_less_than_half_beside_a_tcp__is_demoted(void **state) {
-    static const int64_t slow[] = {3000000, 5000000, 10000000};
+    static const int64_t slow[] = {2000000, 3000000, 5000000, 7000000};
     for (uint64_t seed = 1; seed <= 3; seed++)
         for (uint32_t i = 0; i < sizeof slow / sizeof *slow; i++) {
             rs_peer who;
