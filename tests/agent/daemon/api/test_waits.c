@@ -59,14 +59,17 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static rs_object *add(fixture *f, uint64_t number, uint64_t size) {
+static rs_object *add_file(fixture *f, uint64_t number, uint64_t size, int fd) {
     rs_error error;
     const rs_object_id id = {.data = number};
-    int fd = memfd_create("source", 0);
     assert_true(fd >= 0 && ftruncate(fd, (off_t)size) == 0);
     rs_object *object = rs_api_add_again(f->api, &id, fd, &error);
     assert_non_null(object);
     return object;
+}
+
+static rs_object *add(fixture *f, uint64_t number, uint64_t size) {
+    return add_file(f, number, size, memfd_create("source", 0));
 }
 
 /* What there is to do now is done, but not for ever. */
@@ -161,6 +164,17 @@ static void digest__of_what_is_large_does_not_hold_up_what_is_small(void **state
     }
 }
 
+static void digest__of_a_file_on_a_disk_lets_the_agent_do_other_things_after_each_piece(void **state) {
+    fixture *f = *state;
+    char name[] = "/var/tmp/rostrum-waits-XXXXXX";
+    (void)add_file(f, 1, 16 * MIB, mkstemp(name));
+    (void)unlink(name);
+    uint64_t before = rs_digest_tree_pending(f->api->waits->tree);
+    rs_api_server_dispatch(f->api, f->now);
+    assert_int_equal(rs_digest_tree_pending(f->api->waits->tree), before - 1);
+    work(f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(digest__of_what_is_sent_fast_is_there_with_the_last_byte, set_up, tear_down),
@@ -169,6 +183,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(digest__of_one_that_is_sent_lets_others_pass, set_up, tear_down),
         cmocka_unit_test_setup_teardown(digest__of_what_was_passed_over_does_not_hold_the_agent_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(digest__of_what_is_large_does_not_hold_up_what_is_small, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(digest__of_a_file_on_a_disk_lets_the_agent_do_other_things_after_each_piece,
+                                        set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
