@@ -57,9 +57,8 @@ static void mark(rs_connection *c, bool bulk) {
     c->bulk = bulk;
 }
 
-/* The socket, or TLS by it, has failed. */
-static bool failed(rs_connection *c, char *text, const char *what) {
-    const int cause = errno;
+/* The socket, or TLS by it, has failed, by an errno. */
+static bool failed(rs_connection *c, char *text, const char *what, int cause) {
     c->unheard = cause == ETIMEDOUT;
     if (c->tls)
         return broken(text, rs_tls_text(c->tls)[0] ? rs_tls_text(c->tls) : what, 0);
@@ -149,7 +148,7 @@ bool rs_connection_send(rs_connection *c, rs_time now, const uint8_t *header, si
         if (taken < 0 && errno == EFAULT)
             return broken(text, "the object's file became shorter while it was being sent", 0);
         if (taken < 0 && !would_block(errno))
-            return failed(c, text, "sending failed");
+            return failed(c, text, "sending failed", errno);
         sent = taken > 0 ? (size_t)taken : 0;
         c->last_activity = now;
     }
@@ -167,14 +166,14 @@ bool rs_connection_flush(rs_connection *c, rs_time now, char *text) {
         if (c->tls && sent < 0) {
             if (sent == -EAGAIN)
                 return true;
-            return failed(c, text, "sending failed");
+            return failed(c, text, "sending failed", (int)-sent);
         }
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && would_block(errno))
             return true;
         if (sent < 0)
-            return failed(c, text, "sending failed");
+            return failed(c, text, "sending failed", errno);
         c->out_start += (size_t)sent;
         c->out_length -= (size_t)sent;
         c->last_activity = c->stalled_since = now;
@@ -232,14 +231,14 @@ bool rs_connection_read(rs_connection *c, rs_time now, rs_connection_message mes
         if (c->tls && got < 0) {
             if (got == -EAGAIN)
                 break;
-            return failed(c, text, "receiving failed");
+            return failed(c, text, "receiving failed", (int)-got);
         }
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && would_block(errno))
             break;
         if (got < 0)
-            return failed(c, text, "receiving failed");
+            return failed(c, text, "receiving failed", errno);
         if (got == 0)
             return broken(
                 text, c->in_length > 0 ? "it closed the connection inside a message" : "it closed the connection", 0);

@@ -32,6 +32,8 @@ typedef struct rs_connection {
     bool choked;  /* the core was told to stop */
     bool bulk;    /* patches are under way on it: by best effort, not as control */
     bool unheard; /* what was sent was never acknowledged: the kernel gave it up */
+    bool shorter; /* its segments are (rs_pool_peer.shorter_until) */
+    bool reading; /* a message of it is being looked at: it is closed behind that */
     bool used;    /* something besides connections held its peer while it was up */
     rs_peer peer; /* RS_NO_PEER until it has said its name */
     uint64_t boot;

@@ -145,12 +145,15 @@ static rs_connection *attempt(rs_control *control, rs_peer peer, char *text) {
     const rs_peer_entry *entry = rs_peers_entry(control->options.peers, peer);
     struct sockaddr_in remote = {.sin_family = AF_INET, .sin_port = htons(entry->control_port)};
     remote.sin_addr.s_addr = htonl(entry->address);
-    int fd = start_connect(control, &remote, control->peers[peer].shorter, text);
+    const bool shorter = rs_pool_now(control) < control->peers[peer].shorter_until;
+    int fd = start_connect(control, &remote, shorter, text);
     if (fd < 0)
         return NULL;
     rs_connection *c = rs_pool_add(control, fd, true, peer, &remote);
-    if (c)
+    if (c) {
+        c->shorter = shorter;
         return c;
+    }
     close(fd);
     snprintf(text, RS_CONNECTION_TEXT, "out of memory");
     return NULL;
@@ -282,6 +285,10 @@ bool rs_control_send(rs_control *control, rs_peer peer, const uint8_t *header, s
     rs_connection *c = control->peers[peer].sending;
     char text[RS_CONNECTION_TEXT];
     if (!rs_connection_send(c, rs_pool_now(control), header, header_length, payload, text)) {
+        if (c->reading) { /* who reads of it finds its end, and closes it */
+            shutdown(c->fd, SHUT_RDWR);
+            return false;
+        }
         control->stats.broken++;
         rs_pool_close(control, c, RS_LOG_WARNING, text);
         return false;
@@ -319,9 +326,18 @@ static const char *overdue(const rs_control *control, const rs_connection *c, rs
 }
 
 /* `c` may be gone after this. */
+/* What was sent is not acknowledged, however often it went: of who does not read, it would be. */
+static bool is_unheard(const rs_connection *c) {
+    struct tcp_info info = {0};
+    socklen_t length = sizeof info;
+    return c->stalled_since != RS_NEVER && getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+           info.tcpi_unacked > 0 && info.tcpi_backoff > 0;
+}
+
 static void look_at(rs_control *control, rs_connection *c, rs_time now) {
     char text[RS_CONNECTION_TEXT];
     const char *cause = overdue(control, c, now, text);
+    c->unheard |= cause && is_unheard(c);
     bool idle = !cause && c->phase == RS_CONNECTION_UP && now - c->last_activity >= control->options.idle_timeout;
     bool in_use = rs_pool_in_use(control, c);
     bool useless = c->phase == RS_CONNECTION_UP && !in_use && !c->used && !rs_pool_proven(control, c) &&

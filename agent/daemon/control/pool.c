@@ -252,13 +252,15 @@ void rs_pool_close(rs_control *control, rs_connection *c, rs_log_level level, co
     bool was_connecting = p && p->connecting == c, was_sending = p && p->sending == c;
     bool short_lived = rs_pool_now(control) - c->phase_since < RS_POOL_BACKOFF_MAX;
     bool in_vain = was_connecting && c->early, unheard = c->phase == RS_CONNECTION_UP && c->unheard;
+    bool was_shorter = c->shorter;
     rs_pool_drop(control, c);
     if (!p)
         return;
     p->doubted |= in_vain;
     /* It was reached, and what went to it was not acknowledged: a switch between may take no packets of that length,
      * and say nothing. If shorter ones are lost too, it was something else. */
-    p->shorter = p->shorter != unheard;
+    if (unheard)
+        p->shorter_until = was_shorter ? 0 : rs_pool_now(control) + RS_POOL_SHORTER;
     if (was_connecting || (was_sending && short_lived))
         rs_pool_back_off(control, peer);
     if (was_connecting) {
@@ -481,7 +483,9 @@ static void connection_ready(void *context, uint32_t events) {
         unchoke(control, c);
     if (alive && c->phase != RS_CONNECTION_CONNECTING && (events & (EPOLLIN | EPOLLERR | EPOLLHUP))) {
         reading r = {control, c};
+        c->reading = true;
         alive = rs_connection_read(c, rs_pool_now(control), take_message, &r, text);
+        c->reading = false;
     }
     if (alive && c->tls && c->phase != RS_CONNECTION_CONNECTING) /* the handshake may have let it go */
         alive = rs_connection_flush(c, rs_pool_now(control), text);

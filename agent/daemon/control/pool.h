@@ -12,6 +12,7 @@
 #define RS_POOL_TICK (250 * RS_MILLISECOND)
 #define RS_POOL_BACKOFF_MIN (50 * RS_MILLISECOND)
 #define RS_POOL_BACKOFF_MAX RS_SECOND
+#define RS_POOL_SHORTER (600 * RS_SECOND) /* then whole ones are tried again: it may have been an outage */
 #define RS_POOL_SOURCE_MOST \
     16u /* accepted connections of one address: an agent has one, and its restarts for a moment */
 #define RS_POOL_SOURCES 4096u
@@ -24,9 +25,9 @@ typedef struct {
     uint32_t knocks;           /* so many attempts before it may still be answered */
     uint32_t connections;      /* each of them holds the peer's number, as wanting does */
     bool wanted;
-    bool shorter; /* segments: those that fill a packet were lost on its way, it seems */
     bool doubted; /* what went to it before its HELLO went in vain the last time: that is waited for */
     rs_time wanted_until, retry_at, backoff;
+    rs_time shorter_until; /* segments go to it: those that fill a packet were lost on its way, it seems */
 } rs_pool_peer;
 
 struct rs_control {
