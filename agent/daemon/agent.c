@@ -267,7 +267,7 @@ static void look_for_pause(rs_agent *agent) {
     rs_node_paused(agent->node, now);
     if (!agent->link || lost < RS_CHECK_FROM)
         return;
-    rs_groups_hold(agent->groups, now + CHECK_BOUND);
+    rs_groups_hold(agent->groups, now + CHECK_BOUND, lost);
     agent->held_until = agent->transfers.sending ? now + CHECK_BOUND : RS_NEVER;
     rs_node_hold(agent->node, now, agent->transfers.sending != NULL);
     rs_manager_confirm(agent->link, now); /* it hears of this agent at once, too: the pause was silence for it */

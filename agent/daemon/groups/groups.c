@@ -22,7 +22,9 @@
 #define JOIN_BUSY (600 * RS_SECOND)        /* in all, of one that answers others meanwhile */
 #define JOIN_WAIT (60 * RS_SECOND)         /* in all, when it is away: as a send waits without a bound of its own */
 #define UNUSED_LINGER (2 * RS_SECOND)      /* a group nobody here uses any more: its last messages may be asked for */
-#define VIEWS_BOUND (100 * RS_MILLISECOND) /* a manager that hears of this agent again tells it its groups by then */
+#define VIEWS_BOUND (100 * RS_MILLISECOND) /* a manager that hears of this agent again tells it its groups by then, */
+#define VIEWS_PUT_OUT (2 * RS_SECOND) /* or if the pause was as long, for which it may have been put out, by then: */
+#define VIEWS_BOUND_PUT_OUT (1200 * RS_MILLISECOND) /* the manager waits a second for switches */
 #define MESSAGE_BYTES (1u << 20)
 #define EVENTS_TURN 4096u
 #define WORK_TURN 256u
@@ -155,13 +157,16 @@ void rs_groups_link_up(rs_groups *g) {
     }
 }
 
-void rs_groups_hold(rs_groups *g, rs_time until) {
+void rs_groups_hold(rs_groups *g, rs_time until, rs_time pause) {
     g->held_until = until;
+    g->held_long = pause >= VIEWS_PUT_OUT;
+    g->held_checked = false;
 }
 
 void rs_groups_checked(rs_groups *g) {
-    const rs_time views = rs_agent_now(g->agent) + VIEWS_BOUND;
+    const rs_time views = rs_agent_now(g->agent) + (g->held_long ? VIEWS_BOUND_PUT_OUT : VIEWS_BOUND);
     g->held_until = views < g->held_until ? views : g->held_until;
+    g->held_checked = true;
 }
 
 /* ------------------------------------------------------------------------------------------------------- going */

@@ -61,10 +61,10 @@ rs_local_group *rs_groups_by_name(const rs_groups *groups, const char *name);
 void rs_group_tell(rs_groups *groups, rs_local_group *group, rs_manager_group_call call, bool held);
 /* What of joining and publishing the manager was not told yet. */
 void rs_group_tell_role(rs_groups *groups, rs_local_group *group);
-/* This process stood still: nothing is published before that time, or until shortly after the manager has answered
- * (rs_groups_checked). Where this server was put out of groups it is in them again then; what it published before would
- * reach nobody. */
-void rs_groups_hold(rs_groups *groups, rs_time until);
+/* This process stood still for so long: nothing is published before `until`, or until shortly after the manager has
+ * answered (rs_groups_checked), or has told views. Where this server was put out of groups it is in them again then;
+ * what it published before would reach nobody. */
+void rs_groups_hold(rs_groups *groups, rs_time until, rs_time pause);
 void rs_groups_checked(rs_groups *groups);
 /* The engine has nothing to do with it any more. */
 void rs_group_forget(rs_groups *groups, rs_local_group *group);

@@ -165,6 +165,8 @@ struct rs_groups {
     rs_time trouble_looked_at;
     rs_time join_deadline;  /* of the first stream that waits for the manager, or earlier */
     rs_time held_until;     /* nothing is published before; 0: it is */
+    bool held_long;         /* it may have been put out of its groups */
+    bool held_checked;      /* the manager has answered: views end it */
     rs_time answered_at;    /* when the manager told a view, 0 = not yet */
     rs_time prepare_at;     /* the next part of the memory for messages is made then, */
     uint32_t prepare_steps; /* after so many */

@@ -9,9 +9,11 @@
 #include "daemon/groups/stream.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,6 +30,7 @@
 #define WAIT_TOLD RS_SECOND  /* a program is waited for: told after so long */
 #define OUT_SPARE (1u << 10) /* kept for text about what was lost */
 #define SOCKET_BYTES (512 << 10)
+#define READING (128 << 10)       /* bytes of the kernel's, as an eighth of a ring (api/shared_ring.h) */
 #define SLOW_TOLD (5 * RS_SECOND) /* who has lost messages is told of so long */
 #define VIA_KEPT 3u               /* of a frame: api/group_frames.h */
 #define LOST_NOT_KEPT 5u          /* of a frame, behind the reasons of rs_lost_reason */
@@ -250,7 +253,19 @@ bool rs_stream_is_slow(const rs_group_stream *s, rs_time now, rs_manager_slow *o
     return true;
 }
 
+/* Its socket is ready for more only when most of it is read: who reads it slowly reads all the same. */
+static void see_reading(rs_group_socket *s, rs_time now) {
+    int left;
+    if (!s->blocked || s->ring.page || ioctl(s->fd, SIOCOUTQ, &left) != 0)
+        return;
+    if (s->left - left >= READING)
+        s->progress_at = now;
+    if (s->left - left >= READING || left > s->left)
+        s->left = left;
+}
+
 bool rs_stream_is_catching_up(const rs_group_stream *s, rs_time now) {
+    see_reading(s->socket, now);
     return s->receives && rs_stream_unread(s->socket) > RS_UNREAD_HOLD &&
            now - s->socket->progress_at < RS_STREAM_STUCK;
 }
@@ -735,8 +750,9 @@ void rs_stream_refuse(rs_group_stream *s, rostrum_code code, const char *text) {
     if (s->waits && !s->socket->many) {
         rs_api_reply_error(s->groups->agent->api, &s->call, code, "%s", text);
     } else {
-        if (!s->socket->many && flush(s->socket))
-            rs_unread_cut(s->socket);
+        s->socket->progress_at = rs_agent_now(s->groups->agent); /* there is room behind all that may wait */
+        if (!s->socket->many && flush(s->socket) && rs_unread_cut(s->socket))
+            (void)tell_lost(s, 0, 0, 0, RS_LOST_SLOW); /* nobody knows how many */
         end_channel(s->socket, s->channel, code, text);
         if (!s->socket->many) {
             set_socket_bytes(s->socket->fd, (int)rs_stream_unread(s->socket) + SOCKET_BYTES);

@@ -163,11 +163,12 @@ void rs_unread_woken(const rs_group_socket *s) {
         (void)eventfd_read(s->event, &count);
 }
 
-void rs_unread_cut(rs_group_socket *s) {
+bool rs_unread_cut(rs_group_socket *s) {
     if (!s->ring.page || rs_stream_unread(s) == 0)
-        return;
+        return false;
     s->out_start = s->out_length = 0;
     close_ring(s);
+    return true;
 }
 
 void rs_unread_free(rs_group_socket *s) {

@@ -22,8 +22,8 @@ void rs_unread_ring(rs_group_socket *s, void (*roomy)(void *context, uint32_t ev
 bool rs_unread_give(const rs_group_socket *s, int memory, int event);
 /* The program has read of its ring. */
 void rs_unread_woken(const rs_group_socket *s);
-/* What the ring has no room for now will not come any more: what does comes by the socket. */
-void rs_unread_cut(rs_group_socket *s);
+/* What the ring has no room for now will not come any more: what does comes by the socket. Whether there was any. */
+bool rs_unread_cut(rs_group_socket *s);
 void rs_unread_free(rs_group_socket *s);
 
 #define RS_RINGS_MOST 256u /* of all programs together */

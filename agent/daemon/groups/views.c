@@ -420,6 +420,8 @@ void rs_groups_view(void *context, const rs_manager_group_view *view) {
     char error[RS_IO_ERROR_MAX];
     rs_local_group *group = view->group ? rs_groups_by_name(g, view->group) : rs_groups_by_id(g, view->id);
     g->answered_at = rs_agent_now(agent);
+    if (g->held_checked) /* those of all its groups come together */
+        g->held_until = 0;
     if (!group)
         return; /* left meanwhile */
     if (rs_group_is_viewed(group) && group->id != view->id) {

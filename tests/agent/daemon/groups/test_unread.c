@@ -229,8 +229,9 @@ static void end__is_read_behind_what_the_program_has(void **state) {
     for (unsigned i = 0; i < 2000; i++)
         assert_true(put(w, 1400));
     assert_int_equal(rs_unread_flush(&w->socket), RS_UNREAD_BLOCKED);
-    rs_unread_cut(&w->socket);
+    assert_int_equal(rs_unread_cut(&w->socket), ring);
     assert_int_equal(rs_stream_unread(&w->socket) == 0, ring);
+    assert_false(rs_unread_cut(&w->socket));
     uint8_t *at = rs_unread_room(&w->socket, rs_group_frame_end_length(strlen(why)));
     rs_group_frame_end(at, ROSTRUM_ERR_LIMIT, why, strlen(why));
     (void)rs_unread_flush(&w->socket);
