@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import mmap
 import os
@@ -30,6 +31,7 @@ from rostrum.client import (
     Unavailable,
     wire,
 )
+from rostrum.client.objects import flat
 
 from tests.client.conftest import APP, OTHER_APP, QUOTA, Server
 
@@ -281,6 +283,13 @@ def test_addresses_of_python_objects_are_no_content(agent: Agent) -> None:
     numpy = pytest.importorskip("numpy")
     with pytest.raises(RostrumError, match="an array of Python objects has their addresses"):
         agent.send("objects", ["h3"], source=numpy.array([object(), 1]))
+
+
+def test_names_of_fields_are_no_objects() -> None:
+    class Order(ctypes.Structure):
+        _fields_ = (("Offset", ctypes.c_int32), ("O", ctypes.c_double))
+
+    assert flat(Order(7, 0.5)).nbytes == ctypes.sizeof(Order)
 
 
 def test_a_slow_on_event_holds_back_its_own_call_alone(agent: Agent) -> None:

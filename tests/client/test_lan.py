@@ -23,12 +23,14 @@ from rostrum.client.lan import (
     LAN_APP_ID,
     TRAILER_MAGIC,
     Nic,
+    Peer,
     PrivateAgent,
     Receiver,
     Trailer,
     _peers_of,
     find_receivers,
     free_path,
+    names_of,
     nic_for,
     read_trailer,
     safe_name,
@@ -42,6 +44,13 @@ def _object(tmp_path: Path, data: bytes) -> tuple[int, int]:
     path = tmp_path / "object"
     path.write_bytes(data)
     return os.open(path, os.O_RDONLY), len(data)
+
+
+def test_names_of__two_at_one_address_are_named() -> None:
+    """A send to all was refused: 10.0.0.2 is named twice."""
+    addresses = {"h2-1": "10.0.0.2", "h2-2": "10.0.0.2", "h3-1": "10.0.0.3"}
+    peers = [Peer(name, "h", address, 1, 1500, True, None, False) for name, address in addresses.items()]
+    assert names_of(peers) == ["h2-1", "h2-2", "10.0.0.3"]
 
 
 TRAILER = Trailer("model.bin", "0af3", 0, 5, 5, 0o644, "10.0.0.1")

@@ -711,9 +711,13 @@ class Group:
                         due = False
                         await self._flush()
                     count += 1
-            finally:
+            except BaseException:
                 if due:
-                    await self._flush()
+                    with contextlib.suppress(RostrumError):
+                        self._group.flush_some()  # without waiting: the cause is told now
+                raise
+            if due:
+                await self._flush()
         return count
 
     async def _flush(self) -> None:

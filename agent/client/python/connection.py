@@ -107,7 +107,7 @@ def connect(path: Path) -> socket.socket:
 
 def _whether_it_runs(path: Path) -> str:
     """Where to look for that."""
-    if not path.is_relative_to(labs_folder()):
+    if not path.is_relative_to(labs_folder()) or path == labs_folder():
         return "is rostrumd running there? systemctl status rostrumd"
     lab = path.relative_to(labs_folder()).parts[0]
     return f"does lab {lab} run? rostrum lab status; rostrum lab start --name {lab} {path.parent.name}"

@@ -14,6 +14,7 @@ with Agent() as agent, agent.publisher("ticks") as ticks:
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import socket
 import struct
@@ -182,7 +183,7 @@ class Group:
 
     def publish_all(self, messages: Iterable[Buffer]) -> int:
         """Publishes many; returns how many. Raises as `publish` does; what is before a message that is too long, or
-        before an error of `messages`, goes out.
+        before an error of `messages`, goes out, or (where there is no room) with the next call.
         """
         count, due = 0, False
         with self._sending:
@@ -193,9 +194,13 @@ class Group:
                         due = False
                         self._flush()
                     count += 1
-            finally:
+            except BaseException:
                 if due:
-                    self._flush()
+                    with contextlib.suppress(RostrumError):
+                        self.flush_some()  # without waiting: the cause is told now
+                raise
+            if due:
+                self._flush()
         return count
 
     def try_publish(self, data: Buffer) -> bool:

@@ -229,6 +229,8 @@ class PrivateAgent:
         except RostrumError:
             if last or os.strerror(errno.EADDRINUSE) not in self._log_tail():
                 raise
+            self._process.kill()
+            self._process.wait()
             return False
         return True
 
@@ -316,6 +318,12 @@ def _peers_of(page: str) -> list[Peer]:
 def is_address(name: str) -> bool:
     """Whether it is meant as an IPv4 address."""
     return re.fullmatch(r"[\d.]*\d\.[\d.]*", name) is not None
+
+
+def names_of(peers: list[Peer]) -> list[str]:
+    """How a send names each: by its address, or by its agent's name where that address has several."""
+    many = collections.Counter(peer.address for peer in peers)
+    return [peer.address if many[peer.address] == 1 else peer.name for peer in peers]
 
 
 def resolve(names: list[str]) -> list[str]:

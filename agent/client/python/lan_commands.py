@@ -26,6 +26,7 @@ from .lan import (
     find_receivers,
     is_address,
     mtu_of,
+    names_of,
     nic_for,
     resolve,
     safe_name,
@@ -156,9 +157,7 @@ def send_on_lan(
 def _send(private: PrivateAgent, source: int, whole: Trailer, peers: list[Peer], as_json: bool, **options: Any) -> bool:
     began = time.monotonic()
     with private.connect() as agent:
-        results = send_file(
-            agent, source, whole, [peer.address for peer in peers], lambda handle: _watch(handle, as_json), **options
-        )
+        results = send_file(agent, source, whole, names_of(peers), lambda handle: _watch(handle, as_json), **options)
     seconds = time.monotonic() - began
     ok = all(result.ok for result in results)
     if as_json:

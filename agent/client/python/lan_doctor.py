@@ -20,7 +20,20 @@ from rostrum.topologies.units import Duration
 
 from .agent import SendHandle
 from .commands import JSON, _errors_as_text
-from .lan import PORTS, TRIAL, Nic, Peer, PrivateAgent, Trailer, mtu_of, nic_for, resolve, send_file
+from .lan import (
+    PORTS,
+    TRIAL,
+    Nic,
+    Peer,
+    PrivateAgent,
+    Trailer,
+    is_address,
+    mtu_of,
+    names_of,
+    nic_for,
+    resolve,
+    send_file,
+)
 from .values import RostrumError, SendResult
 
 QUERIER_S = 2.5  # a querier asks at once for who is left of a group that somebody leaves, and once more after 1 s
@@ -224,7 +237,7 @@ def _trial(private: PrivateAgent, peers: list[Peer]) -> tuple[list[Peer], list[F
     whole = Trailer("trial", TRIAL + uuid4().hex, 0, 0, TRIAL_BYTES, 0o600, private.nic.address)
     try:
         with private.connect() as agent:
-            results = send_file(agent, source, whole, [peer.address for peer in peers], _wait)
+            results = send_file(agent, source, whole, names_of(peers), _wait)
     finally:
         os.close(source)
     found = []
@@ -249,7 +262,7 @@ def examine(names: list[str], interface: str | None, wait: float) -> list[Findin
     if nic.address in names:
         found.append(Finding("problem", nic.address, "is this host, which sends to others alone", "name others"))
         names.remove(nic.address)
-    addresses = tuple(name for name in names if name.replace(".", "").isdigit())
+    addresses = tuple(name for name in names if is_address(name))
     try:
         with PrivateAgent(nic, "sender", addresses) as private:
             peers, missing = _look_for(private, names, wait)

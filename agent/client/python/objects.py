@@ -17,6 +17,7 @@ import errno
 import io
 import mmap
 import os
+import re
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ else:
     Buffer = object
 
 COPY_STEP = 1 << 26
+FIELD_NAME = re.compile(":[^:]*:")  # in the format of a structured array (PEP 3118)
 Bytes = bytes  # where a method of that name hides it
 
 
@@ -42,7 +44,7 @@ def flat(data: Buffer) -> memoryview:
         TypeError: it does not support the buffer protocol.
     """
     view = memoryview(data)
-    if "O" in view.format:
+    if "O" in FIELD_NAME.sub("", view.format):
         raise RostrumError("an array of Python objects has their addresses: send what they are made of", Code.INVALID)
     if not view.c_contiguous:
         text = "the array is not one piece of memory in C order: send numpy.ascontiguousarray(array)"
