@@ -296,7 +296,7 @@ static void look(rs_wan_path *p, const rs_wan_sample *s, bool stood) {
 static bool look_narrow(rs_wan_path *p, const rs_wan_sample *s) {
     double came = bps(p, s->received - p->look.received, s->at - p->look.at);
     double sent = bps(p, s->next - p->look.next, s->stamp - p->look.stamp);
-    if (sent < LOOK_NARROW * came || came <= 0)
+    if (!(came > 0) || !(sent >= LOOK_NARROW * came)) /* they may be none, of a receiver that lies */
         return false;
     p->round_most_bps = (int64_t)came;
     return true;

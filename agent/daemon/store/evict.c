@@ -91,10 +91,11 @@ static uint64_t let_go(rs_evict *e, rs_object *object) {
     return bytes;
 }
 
-static bool check_room(rs_evict *e, bool disk, rs_time now) {
+/* `many`: so many objects at least. */
+static bool check_room(rs_evict *e, bool disk, uint32_t many, rs_time now) {
     rs_store *store = e->config.store;
     uint64_t room = 0, most = wanted(e, disk), went = 0;
-    uint32_t cursor = 0, count, last = 0, many = surplus(store, disk), gone = 0;
+    uint32_t cursor = 0, count, last = 0, gone = 0;
     bool told = false;
     /* Whoever was read, pinned or held since it was told stays. */
     for (rs_object *object; (object = rs_store_next(store, &cursor));) {
@@ -128,7 +129,8 @@ static bool check_room(rs_evict *e, bool disk, rs_time now) {
 
 bool rs_evict_look(rs_evict *e, rs_time now) {
     e->stats.going = e->stats.going_bytes = e->stats.short_of = 0;
-    bool memory = check_room(e, false, now), disk = check_room(e, true, now);
+    const uint32_t of_memory = surplus(e->config.store, false), of_disk = surplus(e->config.store, true);
+    bool memory = check_room(e, false, of_memory, now), disk = check_room(e, true, of_disk, now);
     return memory || disk;
 }
 

@@ -268,6 +268,12 @@ static void friendly__looks_for_a_round_trip_before_the_first_pulse(void **state
         assert_int_equal(path.found, cases[i].found);
         assert_true(!path.found || path.rate_bps < 8000000);
     }
+    rs_wan_path lied;
+    rs_wan_sample nothing = {.now = MS, .part = 1};
+    rs_wan_path_start(&lied, RS_WAN_FRIENDLY, (uint32_t)PACKET, 20000000, INT64_C(100000000000));
+    for (int i = 0; i < 9; i++, nothing.at += 3 * MS, nothing.now += MS)
+        rs_wan_path_heard(&lied, &nothing);
+    assert_false(lied.found); /* by a receiver whose statuses tell of no time, and of no packet */
     rs_wan_path own;
     rs_wan_path_start(&own, RS_WAN_OWN, (uint32_t)PACKET, 20000000, INT64_C(100000000000));
     assert_false(rs_wan_path_looks(&own));
