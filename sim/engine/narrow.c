@@ -253,8 +253,8 @@ static double ours_sends(ours *o, rs_time now, int rtt) {
         return rate;
     if (rs_wan_path_looks(&o->path))
         return rate;
-    bool seen = o->pulse.steps == 0 || (rs_wan_pulse_ends(&o->pulse, now, (uint64_t)(o->sent / PACKET) + 1) &&
-                                        o->path.pulse_end == o->pulse.end);
+    bool seen =
+        rs_wan_pulse_ends(&o->pulse, now, (uint64_t)(o->sent / PACKET) + 1) && o->path.pulse_end == o->pulse.end;
     if (rs_wan_pulse_is_due(&o->pulse, now, seen, o->path.pulse_after))
         rs_wan_pulse_begin(&o->pulse, now, o->path.trip.least ? o->path.trip.least : rtt * MS,
                            rs_wan_path_known(&o->path), o->path.pulse_most, o->path.careful);

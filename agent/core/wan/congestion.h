@@ -107,7 +107,8 @@ typedef struct {
     rs_wan_sample look;                /* it began so; */
     uint32_t look_windows, look_stood; /* windows in it, and those in which a queue stood */
     bool drained;                      /* the queue of its own pulses was gone; */
-    bool met;        /* one that came after that is others', beside which the rate between pulses stays */
+    bool met; /* one that came after that, or came and went before the first pulse, is others', beside which the rate
+                 between pulses stays */
     bool was_marked; /* in start-up */
     bool offered;    /* start-up was over, and goes on for others */
     double velocity; /* how much faster it goes after a round trip without a queue */

@@ -26,13 +26,14 @@ void rs_wan_pulse_begin(rs_wan_pulse *p, rs_time now, rs_time trip, int64_t base
 }
 
 bool rs_wan_pulse_ends(rs_wan_pulse *p, rs_time now, uint64_t sent) {
-    if (rs_wan_pulse_on(p, now))
+    if (p->steps == 0 || rs_wan_pulse_on(p, now))
         return false;
     p->end = p->end ? p->end : sent;
     return p->end > 0;
 }
 
 bool rs_wan_pulse_is_due(rs_wan_pulse *p, rs_time now, bool seen, rs_time after) {
+    seen |= p->steps == 0;
     if (seen && p->due == 0)
         p->due = now + after;
     return seen && now >= p->due;

@@ -18,9 +18,9 @@ typedef struct {
 /* `most`: bytes, which only its first step may be more than; 0: any. `careful`: the last one went beyond what is
  * carried. */
 void rs_wan_pulse_begin(rs_wan_pulse *pulse, rs_time now, rs_time trip, int64_t base_bps, uint64_t most, bool careful);
-/* `sent` fragments were sent so far. True: it is over, and may be seen. */
+/* `sent` fragments were sent so far. True: it is over, and may be seen. False: there was none yet, too. */
 bool rs_wan_pulse_ends(rs_wan_pulse *pulse, rs_time now, uint64_t sent);
-/* True: the next one may begin, `after` the newest one was first `seen`. */
+/* True: the next one may begin, `after` the newest one was first `seen`, or the first one was first asked for. */
 bool rs_wan_pulse_is_due(rs_wan_pulse *pulse, rs_time now, bool seen, rs_time after);
 bool rs_wan_pulse_on(const rs_wan_pulse *pulse, rs_time now);
 /* What is sent at then, where `rate` is between pulses. */

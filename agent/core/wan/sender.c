@@ -788,8 +788,7 @@ static void set_rate(rs_sending *x, rs_time now, const rs_wan_path *slowest) {
         w->report |= may_ask(x);
         return;
     }
-    bool seen = w->pulse.steps == 0 ||
-                (rs_wan_pulse_ends(&w->pulse, now, next_sn(x) - w->gaps.passed.count) && pulse_seen(x, now));
+    bool seen = rs_wan_pulse_ends(&w->pulse, now, next_sn(x) - w->gaps.passed.count) && pulse_seen(x, now);
     if (rs_wan_pulse_is_due(&w->pulse, now, seen, slowest->pulse_after) && next_sn(x) < x->end)
         begin_pulse(x, now, slowest->trip.least ? slowest->trip.least : w->grtt, slowest);
     else

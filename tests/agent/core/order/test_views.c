@@ -112,7 +112,7 @@ static void coordinator__is_told_last__the_view_begins_at_once(void **state) {
 }
 
 /* Who comes back at its old place, by another instance, while the coordinator is told of neither. */
-static void member__returns_before_the_coordinator_knows__joins_anew(void **state) {
+static void member__returns_before_the_coordinator_knows__joins_again(void **state) {
     net *n = *state;
     rs_order_free(n->member[1]);
     const rs_order_config config = {.group = 7, .self = 2, .instance = 900, .total = true};
@@ -147,7 +147,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(coordinator__asks_before_others_are_told__they_answer_when_they_are, begin,
                                         over),
         cmocka_unit_test_setup_teardown(coordinator__is_told_last__the_view_begins_at_once, begin, over),
-        cmocka_unit_test_setup_teardown(member__returns_before_the_coordinator_knows__joins_anew, begin, over),
+        cmocka_unit_test_setup_teardown(member__returns_before_the_coordinator_knows__joins_again, begin, over),
         cmocka_unit_test_setup_teardown(request__is_of_somebody_else__is_not_answered, begin, over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

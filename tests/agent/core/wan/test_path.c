@@ -14,8 +14,8 @@
 static double sends(const rs_wan_path *path, rs_wan_pulse *pulse, int now, double sent) {
     if (path->found)
         return (double)path->rate_bps / 8e3;
-    if (rs_wan_pulse_ends(pulse, now * MS, (uint64_t)(sent / PACKET) + 1) &&
-        (pulse->steps == 0 || path->pulse_end == pulse->end))
+    bool seen = rs_wan_pulse_ends(pulse, now * MS, (uint64_t)(sent / PACKET) + 1) && path->pulse_end == pulse->end;
+    if (rs_wan_pulse_is_due(pulse, now * MS, seen, path->pulse_after))
         rs_wan_pulse_begin(pulse, now * MS, path->trip.least ? path->trip.least : 50 * MS, path->rate_bps,
                            path->pulse_most, path->careful);
     return (double)rs_wan_pulse_rate(pulse, now * MS, path->rate_bps) / 8e3;

@@ -5,10 +5,12 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "daemon/api/waits.h"
@@ -167,8 +169,14 @@ static void digest__of_what_is_large_does_not_hold_up_what_is_small(void **state
 static void digest__of_a_file_on_a_disk_lets_the_agent_do_other_things_after_each_piece(void **state) {
     fixture *f = *state;
     char name[] = "/var/tmp/rostrum-waits-XXXXXX";
-    (void)add_file(f, 1, 16 * MIB, mkstemp(name));
-    (void)unlink(name);
+    struct statfs place;
+    const int fd = mkstemp(name);
+    assert_true(fd >= 0 && unlink(name) == 0 && fstatfs(fd, &place) == 0);
+    if (place.f_type == TMPFS_MAGIC) {
+        close(fd);
+        skip(); /* /var/tmp is no disk here */
+    }
+    (void)add_file(f, 1, 16 * MIB, fd);
     uint64_t before = rs_digest_tree_pending(f->api->waits->tree);
     rs_api_server_dispatch(f->api, f->now);
     assert_int_equal(rs_digest_tree_pending(f->api->waits->tree), before - 1);
