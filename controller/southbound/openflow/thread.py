@@ -1,8 +1,9 @@
 """os-ken at work in native threads of its own: sockets, the OpenFlow handshake and codec. A shim: every message of
 interest becomes a call on the asyncio loop, and bytes handed in are queued for the switch. No decision is made here.
 
-os-ken 4 has no manager program any more, its server cannot be stopped, and a connection's end is noticed late; so the
-listening socket, the reader and the writer are ours, and its `Datapath` and `OFPHandler` do the protocol.
+os-ken 4 has no manager program any more, its server cannot be stopped, a connection's end is noticed late, and its
+parser does not end at lengths of 0; so the listening socket, the reader (framing.py) and the writer are ours, and its
+`Datapath` and `OFPHandler` do the protocol.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from typing import Any
 from os_ken import cfg
 from os_ken.base import app_manager  # noqa: F401  first: os-ken's controller module imports it in a circle
 from os_ken.controller import controller, handler, ofp_event, ofp_handler
-from os_ken.ofproto import ofproto_protocol, ofproto_v1_3
+from os_ken.ofproto import ofproto_parser, ofproto_protocol, ofproto_v1_3
 from rostrum.controller.core.model import SouthboundError
 from rostrum.controller.keyvalue import Sparing
+from rostrum.controller.southbound.openflow import framing
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +35,14 @@ SEND_QUEUE = 4096  # messages or batches waiting for one switch's socket
 HANDSHAKES_MAX = 128  # connections that have not said yet which switch they are; one more, and the oldest goes
 HANDSHAKE_S = 10.0  # from connecting to the end of the OpenFlow handshake
 ACCEPT_RETRY_S = 0.2  # after accept() failed for want of descriptors or memory
-LOG_EVERY_S = 10.0  # about connections that could not be taken, or were crowded out
+READ_BYTES = 1 << 16
+LOG_EVERY_S = 10.0  # about connections that could not be taken, or were crowded out, and messages that are malformed
 THREAD_END_S = 5.0  # how long close() waits for a thread
 PASSING = (errno.ECONNABORTED, errno.EINTR, errno.EPROTO, errno.EPERM)  # of one connection: the next may do
 
 Deliver = Callable[["Connection", Any], None]
 Gone = Callable[["Connection", str], None]
+Complain = Callable[..., None]  # a text of the log's, and its facts
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
@@ -82,16 +86,18 @@ class Shim(ofp_handler.OFPHandler):  # type: ignore[misc]
 
 
 class Connection(controller.Datapath):  # type: ignore[misc]
-    """One switch's TCP connection: a reader thread (os-ken's loop) and a writer thread, ours, that blocks nobody."""
+    """One switch's TCP connection: a reader thread, and a writer thread that blocks nobody."""
 
-    def __init__(self, sock: socket.socket, address: Any, shim: Shim, on_ready: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, sock: socket.socket, address: Any, shim: Shim, on_ready: Callable[[Connection], None], complain: Complain
+    ) -> None:
         late = f"the OpenFlow 1.3 handshake did not end within {HANDSHAKE_S:g} s"
         self._handshake = threading.Timer(HANDSHAKE_S, lambda: self.drop(late))
         self._handshake.daemon = True
         super().__init__(sock, address)
         self.ofp_brick = shim
         self.cause = ""
-        self._on_ready = on_ready
+        self._on_ready, self._complain = on_ready, complain
         self._xids = itertools.count(random.getrandbits(31))
         self._outgoing: queue.Queue[bytes | None] = queue.Queue(SEND_QUEUE)
 
@@ -132,8 +138,10 @@ class Connection(controller.Datapath):  # type: ignore[misc]
             writer.start()
             self._handshake.start()
             self.send_msg(self.ofproto_parser.OFPHello(self))
-            self._recv_loop()
+            self._read()
             self.cause = self.cause or "the switch closed the connection"
+        except framing.Malformed as error:
+            self.cause = self.cause or f"it sent something unreadable ({error})"
         except Exception as error:  # os-ken's parser raises whatever malformed bytes lead it to
             self.cause = self.cause or f"it sent something unreadable ({error!r})"
         finally:
@@ -146,6 +154,36 @@ class Connection(controller.Datapath):  # type: ignore[misc]
                 writer.join(THREAD_END_S)
             self.is_active = False
             self.socket.close()  # os-ken keeps it in a cycle of objects, which the collector finds much later
+
+    def _read(self) -> None:
+        """Messages to the handlers that want them, in the connection's present state, until it ends."""
+        buffer = bytearray()
+        while self.state != handler.DEAD_DISPATCHER:
+            try:
+                data = self.socket.recv(READ_BYTES)
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            if not data:
+                return
+            buffer += data
+            for message in framing.split(buffer):
+                try:
+                    parsed = self._parse(message)
+                except framing.Malformed as error:
+                    self._complain("OpenFlow from %s: a message was left out: %s", self.address, error)
+                    continue
+                if parsed:
+                    event = ofp_event.ofp_msg_to_ev(parsed)
+                    self.ofp_brick.send_event_to_observers(event, self.state)
+                    for one in self.ofp_brick.get_handlers(event, self.state):
+                        one(event)
+
+    def _parse(self, message: bytearray) -> Any:
+        """None: nobody here takes it, or it was malformed to os-ken, which logged that. Raises Malformed."""
+        known = framing.for_os_ken(message)
+        return ofproto_parser.msg(self, *ofproto_parser.header(known), known) if known else None
 
     def _write(self) -> None:
         try:
@@ -243,7 +281,7 @@ class OpenFlowThread:
                 sock.close()
 
     def _begin(self, sock: socket.socket, address: Any) -> None:
-        connection = Connection(sock, address, self._shim, self._shaken)
+        connection = Connection(sock, address, self._shim, self._shaken, self._complain)
         thread = threading.Thread(target=self._serve, args=(connection,), name="openflow-reader", daemon=True)
         with self._lock:
             oldest = next(iter(self._shaking)) if len(self._shaking) >= HANDSHAKES_MAX else None

@@ -547,6 +547,23 @@ async def test_garbage__ends_that_connection_and_nothing_else(
     assert fabric.ups == []
 
 
+@pytest.mark.parametrize("endless", [
+    bytes([4, 0, 0, 16, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0]),  # a hello's element of no length
+    bytes([4, 19, 0, 72, 0, 0, 0, 1, 0, 1]) + bytes(62),  # a flow entry
+    bytes([4, 19, 0, 24, 0, 0, 0, 1, 0, 7]) + bytes(14),  # a group's description
+])  # fmt: skip
+async def test_elements_of_no_length__do_not_keep_the_manager_busy_without_end(
+    fabric: World, endless: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """os-ken took the same element again and again: 43 MB more each second, from one packet of a stranger."""
+    reader, writer = await dial(fabric, endless + bytes([4, 2, 0, 8, 0, 0, 0, 9]))
+    async with asyncio.timeout(BOUND_S):
+        assert (await reader.readexactly(8))[1] == 0
+        assert await reader.readexactly(8) == bytes([4, 3, 0, 8, 0, 0, 0, 9]), "its echo request is answered"
+    writer.close()
+    assert "a message was left out: " in caplog.text
+
+
 async def test_silence__is_given_up_after_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread, "HANDSHAKE_S", 0.05)
     world = World()
