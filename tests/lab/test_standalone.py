@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -275,3 +276,25 @@ def test_multicast_routing__a_host_behind_a_router_gets_objects_and_messages(sta
             agent.kill()
             agent.wait()
             router.kill()
+
+
+def test_two_senders__of_one_object_at_once_both_learn_that_it_came(standalone: Standalone) -> None:
+    """The second is told that it comes already, asks until it is there, and sends it itself where it does not come."""
+    data = DATA * 100
+    with contextlib.ExitStack() as stack:
+        first, second, receiver = (stack.enter_context(standalone.agent(number)) for number in range(3))
+        sends = [sender.send("both", ["h2"], source=data) for sender in (first, second)]
+        assert [send.wait(60).receivers[0].cause for send in sends] == ["", ""]
+        with receiver.read("both") as read:
+            assert read.bytes() == data
+
+        sends = [sender.send("broken", ["h2"], source=data) for sender in (first, second)]
+        time.sleep(0.05)
+        sends[0].cancel()
+        assert sends[1].wait(60).ok
+        with receiver.read("broken") as read:
+            assert read.bytes() == data
+
+        sends = [sender.send("other", ["h2"], source=data[number:]) for number, sender in enumerate((first, second))]
+        results = [send.wait(60) for send in sends]
+        assert sorted(result.ok for result in results) == [False, True], results

@@ -875,14 +875,18 @@ static const char *cannot_open(const rs_node *node, const rs_message *m) {
     return NULL;
 }
 
+/* As far as is known by now it is the object that comes. */
+static bool is_alike(const rs_receiving *x, const rs_message *m) {
+    const rs_digest *is = &x->t.digest, *comes = &m->open.digest;
+    return is->algorithm == comes->algorithm && m->open.size == x->t.size && !x->t.stream.on &&
+           (is->length == 0 || comes->length == 0 ||
+            (is->length == comes->length && memcmp(is->value, comes->value, is->length) == 0));
+}
+
 /* Another server sends on what the present sender, which is gone or silent, has begun. */
 static bool may_replace(const rs_receiving *x, rs_time now, const rs_message *m) {
-    const rs_digest *is = &x->t.digest, *comes = &m->open.digest;
     bool silent = !rs_peer_is_up(x->link.peer) || now - x->link.heard_at >= REPLACE_AFTER;
-    bool alike = is->algorithm == comes->algorithm &&
-                 (is->length == 0 || comes->length == 0 ||
-                  (is->length == comes->length && memcmp(is->value, comes->value, is->length) == 0));
-    return silent && alike && x->state == RS_RX_RECEIVING && m->open.size == x->t.size && !x->t.stream.on;
+    return silent && x->state == RS_RX_RECEIVING && is_alike(x, m);
 }
 
 rs_rx_verdict rs_receiver_hearsay(rs_node *node, rs_time now, rs_receiving *x, rs_peer by, const rs_message *m) {
@@ -932,8 +936,9 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_peer by, c
         rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK, NULL);
         return RS_RX_NONE;
     }
-    if (other && !replaces) {
-        rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "another server is sending this object here");
+    if (other && !replaces) { /* who sends the same asks again until it is here */
+        rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK,
+                                   is_alike(x, m) ? NULL : "another server is sending another object by that id here");
         return RS_RX_NONE;
     }
     if (m->open.size != RS_STREAM && rs_fragments(m->open.size, m->open.fragment_size) > RS_FRAGMENTS_MAX) {

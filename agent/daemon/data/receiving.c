@@ -298,6 +298,10 @@ static void meet_existing(rs_agent *agent, rs_xfer xfer, const rs_incoming *info
         rs_incoming_have(agent->node, rs_agent_now(agent), xfer);
         return;
     }
+    if (object->phase == RS_OBJECT_DIGESTING && object->size == info->size) {
+        rs_incoming_kept(agent->node, rs_agent_now(agent), xfer); /* asked again, its digest will tell */
+        return;
+    }
     char cause[160];
     snprintf(cause, sizeof cause, "%.60s has another object by that id%s", agent->options.server,
              object->phase == RS_OBJECT_COMPLETE ? ": delete it there, or send this one by another id"
