@@ -173,7 +173,12 @@ with PrivateAgent(Nic("lo", "127.0.0.1"), "true") as private:
         command.kill()
     assert select.select([agent], [], [], 60)[0]
     os.close(agent)
-    os.rmdir(store)
+    assert list(fake_agent.glob("rostrum-lan-*")) and os.path.isdir(store)
+    code = code.replace("    input()", "    sweep_folders()").replace("PrivateAgent\n", "PrivateAgent, sweep_folders\n")
+    argv = [sys.executable, "-c", code + "    print(private._store.is_dir(), private._folder.is_dir())"]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split()[1:] == ["True", "True"], "what is in use stays"
+    assert not list(fake_agent.glob("rostrum-lan-*")) and not os.path.exists(store)
 
 
 def test_private_agent__whose_port_another_got_meanwhile_starts_at_another_by_another_name(fake_agent: Path) -> None:

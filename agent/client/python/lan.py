@@ -43,6 +43,7 @@ TRIAL = "doctor"  # how the transfer of an object is called that is to be thrown
 START_BOUND_S = 10.0
 STARTS_MOST = 8
 USUAL_PORT = 7071
+FOLDER, STORE_LINK = "rostrum-lan-", "store"  # of a private agent: where its socket is, and in it where its store is
 LOOK_S = 0.02
 TELL_FIRST_S, TELL_EACH_S = 2.0, 10.0  # who waits for receivers is told whom for
 SIOCGIFADDR, SIOCGIFMTU = 0x8915, 0x8921
@@ -168,6 +169,35 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
 
+def _lock(folder: Path) -> int:
+    """A descriptor of the folder, by which it is this process's for as long as it is open.
+
+    Raises:
+        OSError: it is another's, or gone.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(fd).st_uid != os.getuid() or not folder.exists():
+            raise FileNotFoundError(folder)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def sweep_folders() -> None:
+    """Folders of this user's commands that were killed go. While an agent runs, its store is its own."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            store = Path(os.readlink(folder / STORE_LINK))  # it is there once the folder is locked
+            stack.callback(os.close, _lock(folder))
+            with contextlib.suppress(FileNotFoundError):
+                stack.callback(os.close, _lock(store))
+                shutil.rmtree(store)
+            shutil.rmtree(folder)
+
+
 class PrivateAgent:
     """rostrumd for as long as one command runs, as its user, without a manager: not longer, or senders would take it
     for somebody who receives.
@@ -191,9 +221,12 @@ class PrivateAgent:
         self.done = False  # all that it was for: nobody waits until the system has its memory back
 
     def __enter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="rostrum-lan-"))
+        sweep_folders()
+        self._folder = Path(tempfile.mkdtemp(prefix=FOLDER))
+        self._held = _lock(self._folder)
         memory = self._into or Path("/dev/shm")
-        self._store = Path(tempfile.mkdtemp(prefix=".rostrum-lan-", dir=memory if memory.is_dir() else None))
+        self._store = Path(tempfile.mkdtemp(prefix=f".{FOLDER}", dir=memory if memory.is_dir() else None))
+        os.symlink(self._store.absolute(), self._folder / STORE_LINK)
         self.socket, self._metrics = self._folder / "agent.sock", self._folder / "metrics.sock"
         command = [
             agent_program(), "--interface", self.nic.name, "--address", self.nic.address, "--socket", str(self.socket),
@@ -257,8 +290,9 @@ class PrivateAgent:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
         shutil.rmtree(self._store, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._held)
 
     def connect(self) -> Agent:
         return Agent(self.socket, LAN_APP_ID, process="rostrum")
