@@ -6,10 +6,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#define FDS_MAX 8 /* taken from one message, so that what is too much can be closed */
+#define CONNECT_BOUND_S 60 /* while as many connections as may wait for the agent, which takes none */
+#define FDS_MAX 8          /* taken from one message, so that what is too much can be closed */
 
 /* A path that does not fit is reached through a descriptor of its folder, which the caller closes; *folder is -1 when
  * it is not needed. */
@@ -90,10 +92,15 @@ int rs_unix_connect(const char *path, bool nonblocking, rs_error *error) {
             error->code = ROSTRUM_ERR_UNAVAILABLE;
         return -1;
     }
+    const struct timeval bound = {.tv_sec = CONNECT_BOUND_S}, none = {0};
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 ||
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &bound, sizeof bound) < 0 ||
+        connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof none) < 0 ||
         (nonblocking && fcntl(fd, F_SETFL, O_NONBLOCK) < 0)) {
-        rs_error_system(error, errno, "no agent answers at %s (is rostrumd running here?)", path);
+        bool stands = fd >= 0 && errno == EAGAIN;
+        rs_error_system(error, errno, "no agent answers at %s (%s)", path,
+                        stands ? "many connections wait: is its process stopped?" : "is rostrumd running here?");
         if (error)
             error->code = ROSTRUM_ERR_UNAVAILABLE;
         close_if_open(fd);

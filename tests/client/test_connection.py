@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from rostrum.client import Agent, RostrumError, Unavailable, wire
+from click.testing import CliRunner
+from rostrum.client import Agent, RostrumError, Unavailable, agent, connection, wire
+from rostrum.client.cli import main
 from rostrum.client.objects import copy_file
 
 from tests.client.conftest import APP, Server
@@ -136,6 +141,40 @@ def test_copying_a_file_that_is_too_short_is_told(tmp_path: Path) -> None:
         pytest.raises(RostrumError, match="7 bytes are missing"),
     ):
         copy_file(source.fileno(), target.fileno(), 10)
+
+
+STANDS_STILL = """
+import os, signal, socket, sys
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(sys.argv[1])
+listener.listen(int(sys.argv[2]))
+print("listens", flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_status__at_an_agent_that_stands_still_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    """Nothing was said for a minute; where as many connections as may waited for it, nothing at all."""
+    path = tmp_path / "agent.sock"
+    for module in (connection, agent):
+        monkeypatch.setattr(module, "CONNECT_BOUND_S" if module is connection else "ANSWER_BOUND_S", 0.4)
+    monkeypatch.setattr(connection, "SILENT_S", 0.1)
+    argv = [sys.executable, "-c", STANDS_STILL, str(path), "0" if full else "9"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as stopped, contextlib.ExitStack() as stack:
+        try:
+            assert stopped.stdout and stopped.stdout.readline()
+            assert os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+            if full:
+                stack.enter_context(connection.connect(path))
+            result = CliRunner().invoke(main, ["status", "--socket", str(path)])
+        finally:
+            stopped.kill()
+    first, *_, last = result.stderr.splitlines()
+    text = "many wait: is its process stopped?" if full else f"process {stopped.pid} is stopped (kill -CONT"
+    assert result.exit_code == 1 and last.startswith("Error: ") and text in first and text in last
 
 
 def test_nothing_is_left_open(start: Callable[..., Server]) -> None:

@@ -491,8 +491,10 @@ def test_new_folder__is_seen_when_its_files_are_there(tmp_path: Path) -> None:
 
 def test_nobody_there__is_said(hub: Hub, source: Path) -> None:
     hub.agent("h2")
-    result = sync_folder(hub.agent("h1"), source, ["h2", "h9"], wait=0.2)
+    told: list[str] = []
+    result = sync_folder(hub.agent("h1"), source, ["h2", "h9"], wait=0.2, report=told.append)
     assert not result.ok
+    assert [text for text in told if "failed" in text] == ["h9 failed: the others go on"], "the result says why"
     text = {row.name: row.cause for row in result.receivers}
     assert "--into DIR run there" in text["h2"] and "it does not take the offer" in text["h9"]
     hub.stores["h2"].clear()

@@ -125,7 +125,7 @@ class Agent:
 
     `socket_path` None: $ROSTRUM_SOCKET, the system's agent, or a lab's (names.agent_socket). `app_id` is what all
     processes of an application share; None: the one of the `rostrum` command. `process` names this process in the
-    agent's log.
+    agent's log. `on_silence` is told, once, when the agent does not answer for 3 s: it is waited for.
 
     Raises:
         Unavailable: no agent answers there.
@@ -137,14 +137,15 @@ class Agent:
         app_id: UUID | str | bytes | None = None,
         *,
         process: str | None = None,
+        on_silence: Callable[[str], None] | None = None,
     ) -> None:
         self.app_id = app_id_of(app_id)
         self.socket_path = Path(socket_path) if socket_path is not None else agent_socket()
-        self._connection = Connection(self.socket_path)
+        self._connection = Connection(self.socket_path, on_silence)
         name = process or f"{Path(sys.argv[0] or 'python').name or 'python'}[{os.getpid()}]"
         try:
             body = self.app_id.bytes + wire.text(name)
-            answer = self._connection.ask(wire.REGISTER, body, "register", ANSWER_BOUND_S)
+            answer = self._connection.ask(wire.REGISTER, body, "register", ANSWER_BOUND_S, on_silence=on_silence)
         except BaseException:
             self._connection.close()
             raise

@@ -71,7 +71,8 @@ def which_agent(function: Callable[..., Any]) -> Callable[..., Any]:
             raise click.UsageError("--socket already says which agent; leave out --server and --lab")
 
         def connect() -> Agent:
-            return Agent(socket_path or agent_socket(server, lab), app, process="rostrum")
+            path = socket_path or agent_socket(server, lab)
+            return Agent(path, app, process="rostrum", on_silence=lambda text: click.echo(text, err=True))
 
         return function(connect=connect, **kwargs)
 

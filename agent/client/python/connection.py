@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
+import struct
 import threading
 import time
 from collections import deque
@@ -19,6 +21,8 @@ from .names import ObjectNames
 from .values import Code, Event, RostrumError, TimedOut, Unavailable, error_of
 
 FINAL_MESSAGE_BOUND_S = 1.0
+CONNECT_BOUND_S = 60.0
+SILENT_S = 3.0  # who is to answer at once and has not for so long is told of
 EVENTS_MAX = 4096  # kept for one call until somebody takes them; the oldest go first
 
 
@@ -80,7 +84,33 @@ class Call:
             return self.events.popleft() if self.events else None
 
 
-def connect(path: Path) -> socket.socket:
+OnSilence = Callable[[str], None]
+
+
+def _connect_within(sock: socket.socket, address: str, seconds: float) -> bool:
+    """False: as many connections wait there as may, and none is taken."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", *divmod(int(seconds * 1e6), 10**6)))
+    try:
+        sock.connect(address)
+    except BlockingIOError:
+        return False
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bytes(struct.calcsize("@ll")))
+    return True
+
+
+def _process_of(sock: socket.socket) -> str:
+    """What the system knows of the agent's process."""
+    pid = struct.unpack("@3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return "is its process stopped, or its machine busy?"
+    if state in "Tt":
+        return f"its process {pid} is stopped (kill -CONT {pid} lets it go on)"
+    return f"its process {pid} is there, and busy (state {state}): its log may say with what"
+
+
+def connect(path: Path, on_silence: OnSilence | None = None) -> socket.socket:
     """A connected socket; paths longer than a sockaddr_un holds are reached through their folder.
 
     Raises:
@@ -93,7 +123,12 @@ def connect(path: Path) -> socket.socket:
         if len(os.fsencode(address)) > 107:
             folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
             address = f"/proc/self/fd/{folder}/{path.name}"
-        sock.connect(address)
+        if not _connect_within(sock, address, SILENT_S):
+            text = f"the agent at {path} takes no connection, and many wait: is its process stopped?"
+            if on_silence:
+                on_silence(text)
+            if not _connect_within(sock, address, CONNECT_BOUND_S - SILENT_S):
+                raise OSError(errno.EAGAIN, text)
     except OSError as error:
         sock.close()
         raise Unavailable(
@@ -160,8 +195,8 @@ class _Caller:
 class Connection:
     """Thread-safe: many calls at once from many threads."""
 
-    def __init__(self, path: Path) -> None:
-        self._socket = connect(path)
+    def __init__(self, path: Path, on_silence: OnSilence | None = None) -> None:
+        self._socket = connect(path, on_silence)
         self._path = path
         self._lock = threading.Lock()
         self._sending = threading.Lock()
@@ -217,21 +252,34 @@ class Connection:
         with self._lock:
             self._calls.pop(tag, None)
 
-    def ask(self, kind: int, body: bytes, what: str, timeout: float | None, fd: int | None = None) -> wire.Answer:
-        """Sends a request and waits for its final answer.
+    def ask(
+        self, kind: int, body: bytes, what: str, timeout: float | None, fd: int | None = None,
+        on_silence: OnSilence | None = None,
+    ) -> wire.Answer:  # fmt: skip
+        """Sends a request and waits for its final answer. `on_silence` is told when that is long in coming.
 
         Raises:
             RostrumError: whatever went wrong, as text.
         """
-        return self.collect(kind, body, what, timeout, fd)[0]
+        return self.collect(kind, body, what, timeout, fd, on_silence)[0]
 
     def collect(
-        self, kind: int, body: bytes, what: str, timeout: float | None, fd: int | None = None
-    ) -> tuple[wire.Answer, list[Any]]:
+        self, kind: int, body: bytes, what: str, timeout: float | None, fd: int | None = None,
+        on_silence: OnSilence | None = None,
+    ) -> tuple[wire.Answer, list[Any]]:  # fmt: skip
         """The same, with the rows that came before the final answer."""
         tag, call = self.start(kind, body, what, fd)
         try:
+            if on_silence and (timeout is None or timeout > SILENT_S):
+                with contextlib.suppress(TimedOut):
+                    return call.result(SILENT_S), call.rows
+                on_silence(
+                    f"the agent at {self._path} has not answered for {SILENT_S:g} s: {_process_of(self._socket)}"
+                )
+                timeout = timeout - SILENT_S if timeout else None
             return call.result(timeout), call.rows
+        except TimedOut as error:
+            raise TimedOut(f"{error}: {_process_of(self._socket)}") from None
         finally:
             self.forget(tag)
 

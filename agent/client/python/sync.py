@@ -172,7 +172,8 @@ class SyncSender:
         if receiver in self.alive:
             self.alive.remove(receiver)
             self.rows[receiver].cause = cause
-            self.report(f"{receiver} failed: {cause}")
+            if self.alive:  # else the result, which says why, follows
+                self.report(f"{receiver} failed: the others go on")
 
     # -- messages
 
