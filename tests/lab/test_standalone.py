@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -289,7 +288,7 @@ def test_two_senders__of_one_object_at_once_both_learn_that_it_came(standalone: 
             assert read.bytes() == data
 
         sends = [sender.send("broken", ["h2"], source=data) for sender in (first, second)]
-        time.sleep(0.05)
+        experiment.until(lambda: any(not row.sending for row in receiver.status().transfers), 30, "the first's arrival")
         sends[0].cancel()
         assert sends[1].wait(60).ok
         with receiver.read("broken") as read:

@@ -44,25 +44,49 @@ static rs_object **candidates(rs_store *store, bool disk, uint32_t *count) {
     return list;
 }
 
-/* Bytes of room that are to be made. */
-static uint64_t wanted(rs_evict *e, bool disk) {
-    uint64_t used = disk ? rs_store_disk_used(e->config.store) : rs_store_used(e->config.store);
-    uint64_t quota = disk ? rs_store_disk_quota(e->config.store) : rs_store_quota(e->config.store);
+/* What is pinned, or was added here, never goes. */
+static bool stays_for_good(const rs_object *object) {
+    return object->pinned || !object->received;
+}
+
+static uint64_t tenths(uint64_t of, uint64_t many) {
+    return of / 10 * many + of % 10 * many / 10;
+}
+
+/* How much of `used` is to go: above 9/10 of the room that what never goes leaves to others, down to 8/10. */
+static uint64_t above(uint64_t used, uint64_t fixed, uint64_t most) {
+    uint64_t room = most > fixed ? most - fixed : 0, others = used > fixed ? used - fixed : 0;
+    return others > tenths(room, 9) ? others - tenths(room, 8) : 0;
+}
+
+/* Bytes of room that are to be made. `should`: that should be, if what never goes could. */
+static uint64_t wanted(rs_evict *e, bool disk, uint64_t *should) {
+    const rs_store *store = e->config.store;
+    uint64_t used = disk ? rs_store_disk_used(store) : rs_store_used(store), fixed = 0;
+    uint64_t quota = disk ? rs_store_disk_quota(store) : rs_store_quota(store);
     uint64_t lacks = rs_store_take_lacking(e->config.store, disk);
+    uint32_t cursor = 0;
     e->lacking[disk] = lacks > e->lacking[disk] ? lacks : e->lacking[disk];
-    uint64_t full = quota > 0 && used > quota / 10 * 9 ? used - quota / 10 * 8 : 0;
+    for (const rs_object *object; used > tenths(quota, 8) && (object = rs_store_next(store, &cursor));)
+        fixed += object->on_disk == disk && stays_for_good(object) ? rs_store_takes(object) : 0;
+    uint64_t full = quota ? above(used, fixed, quota) : 0;
+    *should = quota ? above(used, 0, quota) : 0;
+    *should = *should > e->lacking[disk] ? *should : e->lacking[disk];
     return full > e->lacking[disk] ? full : e->lacking[disk];
 }
 
 /* Objects that are to go as the list is nearly full: of each place in proportion. */
 static uint32_t surplus(const rs_store *store, bool disk) {
-    uint64_t count = rs_store_count(store), most = rs_store_most(store), there = 0;
+    uint64_t count = rs_store_count(store), most = rs_store_most(store), there = 0, fixed = 0;
     uint32_t cursor = 0;
-    if (count <= most / 10 * 9)
+    if (count <= tenths(most, 8))
         return 0;
-    for (const rs_object *object; (object = rs_store_next(store, &cursor));)
-        there += object->on_disk == disk;
-    return (uint32_t)(((count - most / 10 * 8) * there + count - 1) / count);
+    for (const rs_object *object; (object = rs_store_next(store, &cursor));) {
+        bool for_good = stays_for_good(object);
+        fixed += for_good;
+        there += !for_good && object->on_disk == disk;
+    }
+    return there ? (uint32_t)((above(count, fixed, most) * there + count - fixed - 1) / (count - fixed)) : 0;
 }
 
 static void stays(rs_evict *e, rs_object *object) {
@@ -94,7 +118,7 @@ static uint64_t let_go(rs_evict *e, rs_object *object) {
 /* `many`: so many objects at least. */
 static bool check_room(rs_evict *e, bool disk, uint32_t many, rs_time now) {
     rs_store *store = e->config.store;
-    uint64_t room = 0, most = wanted(e, disk), went = 0;
+    uint64_t room = 0, should, most = wanted(e, disk, &should), went = 0;
     uint32_t cursor = 0, count, last = 0, gone = 0;
     bool told = false;
     /* Whoever was read, pinned or held since it was told stays. */
@@ -104,12 +128,15 @@ static bool check_room(rs_evict *e, bool disk, uint32_t many, rs_time now) {
             stays(e, object);
         told |= object->on_disk == disk && object->goes_at;
     }
-    rs_object **list = most || many || told ? candidates(store, disk, &count) : NULL;
+    rs_object **list = should || many || told ? candidates(store, disk, &count) : NULL;
     if (!list)
         return false;
     for (; last < count && (room < most || last < many); last++)
         room += rs_store_takes(list[last]);
-    e->stats.short_of += room < most ? most - room : 0;
+    uint64_t could = room;
+    for (uint32_t i = last; i < count && could < should; i++)
+        could += rs_store_takes(list[i]);
+    e->stats.short_of += could < should ? should - could : 0;
     for (uint32_t i = last; i < count; i++)
         if (list[i]->goes_at)
             stays(e, list[i]); /* others went, or were deleted */

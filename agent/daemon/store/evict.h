@@ -1,8 +1,8 @@
 /* Makes room in a store: received objects that were read longest ago go, unless they are pinned or in use. Which will
  * go is told some time before (`notice`); one that is read, pinned or used meanwhile stays. Added objects never go.
  *
- * Room is made when a place is more than 9/10 full, or the list of objects is, down to 8/10, and when something did not
- * fit: that is refused, and fits after the notice. No clock of its own. */
+ * Room is made when a place is more than 9/10 full, or the list of objects is, down to 8/10 (of what pinned and added
+ * objects leave), and when something did not fit: that is refused, and fits after the notice. No clock of its own. */
 #ifndef RS_STORE_EVICT_H
 #define RS_STORE_EVICT_H
 

@@ -425,18 +425,25 @@ static void a_leave_for_another__is_nobodys(void **state) {
     net_free(n);
 }
 
-static void two_senders_of_one_object__the_second_is_refused(void **state) {
+static void two_senders_of_one_object__the_second_waits_and_one_of_another_is_refused(void **state) {
     (void)state;
-    net *n = net_new(3, &usual, 16);
+    net *n = net_new(4, &usual, 16);
     const rs_peer to[] = {2};
-    rs_xfer a, b;
+    rs_xfer a, b, c;
     assert_int_equal(net_send(n, 0, 1, 20000 * FRAGMENT, 1, to, &a), RS_OK);
     net_at(n, 20 * MS);
     assert_int_equal(net_send(n, 1, 1, 20000 * FRAGMENT, 1, to, &b), RS_OK);
-    net_at(n, 1 * SEC);
+    assert_int_equal(net_send(n, 3, 1, 20001 * FRAGMENT, 1, to, &c), RS_OK);
+    rs_time at = 20 * MS;
+    while (at < SEC && !net_has(n, 2, 1))
+        net_at(n, at += MS);
+    net_application(n, 2, APP_HAS_IT);
+    net_at(n, 2 * SEC);
     assert_true(net_has(n, 2, 1));
     assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
-    assert_non_null(strstr(net_event(n, 1, RS_EV_PEER_FAILED, 2)->event.cause, "another server is sending"));
+    assert_int_equal(net_events(n, 1, RS_EV_PEER_KEPT, 2), 1);
+    assert_true(net_event(n, 1, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    assert_non_null(strstr(net_event(n, 3, RS_EV_PEER_FAILED, 2)->event.cause, "another object by that id"));
     net_free(n);
 }
 
@@ -700,7 +707,7 @@ int main(void) {
         cmocka_unit_test(receiver_leaves__the_others_finish_as_soon),
         cmocka_unit_test(all_receivers_leave__the_send_is_done_and_says_so),
         cmocka_unit_test(a_leave_for_another__is_nobodys),
-        cmocka_unit_test(two_senders_of_one_object__the_second_is_refused),
+        cmocka_unit_test(two_senders_of_one_object__the_second_waits_and_one_of_another_is_refused),
         cmocka_unit_test(strangers__get_an_answer_or_nothing),
         cmocka_unit_test(object_replaced__a_straggler_of_the_earlier_opening_is_no_content),
         cmocka_unit_test(open__of_what_is_not_known_is_refused_with_a_reason),

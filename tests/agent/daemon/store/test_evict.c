@@ -232,6 +232,34 @@ static void room__is_made_for_more_objects_too(void **state) {
     close_it();
 }
 
+/* All others went as soon as 9/10 were pinned. */
+static void room__what_is_pinned_leaves_is_for_others(void **state) {
+    (void)state;
+    rs_error error = {0};
+    for (int by_count = 0; by_count < 2; by_count++) {
+        objects_most = by_count ? 1000 : 0;
+        quota = by_count ? QUOTA : (uint64_t)1000 * 4096;
+        open_with(RS_NEVER);
+        objects_most = 0;
+        quota = QUOTA;
+        for (uint64_t number = 1; number <= 990; number++) {
+            rs_object *object = receive_of(number, 100, &error);
+            assert_non_null(object);
+            if (number <= 950)
+                rs_store_pin(object, true);
+        }
+        assert_false(rs_evict_look(evict, 1));
+        assert_string_equal(told, "");
+        for (uint64_t number = 991; number <= 999; number++)
+            assert_non_null(receive_of(number, 100, &error));
+        assert_false(rs_evict_look(evict, 2));
+        assert_true(rs_evict_look(evict, NOTICE + 2));
+        assert_int_equal(count_here(1000), 950 + 40); /* of 50 places 49 were taken */
+        assert_true(!is_here(959) && is_here(960));
+        close_it();
+    }
+}
+
 static void room__of_small_objects_only_as_many_go_as_their_pages_make(void **state) {
     (void)state;
     rs_error error = {0};
@@ -279,6 +307,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(room__pins_and_reads_of_objects_on_disk_outlive_a_restart, make_folders,
                                         remove_folders),
         cmocka_unit_test_setup_teardown(room__is_made_for_more_objects_too, make_folders, remove_folders),
+        cmocka_unit_test_setup_teardown(room__what_is_pinned_leaves_is_for_others, make_folders, remove_folders),
         cmocka_unit_test_setup_teardown(room__of_small_objects_only_as_many_go_as_their_pages_make, make_folders,
                                         remove_folders),
     };
