@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -13,9 +14,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from rostrum.client import Agent, RostrumError, Unavailable, agent, connection, wire
+from rostrum.client import Agent, RostrumError, TimedOut, Unavailable, agent, connection, wire
 from rostrum.client.cli import main
 from rostrum.client.objects import copy_file
+from rostrum.client.values import Code
 
 from tests.client.conftest import APP, Server
 
@@ -99,6 +101,18 @@ def test_why_an_agent_hung_up_is_heard_though_it_read_nothing(tmp_path: Path) ->
         with pytest.raises(RostrumError, match="the agent is full"):
             Agent(path, APP)
         thread.join(60)
+
+
+def test_a_bound_of_the_agents_is_told_as_the_agent_tells_it(impostor: Callable[[list[bytes]], Path]) -> None:
+    """As where no path came in time: that the send "goes on" was said, or, without a bound here, a TypeError raised."""
+    passed = header(wire.ERROR) + struct.pack("<H", Code.TIMEOUT) + wire.text("no path within the bound")
+    for bound in (None, 60):
+        with Agent(impostor([passed]), APP) as one, pytest.raises(TimedOut) as told:
+            one.send(1, ["h3"]).wait(bound)
+        assert str(told.value) == "no path within the bound"
+    with Agent(impostor([passed]), APP) as one, pytest.raises(TimedOut) as told:
+        one.read(1)
+    assert str(told.value) == "no path within the bound"
 
 
 def test_answers_nobody_asked_for_are_skipped(impostor: Callable[[list[bytes]], Path]) -> None:

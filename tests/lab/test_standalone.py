@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rostrum.client import Agent
+from rostrum.client import Agent, Event, TimedOut
 from rostrum.lab.experiments import lan as experiment
 from rostrum.lab.namespace import Entered, PrivateNamespace
 from rostrum.lab.processes import agent_program
@@ -297,3 +297,27 @@ def test_two_senders__of_one_object_at_once_both_learn_that_it_came(standalone: 
         sends = [sender.send("other", ["h2"], source=data[number:]) for number, sender in enumerate((first, second))]
         results = [send.wait(60) for send in sends]
         assert sorted(result.ok for result in results) == [False, True], results
+
+
+def test_more_sends_at_once_than_paths__wait_for_their_turn(standalone: Standalone) -> None:
+    """256 go at once; others were refused. One that may not wait says for what it did."""
+    with standalone.agent(0) as sender, standalone.agent(1) as receiver:
+        queued: list[str] = []
+
+        def note(event: Event) -> None:
+            if event.kind == "phase" and event.subject == "queued":
+                queued.append(event.text)
+
+        absent = [sender.send(f"absent {number}", ["10.0.0.99"], source=b"x", wait=100) for number in range(256)]
+        sends = [sender.send(f"many {number}", ["h1"], source=b"%d" % number, on_event=note) for number in range(300)]
+        experiment.until(lambda: len(queued) == 300, 30, "the news that they wait")
+        assert all("256 sends are under way" in text for text in queued)
+        with pytest.raises(TimedOut, match="256 sends are under way"):
+            sender.send("hasty", ["h1"], source=b"x", wait=0.1).wait()
+        for send in (*absent, sends[1]):
+            send.cancel()
+        causes = [send.wait(60).cause for send in sends]
+        assert "cancelled" in causes.pop(1) and causes == [""] * 299
+        for number in (0, 2, 299):
+            with receiver.read(f"many {number}") as data:
+                assert data.bytes() == b"%d" % number

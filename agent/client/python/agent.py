@@ -65,10 +65,10 @@ class SendHandle:
         """
         try:
             answer = self._call.result(timeout)
-        except TimedOut:
-            text = f"{self._call.what} is not over after {timeout:g} s; it goes on: wait again, or cancel it"
-            raise TimedOut(text) from None
         except RostrumError:
+            if not self._call.finished:
+                text = f"{self._call.what} is not over after {timeout:g} s; it goes on: wait again, or cancel it"
+                raise TimedOut(text) from None
             if self._file is not None:  # if it did not become the object
                 with contextlib.suppress(RostrumError):
                     self._connection.ask(wire.DROP, struct.pack("<Q", self._file), "drop", ANSWER_BOUND_S)

@@ -263,10 +263,8 @@ class SendHandle:
         text = f"{self._call.what} is not over after {timeout} s; it goes on: wait again, or cancel it"
         try:
             answer = await _within(asyncio.shield(self._call.answer), timeout, text)
-        except TimedOut:
-            raise
         except RostrumError:
-            if self._file is not None:  # if it did not become the object
+            if self._file is not None and self._call.answer.done():  # if it did not become the object
                 self._connection.tell(wire.DROP, struct.pack("<Q", self._file))
             raise
         self._connection.forget(self._tag)

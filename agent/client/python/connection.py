@@ -57,6 +57,11 @@ class Call:
     def finished(self) -> bool:
         return self.answer is not None or self.error is not None
 
+    def answered(self, timeout: float) -> bool:
+        """Whether the final answer is here within that time."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self.finished, timeout)
+
     def result(self, timeout: float | None) -> wire.Answer:
         """The final answer.
 
@@ -96,18 +101,6 @@ def _connect_within(sock: socket.socket, address: str, seconds: float) -> bool:
         return False
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bytes(struct.calcsize("@ll")))
     return True
-
-
-def _process_of(sock: socket.socket) -> str:
-    """What the system knows of the agent's process."""
-    pid = struct.unpack("@3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return "is its process stopped, or its machine busy?"
-    if state in "Tt":
-        return f"its process {pid} is stopped (kill -CONT {pid} lets it go on)"
-    return f"its process {pid} is there, and busy (state {state}): its log may say with what"
 
 
 def connect(path: Path, on_silence: OnSilence | None = None) -> socket.socket:
@@ -270,18 +263,27 @@ class Connection:
         """The same, with the rows that came before the final answer."""
         tag, call = self.start(kind, body, what, fd)
         try:
-            if on_silence and (timeout is None or timeout > SILENT_S):
-                with contextlib.suppress(TimedOut):
-                    return call.result(SILENT_S), call.rows
-                on_silence(
-                    f"the agent at {self._path} has not answered for {SILENT_S:g} s: {_process_of(self._socket)}"
-                )
-                timeout = timeout - SILENT_S if timeout else None
+            if on_silence and not call.answered(SILENT_S):
+                on_silence(f"the agent at {self._path} has not answered for {SILENT_S:g} s: {self._agent_state()}")
             return call.result(timeout), call.rows
         except TimedOut as error:
-            raise TimedOut(f"{error}: {_process_of(self._socket)}") from None
+            if call.finished:  # the agent says so
+                raise
+            raise TimedOut(f"{error}: {self._agent_state()}") from None
         finally:
             self.forget(tag)
+
+    def _agent_state(self) -> str:
+        """What the system knows of the agent's process."""
+        try:
+            peer = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            pid = struct.unpack("@3i", peer)[0]
+            state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            return "is its process stopped, or its machine busy?"
+        if state in "Tt":
+            return f"its process {pid} is stopped (kill -CONT {pid} lets it go on)"
+        return f"its process {pid} is there, and busy (state {state}): its log may say with what"
 
     def close(self) -> None:
         """Ends the connection; calls under way fail."""

@@ -197,7 +197,7 @@ void rs_paths_timeout(rs_agent *agent, rs_send_state *s) {
     if (!up)
         snprintf(text, sizeof text, "no path within the bound: the manager did not come back; %.150s", state);
     else if (path->queued_for[0])
-        snprintf(text, sizeof text, "no path within the bound; the manager waited for: %.180s", path->queued_for);
+        snprintf(text, sizeof text, "no path within the bound; it waited for: %.180s", path->queued_for);
     else
         snprintf(text, sizeof text, "no path within the bound: no answer to the request; %.150s", state);
     withdraw(agent, path);

@@ -16,6 +16,7 @@
 #include "core/base/xxh64.h"
 #include "daemon/data/transfers.h"
 #include "daemon/lan/groups.h"
+#include "daemon/lan/members.h"
 #include "daemon/lan/peers.h"
 #include "daemon/lan/served.h"
 #include "daemon/lan/sockets.h"
@@ -41,24 +42,7 @@
 #define RELAY_SILENCE (1500 * RS_MILLISECOND)
 #define LIGHT_BOUND (400 * RS_MILLISECOND)
 #define HEADERS 28u /* IPv4 and UDP */
-#define NOBODY (-1)
-
-/* A receiver of a path. */
-typedef struct {
-    char name[RS_MANAGER_NAME_MAX + 1]; /* as the request has it */
-    rs_lan_known peer;                  /* as it was found */
-    bool found;
-    bool decided, direct; /* multicast reaches it */
-    bool listening;
-    uint8_t small, full; /* test packets it heard */
-    /* as part of the tree of relays */
-    bool involved, ready, gone;
-    uint16_t relay_port; /* by which it takes packets; 0 = not known */
-    int32_t next;        /* whom it hands on to */
-    rs_time heard;
-} member;
-
-typedef enum { FINDING, TESTING, RELAYING, GRANTED } path_phase;
+typedef enum { FINDING, TESTING, RELAYING, GRANTED, WAITING } path_phase;
 
 typedef struct lan_path {
     struct lan_path *next;
@@ -69,12 +53,13 @@ typedef struct lan_path {
     uint64_t remaining;
     rs_manager_protocol protocol;
     rs_time began, until, phase_at, next_at, pause;
+    rs_time wait; /* from when its turn comes */
     uint32_t group;
     uint64_t nonce;
     bool tested;
     rs_group used; /* its number in the data channel */
     int32_t head;  /* to whom the sender sends instead of to the group */
-    member *members;
+    rs_lan_member *members;
     uint32_t count;
 } lan_path;
 
@@ -87,8 +72,8 @@ struct rs_lan {
     rs_watch unicast, multicast, broadcast;
     uint32_t broadcast_address; /* 0 = none; asks where multicast does not get through */
     rs_lan_known *peers;
-    lan_path *paths;
-    uint32_t path_count;
+    lan_path *paths;     /* the newest first */
+    uint32_t path_count; /* but for those that wait for their turn */
     rs_lan_served *served;
     rs_lan_groups *groups;
     uint32_t *asked;
@@ -207,7 +192,7 @@ bool rs_lan_find(const rs_lan *lan, const char *name, rs_lan_peer_info *out) {
 
 static void end_relays(const rs_lan *lan, const lan_path *path) {
     for (uint32_t i = 0; i < path->count; i++) {
-        const member *m = &path->members[i];
+        const rs_lan_member *m = &path->members[i];
         if (!m->involved)
             continue;
         rs_lan_message end = blank(lan, RS_LAN_END);
@@ -218,16 +203,36 @@ static void end_relays(const rs_lan *lan, const lan_path *path) {
     }
 }
 
+/* Its turn has come: its receivers are looked for. */
+static void begin(rs_lan *lan, lan_path *path) {
+    path->phase = FINDING;
+    path->began = now_of(lan);
+    path->until = path->began + path->wait;
+    path->pause = FIND_FIRST;
+    path->next_at = path->began; /* answers come from the loop alone */
+    lan->path_count++;
+}
+
+/* One that waits for its turn. */
+static void begin_oldest(rs_lan *lan) {
+    lan_path *oldest = NULL;
+    for (lan_path *path = lan->paths; path; path = path->next)
+        oldest = path->phase == WAITING ? path : oldest;
+    if (oldest && lan->path_count < RS_LAN_PATHS_MAX)
+        begin(lan, oldest);
+}
+
 static void drop_path(rs_lan *lan, lan_path *path) {
     for (lan_path **at = &lan->paths; *at; at = &(*at)->next)
         if (*at == path) {
             *at = path->next;
             break;
         }
-    lan->path_count--;
+    lan->path_count -= path->phase != WAITING;
     end_relays(lan, path);
     free(path->members);
     free(path);
+    begin_oldest(lan);
 }
 
 /* What ends a path before it was granted, or after. */
@@ -246,20 +251,6 @@ static void fail(rs_lan *lan, lan_path *path, const char *text) {
     const rs_manager_response response = {
         .request_id = request_id, .response_id = "", .decision = RS_MANAGER_DENIED, .reason = text};
     c->on_response(c->context, &response);
-}
-
-static void describe(const lan_path *path, char *text, size_t size) {
-    uint32_t direct = 0, handed = 0;
-    for (uint32_t i = 0; i < path->count; i++) {
-        direct += path->members[i].direct;
-        handed += !path->members[i].direct;
-    }
-    if (handed == 0)
-        snprintf(text, size, "multicast gets through to all %u", path->count);
-    else
-        snprintf(text, size,
-                 "multicast gets through to %u of %u: for the others the data is handed on from server to server",
-                 direct, path->count);
 }
 
 static void grant(rs_lan *lan, lan_path *path) {
@@ -282,7 +273,7 @@ static void grant(rs_lan *lan, lan_path *path) {
         servers[i] = (rs_manager_server){.server = path->members[i].name,
                                          .address = path->members[i].peer.address,
                                          .control_port = path->members[i].peer.control_port};
-    describe(path, text, sizeof text);
+    rs_lan_members_describe(path->members, path->count, text, sizeof text);
     path->granted = true;
     memcpy(request_id, path->request_id, sizeof request_id);
     memcpy(response_id, path->response_id, sizeof response_id);
@@ -306,9 +297,9 @@ static void grant(rs_lan *lan, lan_path *path) {
 
 /* ---------------------------------------------------------------------------------------------------------- relays */
 
-static void send_relay(const rs_lan *lan, const lan_path *path, const member *m) {
+static void send_relay(const rs_lan *lan, const lan_path *path, const rs_lan_member *m) {
     rs_lan_message order = blank(lan, RS_LAN_RELAY);
-    const member *next = m->next == NOBODY ? NULL : &path->members[m->next];
+    const rs_lan_member *next = m->next == RS_LAN_NOBODY ? NULL : &path->members[m->next];
     order.cookie = m->peer.cookie;
     order.nonce = path->nonce;
     order.group = path->group;
@@ -322,52 +313,11 @@ static void send_relay(const rs_lan *lan, const lan_path *path, const member *m)
     send_message(lan, &order, m->peer.address, m->peer.lan_port);
 }
 
-static bool relays_ready(const lan_path *path) {
-    bool ready = true;
-    for (uint32_t i = 0; i < path->count; i++)
-        ready &= !path->members[i].involved || path->members[i].gone || path->members[i].ready;
-    return ready;
-}
-
-/* One copy leaves each NIC: those that multicast reaches hand on to the others, each to one, and these to one each.
- * If it reaches nobody, the sender hands on to the first. */
+/* If it reaches nobody, the sender hands on to the first. */
 static void plan_relays(rs_lan *lan, lan_path *path) {
-    int32_t previous = NOBODY;
-    uint32_t direct = 0, handed = 0, turn = 0;
-    path->head = NOBODY;
-    for (uint32_t i = 0; i < path->count; i++) {
-        member *m = &path->members[i];
-        m->next = NOBODY;
-        m->ready = m->involved = false;
-        m->heard = now_of(lan);
-        direct += m->direct && !m->gone;
-        handed += !m->direct && !m->gone;
-    }
-    if (handed == 0) {
+    if (!rs_lan_members_plan(path->members, path->count, now_of(lan), &path->head)) {
         grant(lan, path);
         return;
-    }
-    for (uint32_t i = 0; i < path->count; i++) {
-        member *m = &path->members[i];
-        if (m->direct || m->gone)
-            continue;
-        m->involved = true;
-        if (direct == 0) {
-            if (previous == NOBODY)
-                path->head = (int32_t)i;
-            else
-                path->members[previous].next = (int32_t)i;
-            previous = (int32_t)i;
-            continue;
-        }
-        uint32_t nth = turn++ % direct, seen = 0, at = 0;
-        for (uint32_t k = 0; k < path->count; k++)
-            if (path->members[k].direct && !path->members[k].gone && seen++ == nth)
-                at = k;
-        path->members[at].involved = true;
-        while (path->members[at].next != NOBODY)
-            at = (uint32_t)path->members[at].next;
-        path->members[at].next = (int32_t)i;
     }
     path->phase = RELAYING;
     path->phase_at = now_of(lan);
@@ -382,21 +332,9 @@ static void relay_tick(rs_lan *lan, lan_path *path) {
     path->next_at = now + RELAY_EVERY;
     if (now - path->phase_at < RELAY_BOUND)
         return;
-    char text[ROSTRUM_TEXT_MAX + 1] = "";
-    for (uint32_t i = 0; i < path->count && !text[0]; i++) {
-        const member *m = &path->members[i];
-        if (!m->involved || m->gone || m->ready)
-            continue;
-        if (m->relay_port == 0)
-            snprintf(text, sizeof text, "%.60s, to which multicast does not get through, does not answer any more",
-                     m->name);
-        else if (m->next != NOBODY)
-            snprintf(text, sizeof text,
-                     "multicast does not get through, and %.60s does not reach %.60s: does a firewall refuse UDP port "
-                     "%u?",
-                     m->name, path->members[m->next].name, RS_LAN_PORT);
-    }
-    fail(lan, path, text[0] ? text : "relays did not get ready");
+    char text[ROSTRUM_TEXT_MAX + 1];
+    rs_lan_members_unready(path->members, path->count, text, sizeof text);
+    fail(lan, path, text);
 }
 
 /* Relays are kept alive; one that is silent is gone around. */
@@ -404,7 +342,7 @@ static void keep_tick(rs_lan *lan, lan_path *path) {
     rs_time now = now_of(lan);
     bool changed = false;
     for (uint32_t i = 0; i < path->count; i++) {
-        member *m = &path->members[i];
+        rs_lan_member *m = &path->members[i];
         if (!m->involved || m->gone)
             continue;
         if (now - m->heard > RELAY_SILENCE) {
@@ -422,13 +360,14 @@ static void keep_tick(rs_lan *lan, lan_path *path) {
 static void on_relays(rs_lan *lan, const rs_lan_message *m, uint32_t from, uint16_t port) {
     for (lan_path *path = lan->paths; path; path = path->next)
         for (uint32_t i = 0; path->nonce == m->nonce && i < path->count; i++) {
-            member *one = &path->members[i];
+            rs_lan_member *one = &path->members[i];
             if (one->peer.address != from || one->peer.lan_port != port || !one->involved)
                 continue;
             bool fresh = one->relay_port != m->next_port;
             one->heard = now_of(lan);
             one->relay_port = m->next_port;
-            bool knows_next = one->next == NOBODY || (m->next == path->members[one->next].peer.address && m->next != 0);
+            bool knows_next =
+                one->next == RS_LAN_NOBODY || (m->next == path->members[one->next].peer.address && m->next != 0);
             one->ready = m->flags & RS_LAN_READY && knows_next && (m->next_port || one->direct);
             for (uint32_t k = 0; k < path->count && fresh; k++)
                 if (path->members[k].next == (int32_t)i && path->phase == RELAYING)
@@ -466,7 +405,7 @@ static void send_test(const rs_lan *lan, const lan_path *path, bool full) {
     send_bytes(lan, bytes, length < sizeof bytes ? length : sizeof bytes, path->group, lan->options.data_port);
 }
 
-static void ask_to_listen(const rs_lan *lan, const lan_path *path, const member *m) {
+static void ask_to_listen(const rs_lan *lan, const lan_path *path, const rs_lan_member *m) {
     rs_lan_message listen = blank(lan, RS_LAN_LISTEN);
     listen.cookie = m->peer.cookie;
     listen.nonce = path->nonce;
@@ -475,7 +414,7 @@ static void ask_to_listen(const rs_lan *lan, const lan_path *path, const member 
     send_message(lan, &listen, m->peer.address, m->peer.lan_port);
 }
 
-static void note_verdict(rs_lan *lan, member *m, bool direct) {
+static void note_verdict(rs_lan *lan, rs_lan_member *m, bool direct) {
     rs_lan_known *p = rs_lan_peer_at(lan->peers, m->peer.address, m->peer.control_port);
     m->decided = true;
     m->direct = direct;
@@ -491,7 +430,7 @@ static void note_verdict(rs_lan *lan, member *m, bool direct) {
 static void advance_test(rs_lan *lan, lan_path *path) {
     bool listening = true, decided = true;
     for (uint32_t i = 0; i < path->count; i++) {
-        member *m = &path->members[i];
+        rs_lan_member *m = &path->members[i];
         if (!m->decided && m->small && m->full)
             note_verdict(lan, m, true);
         listening &= m->decided || m->listening;
@@ -513,7 +452,7 @@ static void advance_test(rs_lan *lan, lan_path *path) {
 static void test_tick(rs_lan *lan, lan_path *path) {
     rs_time now = now_of(lan), since = now - path->phase_at;
     for (uint32_t i = 0; i < path->count; i++) {
-        member *m = &path->members[i];
+        rs_lan_member *m = &path->members[i];
         m->decided = m->decided || rs_lan_peer_is_tried(lan->peers, now, &m->peer, &m->direct); /* by another path */
         if (m->decided)
             continue;
@@ -539,7 +478,7 @@ static void test_tick(rs_lan *lan, lan_path *path) {
 static void on_heard(rs_lan *lan, const rs_lan_message *m, uint32_t from, uint16_t port) {
     for (lan_path *path = lan->paths; path; path = path->next)
         for (uint32_t i = 0; path->nonce == m->nonce && path->phase == TESTING && i < path->count; i++) {
-            member *one = &path->members[i];
+            rs_lan_member *one = &path->members[i];
             if (one->peer.address != from || one->peer.lan_port != port)
                 continue;
             one->listening = m->flags & RS_LAN_READY;
@@ -557,7 +496,7 @@ static void begin_test(rs_lan *lan, lan_path *path) {
     path->phase_at = now;
     path->next_at = now + TEST_EVERY;
     for (uint32_t i = 0; i < path->count; i++) {
-        member *m = &path->members[i];
+        rs_lan_member *m = &path->members[i];
         m->decided = rs_lan_peer_is_tried(lan->peers, now, &m->peer, &m->direct);
         if (!m->decided)
             ask_to_listen(lan, path, m);
@@ -570,7 +509,7 @@ static void begin_test(rs_lan *lan, lan_path *path) {
 static void advance_find(rs_lan *lan, lan_path *path) {
     bool all = true;
     for (uint32_t i = 0; i < path->count; i++) {
-        member *m = &path->members[i];
+        rs_lan_member *m = &path->members[i];
         const rs_lan_known *p = m->found ? NULL : rs_lan_peer_named(lan->peers, now_of(lan), m->name, true);
         if (p && p->answered >= path->began) {
             m->peer = *p;
@@ -580,16 +519,11 @@ static void advance_find(rs_lan *lan, lan_path *path) {
     }
     if (!all)
         return;
-    for (uint32_t i = 0; i < path->count; i++)
-        for (uint32_t k = 0; k < i; k++)
-            if (path->members[i].peer.address == path->members[k].peer.address &&
-                path->members[i].peer.control_port == path->members[k].peer.control_port) {
-                char text[200];
-                snprintf(text, sizeof text, "%.60s and %.60s are the same agent: name it once", path->members[k].name,
-                         path->members[i].name);
-                fail(lan, path, text);
-                return;
-            }
+    char text[200];
+    if (rs_lan_members_twice(path->members, path->count, text, sizeof text)) {
+        fail(lan, path, text);
+        return;
+    }
     begin_test(lan, path);
 }
 
@@ -597,7 +531,7 @@ static void find_tick(rs_lan *lan, lan_path *path) {
     rs_time now = now_of(lan);
     bool unknown = path->pause > FIND_FIRST; /* or it has moved */
     for (uint32_t i = 0; i < path->count; i++) {
-        const member *m = &path->members[i];
+        const rs_lan_member *m = &path->members[i];
         const rs_lan_known *p = m->found ? NULL : rs_lan_peer_named(lan->peers, now, m->name, false);
         uint32_t address;
         if (p)
@@ -613,50 +547,51 @@ static void find_tick(rs_lan *lan, lan_path *path) {
     if (now < path->until)
         return;
     char text[ROSTRUM_TEXT_MAX + 1];
-    size_t used = 0;
-    uint32_t absent = 0;
-    for (uint32_t i = 0; i < path->count; i++)
-        if (!path->members[i].found && absent++ < 3)
-            used +=
-                (size_t)snprintf(text + used, sizeof text - used, "%s%.40s", used ? ", " : "", path->members[i].name);
-    snprintf(text + used, sizeof text - used,
-             "%s: no agent answers by that name; does rostrum receive run there, does its firewall take UDP %u and %u?",
-             absent > 3 ? ", ..." : "", RS_LAN_PORT, lan->options.data_port);
+    rs_lan_members_absent(path->members, path->count, lan->options.data_port, text, sizeof text);
     fail(lan, path, text);
+}
+
+static void wait_tick(rs_lan *lan, lan_path *path) {
+    char text[100], request_id[RS_UUID_TEXT];
+    snprintf(text, sizeof text, "its turn: %u sends are under way, which is as many as go at once without a manager",
+             RS_LAN_PATHS_MAX);
+    memcpy(request_id, path->request_id, sizeof request_id);
+    const rs_manager_response response = {
+        .request_id = request_id, .response_id = "", .decision = RS_MANAGER_QUEUED, .reason = text};
+    path->next_at = RS_NEVER; /* one that is over says when */
+    lan->callbacks.on_response(lan->callbacks.context, &response);
 }
 
 rs_status rs_lan_request(rs_lan *lan, const rs_manager_request_params *request, char *text, size_t text_size) {
     lan_path *path = calloc(1, sizeof *path);
-    member *members = calloc(request->receiver_count, sizeof *members);
-    if (!path || !members || lan->path_count >= RS_LAN_PATHS_MAX) {
-        snprintf(text, text_size, "%s",
-                 path && members ? "as many paths as an agent has without a manager are in use" : "out of memory");
+    rs_lan_member *members = calloc(request->receiver_count, sizeof *members);
+    if (!path || !members) {
+        snprintf(text, text_size, "out of memory");
         free(path);
         free(members);
         return RS_ERR_LIMIT;
     }
-    rs_time now = now_of(lan);
     snprintf(path->request_id, sizeof path->request_id, "%s", request->request_id);
     rs_uuid_text(path->response_id);
     path->object = request->object;
     path->remaining = request->remaining_size;
     path->protocol = request->protocol;
-    path->began = now;
-    path->until = now + (request->wait_ms ? request->wait_ms * RS_MILLISECOND : FIND_BOUND);
-    path->pause = FIND_FIRST;
+    path->wait = request->wait_ms ? request->wait_ms * RS_MILLISECOND : FIND_BOUND;
     path->nonce = rs_random_next(&lan->random) | 1;
     path->used = RS_NO_GROUP;
-    path->head = NOBODY;
+    path->head = RS_LAN_NOBODY;
     path->members = members;
     path->count = request->receiver_count;
     for (uint32_t i = 0; i < path->count; i++) {
         snprintf(members[i].name, sizeof members[i].name, "%s", request->receivers[i]);
-        members[i].next = NOBODY;
+        members[i].next = RS_LAN_NOBODY;
     }
-    path->next_at = now; /* answers come from the loop alone */
     path->next = lan->paths;
     lan->paths = path;
-    lan->path_count++;
+    path->phase = WAITING;
+    path->next_at = now_of(lan);
+    if (lan->path_count < RS_LAN_PATHS_MAX)
+        begin(lan, path);
     return RS_OK;
 }
 
@@ -685,7 +620,7 @@ void rs_lan_used(rs_lan *lan, const char *response_id, rs_group group) {
     if (!path)
         return;
     path->used = group;
-    const member *head = path->head == NOBODY ? NULL : &path->members[path->head];
+    const rs_lan_member *head = path->head == RS_LAN_NOBODY ? NULL : &path->members[path->head];
     rs_data_redirect(lan->options.data, group, head ? head->peer.address : 0, head ? head->relay_port : 0);
 }
 
@@ -800,7 +735,7 @@ static void advance(rs_lan *lan, path_phase phase, void (*step)(rs_lan *, lan_pa
 }
 
 static void advance_relays(rs_lan *lan, lan_path *path) {
-    if (relays_ready(path))
+    if (rs_lan_members_ready(path->members, path->count))
         grant(lan, path);
 }
 
@@ -872,7 +807,7 @@ static void announce_tick(rs_lan *lan) {
 static void tick(rs_lan *lan, lan_path *path) {
     if (path->next_at > now_of(lan))
         return;
-    void (*const ticks[])(rs_lan *, lan_path *) = {find_tick, test_tick, relay_tick, keep_tick};
+    void (*const ticks[])(rs_lan *, lan_path *) = {find_tick, test_tick, relay_tick, keep_tick, wait_tick};
     ticks[path->phase](lan, path);
 }
 
@@ -983,6 +918,7 @@ static void close_watch(const rs_lan *lan, rs_watch *watch) {
 void rs_lan_free(rs_lan *lan) {
     if (!lan)
         return;
+    lan->path_count = UINT32_MAX; /* none begins */
     while (lan->paths)
         drop_path(lan, lan->paths);
     rs_lan_served_free(lan->served);

@@ -10,7 +10,7 @@
 #include "daemon/manager/client.h"
 
 #define RS_LAN_PORT 7072u
-#define RS_LAN_PATHS_MAX 256u    /* asked for or granted */
+#define RS_LAN_PATHS_MAX 256u    /* asked for or granted; further ones wait for their turn */
 #define RS_LAN_ANSWERS_MAX 2000u /* to others, a second */
 
 typedef struct rs_lan rs_lan;
