@@ -9,6 +9,7 @@ import click
 import yaml
 from rostrum.topologies import TopologyError, builtin_names, load, load_text
 from rostrum.topologies.completion import complete
+from rostrum.topologies.document import BYTES_MAX, DUMPER, LOADER
 from rostrum.topologies.fabrics import Options, fabric
 from rostrum.topologies.families import Graph, bcube, fat_tree, vl2
 from rostrum.topologies.generate import Hybrid, hybrid
@@ -78,8 +79,8 @@ def complete_(file: str) -> None:
         load(file, completed=True)
     except TopologyError as error:
         raise click.ClickException(str(error)) from error
-    value = yaml.safe_load(builtin_file(file).read_text())
-    click.echo(yaml.safe_dump(complete(value), sort_keys=False), nl=False)
+    value = yaml.load(builtin_file(file).read_text(), LOADER)
+    click.echo(yaml.dump(complete(value), Dumper=DUMPER, sort_keys=False), nl=False)
 
 
 @main.command(name="list")
@@ -106,6 +107,8 @@ def _print(make: Callable[[], str], rate: str, name: str, switches: str) -> None
     try:
         text = make()
         text = text if switches == "openflow" else with_kind(text, switches, "10.255.250.1")
+        if len(text) > BYTES_MAX:
+            raise ValueError(f"its file has more than {BYTES_MAX >> 20} MiB")
         load_text(text)
     except TopologyError as error:
         raise click.ClickException(f"no such topology can be: {_distinct(error.problems)}") from error

@@ -143,6 +143,7 @@ def addresses(topology: Topology) -> Iterator[Finding]:
         rows.append((("manager", "standbys", number), address, *management))
     rows += [(("ocs", ocs.name, "address"), ocs.address, *management) for ocs in topology.ocs.values()]
     seen: dict[IPv4Address, Place] = {}
+    plain = is_plain(topology)
     for place, address, network_name, network in rows:
         if address == IPv4Address(0):
             continue
@@ -154,7 +155,7 @@ def addresses(topology: Topology) -> Iterator[Finding]:
         elif address in (network.network_address, network.broadcast_address) and network.prefixlen < 31:
             yield place, f"{address} is the network or broadcast address of {network}; choose another"
         # a server's own two, and a manager that runs on a server
-        both = is_plain(topology) and (seen.get(address, ())[:2] == place[:2] or place[0] == "manager")
+        both = plain and (seen.get(address, ())[:2] == place[:2] or place[0] == "manager")
         if address in seen and not both:
             yield place, f"{address} is already that of {place_text(seen[address])}; each needs its own"
         seen.setdefault(address, place)

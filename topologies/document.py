@@ -8,20 +8,14 @@ from typing import Any
 import yaml
 from rostrum.topologies.problems import Place, Problem
 
-BYTES_MAX = 4 << 20
+BYTES_MAX = 32 << 20  # a file of 65,536 servers and 262,144 links has some 17 MB
 DEPTH_MAX = 16
 
+# libyaml where PyYAML has it: ten times as fast, which a large file needs.
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
-class _Loader(yaml.SafeLoader):
-    """Plain YAML values only. Aliases are refused: a few lines of them can stand for gigabytes."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.events.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(
-                problem=f"alias *{event.anchor}: write the value out", problem_mark=event.start_mark
-            )
-        return super().compose_node(parent, index)
+TAG = "tag:yaml.org,2002:"
 
 
 class Document:
@@ -31,19 +25,15 @@ class Document:
         self.value: Any = None
         self.problems: list[Problem] = []
         self._root: yaml.Node | None = None
+        self._indices: dict[int, dict[str, yaml.Node]] = {}  # of mappings, by the node's id
         try:
-            loader = _Loader(text)
+            loader = LOADER(text)
             try:
-                self._root = loader.get_single_node()
+                self._root = _compose(loader)
                 if self._root is None:
-                    self._add(
-                        (), "the file is empty; `python -m rostrum.topologies generate hybrid` prints one to start from"
-                    )
+                    self._add((), "the file is empty; `rostrum topology generate hybrid` prints one to start from")
                     return
-                self._inspect(self._root, ())
-                if not self.problems:
-                    self.value = loader.construct_document(self._root)
-                    self._finite(self.value, ())
+                self.value = self._value(loader, self._root, ())
             finally:
                 loader.dispose()
         except yaml.MarkedYAMLError as error:
@@ -65,7 +55,7 @@ class Document:
         for step in place:
             below: yaml.Node | None = None
             if isinstance(node, yaml.MappingNode):
-                below = next((value for key, value in node.value if getattr(key, "value", None) == str(step)), None)
+                below = self._index(node).get(str(step))
             elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
                 below = node.value[step]
             if below is None:
@@ -76,40 +66,87 @@ class Document:
     def _add(self, place: Place, text: str, line: int | None = None) -> None:
         self.problems.append(Problem(place, self.line(place) if line is None else line, text))
 
-    def _inspect(self, node: yaml.Node, place: Place) -> None:
+    def _index(self, mapping: yaml.MappingNode) -> dict[str, yaml.Node]:
+        """The first value of each key: thousands of problems may stand in one mapping."""
+        found = self._indices.get(id(mapping))
+        if found is None:
+            found = self._indices[id(mapping)] = {}
+            for key, value in mapping.value:
+                found.setdefault(getattr(key, "value", ""), value)
+        return found
+
+    def _value(self, loader: Any, node: yaml.Node, place: Place) -> Any:
         """Keys must be plain names and stand only once in their mapping (YAML itself would silently keep the last)."""
-        if len(place) > DEPTH_MAX:
-            raise RecursionError
-        if isinstance(node, yaml.SequenceNode):
-            for index, item in enumerate(node.value):
-                self._inspect(item, (*place, index))
-        if not isinstance(node, yaml.MappingNode):
-            return
-        seen: dict[str, int] = {}
-        for key, value in node.value:
+        if isinstance(node, yaml.ScalarNode):
+            if node.tag == f"{TAG}str":
+                return node.value
+            value = loader.construct_object(node)
+            if isinstance(value, float) and not math.isfinite(value):
+                self._add(place, f"{value} is not a usable number")
+            return value
+        if isinstance(node, yaml.SequenceNode) and node.tag == f"{TAG}seq":
+            return [self._value(loader, item, (*place, index)) for index, item in enumerate(node.value)]
+        if not isinstance(node, yaml.MappingNode) or node.tag != f"{TAG}map":
+            return loader.construct_object(node, deep=True)
+        found: dict[str, Any] = {}
+        first: dict[str, yaml.Node] = {}
+        for key, item in node.value:
             line = int(key.start_mark.line) + 1
-            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+            if not isinstance(key, yaml.ScalarNode) or key.tag != f"{TAG}str":
                 self._add(
                     place,
                     "a key here is not a name; names begin with a letter (quote them if YAML reads them otherwise)",
                     line,
                 )
                 continue
-            if key.value in seen:
+            if key.value in first:
                 self._add(
                     (*place, key.value),
-                    f"stands here twice, first on line {seen[key.value]}; remove or rename one",
+                    f"stands here twice, first on line {first[key.value].start_mark.line + 1}; remove or rename one",
                     line,
                 )
-            seen.setdefault(key.value, line)
-            self._inspect(value, (*place, key.value))
+            first.setdefault(key.value, key)
+            found[key.value] = self._value(loader, item, (*place, key.value))
+        return found
 
-    def _finite(self, value: Any, place: Place) -> None:
-        if isinstance(value, float) and not math.isfinite(value):
-            self._add(place, f"{value} is not a usable number")
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                self._finite(item, (*place, key))
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                self._finite(item, (*place, index))
+
+def _compose(loader: Any) -> yaml.Node | None:
+    """The file's one document as nodes; None if it has none. Aliases are refused: a few lines of them can stand for
+    gigabytes. Raises MarkedYAMLError, and RecursionError for what is nested too deeply, which libyaml's own composer
+    does not survive.
+    """
+    root: yaml.Node | None = None
+    open_: list[tuple[Any, list[yaml.Node]]] = []  # collections, and what stands in each so far
+    while not isinstance(event := loader.get_event(), yaml.StreamEndEvent):
+        node: yaml.Node
+        where: Any = event.start_mark
+        if isinstance(event, yaml.ScalarEvent):
+            tag = event.tag
+            if tag is None or tag == "!":
+                tag = loader.resolve(yaml.ScalarNode, event.value, event.implicit)
+            node = yaml.ScalarNode(tag, event.value, where)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            kind = yaml.MappingNode if isinstance(event, yaml.MappingStartEvent) else yaml.SequenceNode
+            tag = event.tag
+            if tag is None or tag == "!":
+                tag = loader.resolve(kind, None, event.implicit)
+            open_.append((kind(tag, [], where), []))
+            if len(open_) > DEPTH_MAX:
+                raise RecursionError
+            continue
+        elif isinstance(event, yaml.CollectionEndEvent):
+            node, items = open_.pop()
+            node.value = (
+                list(zip(items[::2], items[1::2], strict=True)) if isinstance(node, yaml.MappingNode) else items
+            )
+        elif isinstance(event, yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(problem=f"alias *{event.anchor}: write the value out", problem_mark=where)
+        elif isinstance(event, yaml.DocumentStartEvent) and root is not None:
+            raise yaml.MarkedYAMLError(problem="a second document; keep one", problem_mark=where)
+        else:
+            continue
+        if open_:
+            open_[-1][1].append(node)
+        else:
+            root = node
+    return root

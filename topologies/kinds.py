@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
+from rostrum.topologies.document import DUMPER, LOADER
 
 KINDS = ("openflow", "p4", "mixed")
 FIRST_PORT = 9559  # of P4Runtime servers that share an address
@@ -19,7 +20,7 @@ def with_kind(text: str, kind: str, address: str = "127.0.0.1", queues: int = 8)
     """
     if kind not in KINDS:
         raise ValueError(f"{kind!r} is no kind of switches; there are {', '.join(KINDS)}")
-    value: dict[str, Any] = yaml.safe_load(text)
+    value: dict[str, Any] = yaml.load(text, LOADER)
     for number, entry in enumerate(value["switches"].values()):
         if kind == "openflow" or "server" in entry or (kind == "mixed" and entry["role"] != "tor"):
             entry.pop("p4runtime", None)
@@ -29,4 +30,4 @@ def with_kind(text: str, kind: str, address: str = "127.0.0.1", queues: int = 8)
             entry.pop("dpid", None)
             entry["southbound"] = "p4runtime"
             entry["p4runtime"] = {"address": address, "port": FIRST_PORT + number, "device_id": 1, "queues": queues}
-    return yaml.safe_dump(value, sort_keys=False)
+    return str(yaml.dump(value, Dumper=DUMPER, sort_keys=False))

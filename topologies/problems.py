@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
+from bisect import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+PROBLEMS_MAX = 1000  # of a file; a person mends a few, and looks again
+NAMES_COMPARED = 500  # before and after a name in their order, where there are more
 
 Place = tuple[str | int, ...]  # ("links", 3, "b"): the way from the file's root to the value
 
@@ -38,14 +42,17 @@ class TopologyError(Exception):
         self.problems = sorted(problems, key=lambda problem: problem.line)
         lines = [f"{source}: {problem}" for problem in self.problems[: self.SHOWN]]
         if len(self.problems) > self.SHOWN:
-            lines.append(f"{source}: and {len(self.problems) - self.SHOWN} more problems")
+            least = "at least " if len(self.problems) >= PROBLEMS_MAX else ""
+            lines.append(f"{source}: and {least}{len(self.problems) - self.SHOWN} more problems")
         super().__init__("\n".join(lines))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """ "; did you mean h1?" or, with nothing close, the first few known names."""
     names = sorted(known)
-    close = difflib.get_close_matches(word[:64], names, n=1)
+    at = bisect(names, word)
+    like = names[max(0, at - NAMES_COMPARED) : at + NAMES_COMPARED] if len(names) > 2 * NAMES_COMPARED else names
+    close = difflib.get_close_matches(word[:64], like, n=1)
     if close:
         return f"; did you mean {close[0]}?"
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner
 from rostrum.topologies import TopologyError, load
 from rostrum.topologies.__main__ import main
+from rostrum.topologies.document import BYTES_MAX
 from rostrum.topologies.fabrics import Options, fabric, file_name, switch_on
 from rostrum.topologies.families import Graph, bcube, fat_tree, vl2
 from rostrum.topologies.kinds import with_kind
@@ -26,6 +27,10 @@ def joined(graph: Graph) -> set[frozenset[str]]:
         ends = [file_name(end) for end in pair]
         found.add(frozenset(switch_on(end) if graph.forwards and end.startswith("h") else end for end in ends))
     return found | {frozenset((file_name(one), switch_on(file_name(one)))) for one in graph.servers if graph.forwards}
+
+
+def test_fabric__the_largest_is_no_larger_than_load_takes() -> None:
+    assert len(fabric(fat_tree(60))) < BYTES_MAX
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)

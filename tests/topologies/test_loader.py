@@ -11,10 +11,14 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rostrum.topologies import TopologyError, builtin_names, load, load_text, rate_bps
+from rostrum.topologies import TopologyError, builtin_names, checks, load, load_text, loader, rate_bps
+from rostrum.topologies.fabrics import fabric
+from rostrum.topologies.families import fat_tree
 from rostrum.topologies.kinds import with_kind
 from rostrum.topologies.loader import FOLDER
 from rostrum.topologies.model import End, P4Target, Topology
+from rostrum.topologies.problems import did_you_mean
+from rostrum.topologies.shape import accepts
 
 TEXT = (FOLDER / "hybrid-4x2.yaml").read_text()
 VALUE = yaml.safe_load(TEXT)
@@ -248,6 +252,7 @@ def test_all_problems_are_told_at_once_with_their_lines() -> None:
         ("a: " + "[" * 5000, "not"),
         ("a: " + "9" * 10_000, "not valid YAML"),
         ("\x00", "not valid YAML"),
+        ("a: 1\n---\nb: 2\n", "a second document"),
     ],
 )
 def test_text_that_is_no_topology(text: str, message: str) -> None:
@@ -258,11 +263,11 @@ def test_text_that_is_no_topology(text: str, message: str) -> None:
 
 def test_unreadable_files(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(random.Random(1).randbytes(1000))
-    (tmp_path / "huge").write_bytes(b"#" * (5 << 20))
+    (tmp_path / "huge").write_bytes(b"#" * (33 << 20))
     for name, text in [
         ("none", "No such file"),
         ("binary", "not UTF-8"),
-        ("huge", "larger than 4 MiB"),
+        ("huge", "larger than 32 MiB"),
         ("", "directory"),
     ]:
         with pytest.raises(TopologyError, match=text):
@@ -317,7 +322,38 @@ def test_any_value_at_any_place(changes) -> None:
             put(*place, new)(value)
         except (KeyError, IndexError, TypeError):
             continue  # an earlier change took that place away
+    if accepts(loader._schema())(value):
+        assert not list(loader._validator().iter_errors(value))
     loads_or_says_why(yaml.safe_dump(value))
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_shape__good_files_need_no_jsonschema(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "_validator", None)
+    load(name)
+
+
+def test_shape__a_word_of_the_schema_that_it_does_not_know_is_not_passed_over() -> None:
+    with pytest.raises(ValueError, match="no test for 'multipleOf'"):
+        accepts({"properties": {"a": {"multipleOf": 2}}})
+
+
+def test_many_problems__some_are_told_and_each_is_found_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of servers in the wrong network: what looks at all others for each of them would not come back."""
+    looked: list[int] = []
+    is_plain = checks.is_plain
+    monkeypatch.setattr(checks, "is_plain", lambda topology: looked.append(1) or is_plain(topology))
+    text = fabric(fat_tree(32)).replace("data: 10.0.0.0/9", "data: 10.0.0.0/24")
+    with pytest.raises(TopologyError, match="and at least 950 more problems") as caught:
+        load_text(text)
+    first = caught.value.problems[0]
+    assert text.splitlines()[first.line - 1].startswith(f"  {first.place[1]}: {{address")
+    assert len(looked) < 10
+
+
+def test_did_you_mean__of_very_many() -> None:
+    known = [f"h{pod}-{index}" for pod in range(100) for index in range(100)]
+    assert did_you_mean("h42-177", known).startswith("; did you mean h42-")
 
 
 @settings(max_examples=100, deadline=None)
