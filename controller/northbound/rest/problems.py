@@ -12,9 +12,9 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.values import ObstacleKind, State
+from rostrum.controller.northbound.rest import methods
 from rostrum.controller.northbound.rest.schemas import Problem
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
 
 MEDIA_TYPE = "application/problem+json"
 TITLES = {
@@ -79,7 +79,7 @@ def install(app: FastAPI) -> None:
         made = answer(error.status_code, detail)
         made.headers.update(error.headers or {})
         if error.status_code == 405:
-            made.headers["Allow"] = ", ".join(_methods(request))
+            made.headers["Allow"] = ", ".join(methods.of(request.scope))
         return made
 
     @app.exception_handler(Exception)
@@ -96,15 +96,6 @@ def install(app: FastAPI) -> None:
         if error.body is not None and "json" not in given and any(one["loc"] == ("body",) for one in error.errors()):
             return answer(415, f"the body's Content-Type is {given[:60]}; send Content-Type: application/json")
         return answer(422, "; ".join(_text(error.errors())) or "the request cannot be read")
-
-
-def _methods(request: Request) -> list[str]:
-    """All that can be done with this path: each operation is a route of its own."""
-    found: set[str] = set()
-    for route in request.app.routes:
-        if route.matches(request.scope)[0] is not Match.NONE:
-            found |= set(getattr(route, "methods", None) or ())
-    return sorted(found)
 
 
 def operation_id(route: APIRoute) -> str:

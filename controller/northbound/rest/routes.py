@@ -34,6 +34,7 @@ from rostrum.controller.northbound.rest import rdcm as rdcm_rest
 from rostrum.controller.northbound.rest.access import CALLER, Access, AccessOptions, Caller
 from rostrum.controller.northbound.rest.events import Events, EventStream
 from rostrum.controller.northbound.rest.http_server import BodyLimit, RestMeter
+from rostrum.controller.northbound.rest.methods import HeadAndOptions
 from rostrum.controller.northbound.rest.problems import Refused
 from rostrum.controller.northbound.thrift.probes import Probes
 from rostrum.controller.runtime import waiting
@@ -187,6 +188,7 @@ def create(rest: Rest) -> FastAPI:
     )
     problems.install(app)
     tenants.install(rest)
+    app.add_middleware(HeadAndOptions)
     app.add_middleware(BodyLimit)
     app.add_middleware(rest.access.around, open_to_all=pages.OPEN_TO_ALL)
     app.add_middleware(rest.meter.around)

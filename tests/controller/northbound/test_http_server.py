@@ -230,3 +230,41 @@ async def test_metrics__tell_of_connections(manager: Running) -> None:
     assert 'rostrum_rest_connections{door="tcp"} 1.0' in page
     assert 'rostrum_rest_connections_ended_total{reason="crowded out"} 1.0' in page
     idle.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/paths", "/v1/health", "/metrics", "/openapi.json", "/console", "/v1/paths/p-none"]
+)
+async def test_head__is_get_without_its_body(manager: Running, path: str) -> None:
+    async with httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=BOUND_S) as http:
+        got, head = await http.get(path), await http.head(path)
+        assert head.status_code == got.status_code and not head.content
+        assert head.headers["content-type"] == got.headers["content-type"]
+        if path not in ("/v1/health", "/metrics"):  # they change
+            assert head.headers["content-length"] == got.headers["content-length"]
+        assert (await http.get(path)).content  # the connection goes on
+
+
+@pytest.mark.parametrize("path", ["/v1/events", "/v1/overview/events"])
+async def test_head__of_a_stream_ends(manager: Running, path: str) -> None:
+    async with httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=BOUND_S) as http:
+        answer = await http.head(path)
+        assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
+        rest = manager.app.rest
+        await until(lambda: not rest.events.readers and not rest.board.viewers, "no readers")
+
+
+async def test_options__tells_what_can_be_done(manager: Running) -> None:
+    async with httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=BOUND_S) as http:
+        answer = await http.options("/v1/paths")
+        assert answer.status_code == 204 and answer.headers["allow"] == "GET, HEAD, OPTIONS, POST"
+        assert (await http.options("/v1/paths/p-none")).headers["allow"] == "DELETE, GET, HEAD, OPTIONS"
+        assert (await http.options("/v1/nothing")).status_code == 404
+        refused = await http.put("/v1/paths", json={})
+        assert refused.status_code == 405 and refused.headers["allow"] == "GET, HEAD, OPTIONS, POST"
+
+
+async def test_head__is_counted_by_its_route(manager: Running) -> None:
+    async with httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=BOUND_S) as http:
+        await http.head("/v1/paths/p-none")
+    assert manager.app.rest.meter.answers["HEAD", "/v1/paths/{path_id}", 404] == 1
