@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 from rostrum.controller.core.requests.paths import Path
 from rostrum.controller.core.values import ObstacleKind, State
-from rostrum.controller.northbound.rest import methods
+from rostrum.controller.northbound.rest import methods, words
 from rostrum.controller.northbound.rest.schemas import Problem
 from starlette.exceptions import HTTPException
 
@@ -124,6 +124,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         made["servers"] = [{"url": "/", "description": "the manager that this document comes from"}]
         made["security"] = [{"bearer": []}, {"certificate": []}, {}]  # the last: unix socket and loopback
         known["Problem"] = Problem.model_json_schema()
+        words.complete(made)
         app.openapi_schema = made
     return app.openapi_schema
 

@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rostrum.controller.northbound.rest import words
 
 from tests.controller.fakes import Running, running
 
@@ -139,6 +140,40 @@ def test_openapi__every_operation_says_what_it_does(harness: Harness) -> None:
         for status, answer in operation["responses"].items():
             problem = "application/problem+json" in answer["content"]
             assert problem == (int(status) >= 400), f"{method} {template} {status}"
+
+
+def test_openapi__every_field_and_parameter_says_what_it_is(harness: Harness) -> None:
+    document = harness.document
+    silent = [
+        f"{model}.{name}"
+        for model, schema in document["components"]["schemas"].items()
+        for name, field in schema.get("properties", {}).items()
+        if not field.get("description")
+    ]
+    silent += [
+        f"{template} {one['name']}"
+        for template, _, operation in harness.operations()
+        for one in operation.get("parameters", ())
+        if not one.get("description")
+    ]
+    assert not silent, "say it in rest/words.py, or where it is declared"
+
+
+def test_words__each_is_used(harness: Harness) -> None:
+    document = harness.document
+    places = {
+        f"{model}.{name}": field
+        for model, schema in document["components"]["schemas"].items()
+        for name, field in schema.get("properties", {}).items()
+    }
+    places |= {
+        f"{template}.{one['name']}": one
+        for template, _, operation in harness.operations()
+        for one in operation.get("parameters", ())
+    }
+    said = {(place.rpartition(".")[2], field["description"]) for place, field in places.items()}
+    assert [word for word in words.FIELDS.items() if word not in said] == []
+    assert [place for place, text in words.EXCEPTIONS.items() if places[place]["description"] != text] == []
 
 
 def test_openapi__names_of_operations_and_where_they_are(harness: Harness) -> None:
