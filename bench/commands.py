@@ -28,6 +28,7 @@ from rostrum.lab.namespace import LabError
 from rostrum.lab.processes import bench_programs
 from rostrum.lab.results import save
 from rostrum.topologies.places import build_folder, short
+from rostrum.topologies.tables import whole
 
 GROUPS = {"ours": cases.OURS, "raw": cases.RAW, "multicast": cases.MULTICAST, "tcp": cases.TCP, "peers": cases.PEERS,
           "lan": cases.LAN_TOOLS}  # fmt: skip
@@ -217,7 +218,7 @@ def history(summary: Path | None, which: str, png: Path) -> None:
         trend.draw(rows, which, png)
     except (trend.HistoryError, ValueError) as error:
         raise click.ClickException(str(error)) from None
-    OUT.print(_trend_table([one for one in rows if one.bench == which], which))
+    OUT.print(whole(_trend_table([one for one in rows if one.bench == which], which)))
     OUT.print(f"picture: {short(png)}")
 
 

@@ -31,6 +31,7 @@ from rostrum.sim.fabric import Fabric
 from rostrum.sim.network import HostParams, LinkParams, PathParams, RdcmParams, SimError
 from rostrum.topologies import TopologyError, load
 from rostrum.topologies.places import build_folder, short
+from rostrum.topologies.tables import whole
 
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 TOPOLOGY, SENDER = "fat-tree-4", "h0-0-0"
@@ -242,7 +243,7 @@ def conformance(quick: bool, protocols: Sequence[str], seed: int, name: str, jso
     report = {"instrument": "lab and sim", "experiment": "conformance", "summary": {"ok": ok}, "runs": rows,
               "manifest": manifest(seed, {"quick": quick, "loss": LOSS, "run": RUN})}  # fmt: skip
     save(rounded(report), json_file)
-    OUT.print(_table(rows))
+    OUT.print(whole(_table(rows)))
     OUT.print(f"{'they agree' if ok else 'they do not agree'}; counts in {short(json_file)}")
     if not ok:
         raise SystemExit(1)

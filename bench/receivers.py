@@ -16,6 +16,7 @@ from rostrum.lab.namespace import LabError, PrivateNamespace
 from rostrum.lab.processes import bench_programs
 from rostrum.lab.results import rounded, save
 from rostrum.topologies.places import build_folder, short
+from rostrum.topologies.tables import whole
 
 COUNTS = (10, 100, 1000, 10_000)
 AGENT_COUNTS = (10, 10_000)
@@ -52,7 +53,7 @@ def receivers(
         raise click.ClickException(str(error)) from error
     save(rounded({"runs": rows, "manifest": manifest(0, {"size": mib << 20, "repeat": repeat})}), json_file)
     shown = agent_table(rows) if agent else table(rows)
-    OUT.print(shown)
+    OUT.print(whole(shown))
     OUT.print(f"figures in {short(json_file)}")
 
 

@@ -24,6 +24,7 @@ from rostrum.lab.namespace import LabError
 from rostrum.lab.processes import bench_programs
 from rostrum.lab.results import rounded, save
 from rostrum.topologies.places import build_folder, short
+from rostrum.topologies.tables import whole
 
 PLAIN, SECURE, SIGNED = "rostrum", cases.SECURE, cases.SIGNED
 MESSAGES_PLAIN, MESSAGES_SECURE, MESSAGES_SIGNED = SECURITY
@@ -302,6 +303,6 @@ def show(runs: list[dict[str, Any]], summary: dict[str, float]) -> None:
         middle = statistics.median(run["time_s"] for run in rows)
         shown.add_row(*key, f"{middle:.3f}", f"{rows[0]['case']['size'] * 8 / middle / 1e6:.0f}",
                       f"{statistics.median(map(processor_s, rows)):.3f}")  # fmt: skip
-    OUT.print(shown)
+    OUT.print(whole(shown))
     for name, value in summary.items():
         OUT.print(f"{name:26} {value:.3f}")

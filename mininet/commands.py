@@ -29,6 +29,7 @@ from rostrum.lab.rest import forward
 from rostrum.topologies import TopologyError, builtin_names
 from rostrum.topologies.kinds import KINDS
 from rostrum.topologies.places import short
+from rostrum.topologies.tables import whole
 from rostrum.topologies.units import Duration, Size
 
 OUT = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)  # files are not narrow
@@ -231,7 +232,7 @@ def status(name: str | None, as_json: bool) -> None:
         )
         for program, facts in row["programs"].items():
             table.add_row(program, facts["state"], str(facts["pid"] or "-"), short(facts["log"]))
-        OUT.print(table)
+        OUT.print(whole(table))
 
 
 @lab.command()
@@ -359,7 +360,7 @@ def _ocs_commands(running: Lab, ocs_name: str, orders: bool, as_json: bool) -> N
         table.add_row(ago, str(one["session"]), one["from"], one["command"], verdict, took, made, removed)
     for column in table.columns:
         column.overflow = "fold"  # half a command tells nobody anything
-    OUT.print(table)
+    OUT.print(whole(table))
 
 
 @lab.command(

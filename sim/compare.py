@@ -18,6 +18,7 @@ from rostrum.sim.multicast import CONSTANTS, PROTOCOLS, Group, Load, Outcome, Se
 from rostrum.sim.network import SimError
 from rostrum.topologies.families import named
 from rostrum.topologies.places import build_folder
+from rostrum.topologies.tables import whole
 
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 LOSSES = (0.2, 0.4, 0.6, 0.8, 1.0)  # percent, the paper's
@@ -139,7 +140,7 @@ def table(title: str, figures: dict[str, dict[str, float]]) -> Table:
     shown = Table(title, *(f"{loss} %" for loss in losses))
     for name, row in figures.items():
         shown.add_row(name.upper(), *(f"{row[loss]:.3f}" for loss in losses))
-    return shown
+    return whole(shown)
 
 
 def plot(figures: dict[str, dict[str, float]], title: str, label: str, png: Path, log: bool = False) -> None:

@@ -19,6 +19,7 @@ from rostrum.lab.results import rounded, save
 from rostrum.sim.network import SimError
 from rostrum.sim.ricochet import Row, Setting, run
 from rostrum.topologies.places import build_folder
+from rostrum.topologies.tables import whole
 
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 Key = tuple[str, ...]  # of a point: of which line it is (if there are several), and its place on the axis
@@ -140,7 +141,7 @@ def report(
     table = Table(study.axis, *(figure.label for figure in study.figures))
     for key, of_point in rows.items():
         table.add_row(" ".join(key), *(_cell(mean(of_point, figure), figure) for figure in study.figures))
-    OUT.print(table)
+    OUT.print(whole(table))
     OUT.print(f"figures in {json_file}, picture in {picture}")
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import click
 from rich.table import Table
 from rostrum.controller.commands.paths import MANAGER_HELP, OUT, Api, print_json, with_api
-from rostrum.controller.commands.tables import whole
 from rostrum.controller.core.groups.values import NAME
+from rostrum.topologies.tables import whole
 
 
 @click.group(invoke_without_command=True)

@@ -9,7 +9,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 from rostrum.controller.commands.paths import OUT, print_json, with_api
-from rostrum.controller.commands.tables import whole
+from rostrum.topologies.tables import whole
 
 
 @click.command()

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rostrum.controller.commands.manager_client import Managers
-from rostrum.controller.commands.tables import whole
+from rostrum.topologies.tables import whole
 from rostrum.topologies.units import Duration, Size
 
 OUT = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)  # files are not narrow

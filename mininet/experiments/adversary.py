@@ -28,6 +28,7 @@ from rostrum.lab.lab import Lab
 from rostrum.lab.manifest import manifest
 from rostrum.lab.namespace import Entered, LabError, PrivateNamespace
 from rostrum.lab.results import rounded, save
+from rostrum.topologies.tables import whole
 from rostrum.topologies.units import Size
 
 OUT = Console(highlight=False, soft_wrap=True)
@@ -593,7 +594,7 @@ def command(size: int, connections: int, seed: int, name: str, json_file: Path) 
     shown = Table("scene", "tried", "accepted", "what happened")
     for one in scenes[:-1]:
         shown.add_row(one["scene"], str(one["tried"]), str(one["accepted"]), one["text"])
-    OUT.print(shown)
+    OUT.print(whole(shown))
     OUT.print(f"summary: {json.dumps(rounded(summary))}")
     OUT.print(f"figures in {json_file}")
     if summary["accepted"]:

@@ -26,6 +26,7 @@ from rostrum.topologies.kinds import KINDS
 from rostrum.topologies.loader import MANAGEMENT_PORTS
 from rostrum.topologies.model import Topology
 from rostrum.topologies.places import short
+from rostrum.topologies.tables import whole
 from rostrum.topologies.units import Duration, Size, rate_text, size_text
 
 CHUNK_BYTES = 8 << 20
@@ -250,7 +251,7 @@ def show(found: dict[str, Any]) -> None:
     table = Table("ms", "", title="timeline", title_justify="left", box=None, show_header=False)
     for row in found["timeline"]:
         table.add_row(f"{row['ms']:10.2f}", row["what"])
-    OUT.print(table)
+    OUT.print(whole(table))
     table = Table("receiver", "first light", "first fragment", "patched", "complete", "digest", box=None)
     for row in found["receivers"]:
         table.add_row(
@@ -261,7 +262,7 @@ def show(found: dict[str, Any]) -> None:
             f"{row['complete_ms']:.2f} ms" if row["complete_ms"] is not None else "-",
             "right" if row["digest_ok"] else f"WRONG {row['cause']}",
         )
-    OUT.print(table)
+    OUT.print(whole(table))
     OUT.print(
         f"{found['path']} path, {found['cross_connects']} cross-connects, {found['rules']} rules"
         + (f"; {found['reason']}" if found["reason"] else "")

@@ -48,6 +48,7 @@ from rostrum.topologies import TopologyError, load
 from rostrum.topologies.kinds import KINDS
 from rostrum.topologies.loader import builtin_file
 from rostrum.topologies.model import Reconfiguration, Topology
+from rostrum.topologies.tables import whole
 from rostrum.topologies.units import Size, size_text
 
 INTERVALS = "70us,200us,700us,1.4ms,2ms,7ms,20ms,70ms"
@@ -383,7 +384,7 @@ def show(report: dict[str, Any]) -> None:
                 _pair(one["ahead_ms"], 1) if one["ahead_ms"] else "-",
                 _pair(one["extra_ms"], 1),
             )  # fmt: skip
-    OUT.print(table)
+    OUT.print(whole(table))
     for row in report["shape"].values():
         OUT.print(f"{'[green]found[/green]    ' if row['holds'] else '[red]not found[/red]'} {row['claim']}")
     if report["busy"]:

@@ -27,6 +27,7 @@ from rostrum.lab.traffic import line_of, start
 from rostrum.topologies import TopologyError, rate_bps
 from rostrum.topologies.generate import Hybrid, hybrid
 from rostrum.topologies.kinds import KINDS
+from rostrum.topologies.tables import whole
 from rostrum.topologies.units import rate_text
 
 SENDER, VICTIM, WITNESS = "h1", "h4", "h7"  # in racks of three; the victim's port is overloaded, the witness's is not
@@ -269,4 +270,4 @@ def show(report: dict[str, Any]) -> None:
             rate_text(case["victim_goodput_bps"]["p50"]), f"{witness['p50']:.2%}",
             rate_text(case["unicast_goodput_bps"]["p50"]), str(case["runs"]),
         )  # fmt: skip
-    OUT.print(table)
+    OUT.print(whole(table))

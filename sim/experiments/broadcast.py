@@ -18,6 +18,7 @@ from rostrum.sim.network import HostParams, LinkParams, PathParams, SimError
 from rostrum.topologies import load_text, rate_bps
 from rostrum.topologies.families import named
 from rostrum.topologies.generate import Hybrid, hybrid
+from rostrum.topologies.tables import whole
 from rostrum.topologies.units import Duration, Size
 
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
@@ -98,7 +99,7 @@ def command(
     }
     report = {"instrument": "sim", "summary": summary(rows), "runs": rows, "manifest": manifest(seed, parameters)}
     save(rounded(report), json_file)
-    OUT.print(table(rows))
+    OUT.print(whole(table(rows)))
     OUT.print(f"figures in {json_file}")
 
 

@@ -19,6 +19,7 @@ from rostrum.lab.results import rounded, save
 from rostrum.sim.network import SimError
 from rostrum.sim.qsm import WARM_S, Costs, CostsError, Row, Setting, mean, run, stored_costs
 from rostrum.topologies.places import build_folder
+from rostrum.topologies.tables import whole
 
 OUT = Console(highlight=False, soft_wrap=True)
 QUICK_WARM_S = 0.3  # one has its full rate after 0.1 s; ten senders have found their shares
@@ -294,7 +295,7 @@ def command_of(
             table.add_row(
                 key, *(f"{row[column]:,.3g}" if row[column] < 100 else f"{row[column]:,.0f}" for column in COLUMNS)
             )
-        OUT.print(table)
+        OUT.print(whole(table))
         for one in summary["verdicts"]:
             OUT.print(f"{one['verdict']}: {one['claim']}: {one['got']:.3g} ({one['expected']})")
         if not measured.calibrated:

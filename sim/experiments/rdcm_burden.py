@@ -17,6 +17,7 @@ from rostrum.sim.multicast import CONSTANTS, Group, Load, Session, rdcm_of
 from rostrum.sim.network import SimError
 from rostrum.topologies.families import Graph, named
 from rostrum.topologies.places import build_folder
+from rostrum.topologies.tables import whole
 
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 NETWORK, SIZES = "bcube:8,3", (10, 30, 100, 300, 1000)
@@ -91,7 +92,7 @@ def command(
     save(rounded(report), json_file)
     png.parent.mkdir(parents=True, exist_ok=True)
     plot(rows, png)
-    OUT.print(table(rows))
+    OUT.print(whole(table(rows)))
     OUT.print(f"figures in {json_file}, picture in {png}")
 
 

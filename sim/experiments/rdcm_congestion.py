@@ -20,6 +20,7 @@ from rostrum.sim.multicast import CONSTANTS, GROUP, Group, rdcm_of
 from rostrum.sim.network import HostParams, LinkParams, PathParams, RdcmParams, SimError
 from rostrum.topologies.families import named
 from rostrum.topologies.places import build_folder
+from rostrum.topologies.tables import whole
 
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 S, MS = 10**9, 10**6
@@ -105,7 +106,7 @@ def command(
     save(rounded(report), json_file)
     png.parent.mkdir(parents=True, exist_ok=True)
     plot(runs, png)
-    OUT.print(table(figures))
+    OUT.print(whole(table(figures)))
     OUT.print(f"figures in {json_file}, picture in {png}")
 
 

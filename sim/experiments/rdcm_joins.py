@@ -22,6 +22,7 @@ from rostrum.sim.multicast import CONSTANTS, GROUP, LINK, PAPERS, STEP_NS, Group
 from rostrum.sim.network import HostParams, PathParams, RdcmParams, SimError
 from rostrum.topologies.families import Graph, named
 from rostrum.topologies.places import build_folder
+from rostrum.topologies.tables import whole
 
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 S, MS = 10**9, 10**6
@@ -95,7 +96,7 @@ def command(quick: bool, json_file: Path, **given: Any) -> None:
         "manifest": manifest(setting.seed, asdict(setting)),
     }
     save(rounded(report), json_file)
-    OUT.print(table(figures))
+    OUT.print(whole(table(figures)))
     OUT.print(f"figures in {json_file}")
 
 

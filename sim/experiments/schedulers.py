@@ -23,6 +23,7 @@ from rostrum.sim.workload import BadTrace, Demand
 from rostrum.topologies import TopologyError, load, load_text
 from rostrum.topologies.generate import Hybrid, hybrid
 from rostrum.topologies.model import Topology
+from rostrum.topologies.tables import whole
 from rostrum.topologies.units import Size
 
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
@@ -98,7 +99,7 @@ def command(
     save(rounded(report), json_file)
     png.parent.mkdir(parents=True, exist_ok=True)
     plot(times, png, ocs_model)
-    OUT.print(table(rows))
+    OUT.print(whole(table(rows)))
     OUT.print(f"figures in {json_file}, picture in {png}")
 
 

@@ -14,6 +14,7 @@ from rostrum.lab.manifest import manifest
 from rostrum.lab.results import rounded, save
 from rostrum.sim import friendly
 from rostrum.sim.network import HostParams, LinkParams, Network, PathParams, SimError
+from rostrum.topologies.tables import whole
 
 OUT, ERR = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
 GROUP = 7
@@ -134,7 +135,7 @@ def command(seed: int, quick: bool, beside_tcp: bool, json_file: Path) -> None:
         report = friendly.study(quick)
         save(rounded(report | {"manifest": manifest(seed, {"quick": quick, "friendly": True})}), json_file)
         OUT.print("points where one has more than twice the other's:")
-        OUT.print(friendly.table(report))
+        OUT.print(whole(friendly.table(report)))
         for one_verdict in report["verdicts"]:
             found = "found" if one_verdict["found"] else "not found"
             OUT.print(f"{one_verdict['claim']}: {one_verdict['got']}, asked {one_verdict['goal']} ({found})")
@@ -148,7 +149,7 @@ def command(seed: int, quick: bool, beside_tcp: bool, json_file: Path) -> None:
     summary = {row["name"]: {key: row[key] for key in ("share", "jain", "memory_most_bytes")} for row in rows}
     report = {"instrument": "sim", "summary": summary, "verdicts": verdicts(rows), "runs": rows}
     save(rounded(report | {"manifest": manifest(seed, {"quick": quick})}), json_file)
-    OUT.print(table(rows))
+    OUT.print(whole(table(rows)))
     for verdict in report["verdicts"]:
         OUT.print(f"{verdict['claim']}: {verdict['got']:.3f} ({'found' if verdict['found'] else 'not found'})")
     OUT.print(f"figures in {json_file}")

@@ -454,6 +454,8 @@ def test_a_manager_that_tells_relays_no_options_is_named(lab: World) -> None:
     ("protocol", "options", "said"),
     [
         ("wan", "priority=high", "wan has no option priority=high: there are congestion, coding and slow"),
+        ("wan", "x" * 200 + "=1", f"wan has no option {'x' * 32}: there are"),
+        ("wan", "congestion=fixed:1" + "0" * 200, "congestion is own, friendly or fixed:RATE"),
         ("wan", "congestion=fixed:9", "congestion is own, friendly or fixed:RATE"),
         ("rdcm", "coding=repairs", "takes no options"),
         ("auto", "coding=repairs", "name one, such as wan"),

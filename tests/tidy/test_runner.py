@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -343,3 +344,11 @@ def test_apps_end_at_their_bound(runner: Any, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(runner, "end_group", lambda process: (process.kill(), process.wait()))
     with pytest.raises(runner.CommandFailed, match="sleep 600: not done in 0 s"):
         runner.Log("apps").run("sleep", "600", bound_s=0.0)
+
+
+def test_list__is_cut_short_in_silence() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    listed = subprocess.run([ROOT / ".ci/test", "--list"], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert listed.stderr == ""

@@ -66,7 +66,8 @@ static bool ask(const char *text, void *asked, char *message, size_t size) {
     char one[64];
     for (size_t length; *text; text += length + (text[length] == ',')) {
         length = strcspn(text, ",");
-        rs_format(one, sizeof one, "%.*s", length < sizeof one ? (int)length : 0, text);
+        bool whole = length < sizeof one;
+        rs_format(one, sizeof one, "%.*s", (int)(whole ? length : sizeof one - 1), text);
         size_t name = strcspn(one, "="), i = 0;
         while (i < sizeof options / sizeof *options &&
                (one[name] != '=' || strlen(options[i].name) != name || strncmp(options[i].name, one, name) != 0))
@@ -75,7 +76,7 @@ static bool ask(const char *text, void *asked, char *message, size_t size) {
             rs_format(message, size, "wan has no option %.32s: there are congestion, coding and slow", one);
             return false;
         }
-        if (!options[i].take(one + name + 1, asked)) {
+        if (!whole || !options[i].take(one + name + 1, asked)) {
             rs_format(message, size, "%s is %s, not %.40s", options[i].name, options[i].values, one + name + 1);
             return false;
         }

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from rich.console import Console
 from rich.table import Table
 from rostrum.controller.commands.groups import groups
-from rostrum.controller.commands.tables import whole
+from rostrum.topologies.tables import whole
 
 PATHS = [("p-ydrj-14", "released", "239.192.138.147", ""), ("p-yd-8", "released", "239.192.138.7", "it is small")]
 
