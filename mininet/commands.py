@@ -26,7 +26,7 @@ from rostrum.lab.lab import Lab, labs
 from rostrum.lab.namespace import LabError
 from rostrum.lab.ocs.witness import is_order
 from rostrum.lab.rest import forward
-from rostrum.topologies import TopologyError, builtin_names
+from rostrum.topologies import TopologyError, builtin_names, offers
 from rostrum.topologies.kinds import KINDS
 from rostrum.topologies.places import short
 from rostrum.topologies.tables import whole
@@ -172,7 +172,7 @@ def _watch(running: Lab, stopped: threading.Event) -> None:
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @NAME
 @click.option("--json", "as_json", is_flag=True, help="Print its output and exit status as JSON.")
-@click.argument("where")
+@click.argument("where", shell_complete=offers.servers)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @_errors_as_text
 def exec(name: str, as_json: bool, where: str, command: tuple[str, ...]) -> None:
@@ -364,9 +364,10 @@ def _ocs_commands(running: Lab, ocs_name: str, orders: bool, as_json: bool) -> N
 
 
 @lab.command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
+    cls=offers.choosing(experiments.commands),
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []},
 )
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=offers.chosen)
 @click.pass_context
 @_errors_as_text
 def run(context: click.Context, arguments: tuple[str, ...]) -> None:

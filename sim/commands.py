@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from rich.console import Console
 from rostrum.sim import experiments
+from rostrum.topologies import offers
 
 OUT = Console(highlight=False, soft_wrap=True)
 
@@ -28,9 +29,12 @@ def list_() -> None:
 
 
 @sim.command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
+    cls=offers.choosing(experiments.commands),
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []},
 )
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="NAME [OPTIONS]...")
+@click.argument(
+    "arguments", nargs=-1, type=click.UNPROCESSED, metavar="NAME [OPTIONS]...", shell_complete=offers.chosen
+)
 def run(arguments: tuple[str, ...]) -> None:
     """Run an experiment: rostrum sim run NAME --help lists its options."""
     known = experiments.commands()

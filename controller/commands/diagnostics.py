@@ -7,6 +7,7 @@ from typing import Any
 import click
 from rich.markup import escape
 from rostrum.controller.commands.paths import OUT, Api, print_json, with_api
+from rostrum.topologies import offers
 from rostrum.topologies.units import Duration
 
 ASKING_S = 15.0
@@ -51,8 +52,8 @@ def doctor(api: Api, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("sender")
-@click.argument("receivers", nargs=-1, required=True)
+@click.argument("sender", shell_complete=offers.servers)
+@click.argument("receivers", nargs=-1, required=True, shell_complete=offers.servers)
 @click.option("--kind", type=click.Choice(["auto", "circuit", "packet"]), default="auto", show_default=True)
 @click.option("--wait", type=Duration(), default="5s", show_default=True, help="How long the path may wait.")
 @with_api

@@ -8,6 +8,7 @@ import click
 from rich.table import Table
 from rostrum.controller.commands.paths import MANAGER_HELP, OUT, Api, print_json, with_api
 from rostrum.controller.core.groups.values import NAME
+from rostrum.topologies import offers
 from rostrum.topologies.tables import whole
 
 
@@ -33,7 +34,7 @@ def groups(context: click.Context, manager: str | None, lab: str, as_json: bool)
 
 
 @groups.command("list")
-@click.option("--server", help="Only groups that this server is in.")
+@click.option("--server", help="Only groups that this server is in.", shell_complete=offers.servers)
 @with_api
 def list_groups(api: Api, as_json: bool, server: str | None) -> None:
     """Groups, the oldest first; the first thousand."""
@@ -134,7 +135,7 @@ def list_protocols(api: Api, as_json: bool) -> None:
 
 
 @groups.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=offers.groups)
 @with_api
 def show_group(api: Api, as_json: bool, name: str) -> None:
     """One group: its members, its address and tree."""
@@ -143,7 +144,7 @@ def show_group(api: Api, as_json: bool, name: str) -> None:
 
 
 @groups.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=offers.groups)
 @click.option("--force", is_flag=True, help="Even if servers are in it; they are told.")
 @with_api
 def delete_group(api: Api, as_json: bool, name: str, force: bool) -> None:

@@ -9,6 +9,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 from rostrum.controller.commands.paths import MANAGER_HELP, OUT, Api, print_json, with_api
+from rostrum.topologies import offers
 from rostrum.topologies.tables import whole
 
 COLOURS = {"failed": "red", "silent": "red", "drained": "yellow"}
@@ -59,8 +60,8 @@ def links_out(api: Api, as_json: bool) -> None:
 
 
 @links.command("drain")
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", shell_complete=offers.nodes)
+@click.argument("b", shell_complete=offers.nodes)
 @click.option("--reason", default="", help="For whoever looks later.")
 @with_api
 def drain(api: Api, as_json: bool, a: str, b: str, reason: str) -> None:
@@ -73,8 +74,8 @@ def drain(api: Api, as_json: bool, a: str, b: str, reason: str) -> None:
 
 
 @links.command("undrain")
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", shell_complete=offers.nodes)
+@click.argument("b", shell_complete=offers.nodes)
 @with_api
 def undrain(api: Api, as_json: bool, a: str, b: str) -> None:
     """Put the drained link between A and B back into service."""

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rostrum.controller.commands.manager_client import Managers
+from rostrum.topologies import offers
 from rostrum.topologies.tables import whole
 from rostrum.topologies.units import Duration, Size
 
@@ -140,8 +141,8 @@ def _ms(seconds: float | None) -> int | None:
 
 
 @paths.command("request")
-@click.argument("sender")
-@click.argument("receivers", nargs=-1, required=True)
+@click.argument("sender", shell_complete=offers.servers)
+@click.argument("receivers", nargs=-1, required=True, shell_complete=offers.servers)
 @click.option("--kind", type=click.Choice(["auto", "circuit", "packet"]), default="auto", show_default=True)
 @click.option("--size", type=Size(), help="How much will be sent, such as 64M; a hint.")
 @click.option(
@@ -183,7 +184,7 @@ def request_path(
 
 
 @paths.command("show")
-@click.argument("path")
+@click.argument("path", shell_complete=offers.paths)
 @with_api
 def show_path(api: Api, as_json: bool, path: str) -> None:
     """One path: how it is carried, and when it reached each point."""
@@ -192,7 +193,7 @@ def show_path(api: Api, as_json: bool, path: str) -> None:
 
 
 @paths.command("why")
-@click.argument("path")
+@click.argument("path", shell_complete=offers.paths)
 @with_api
 def why_path(api: Api, as_json: bool, path: str) -> None:
     """Why a path waits, was denied, or is carried as it is; and what to do about it."""
@@ -210,7 +211,7 @@ def why_path(api: Api, as_json: bool, path: str) -> None:
 
 
 @paths.command("renew")
-@click.argument("path")
+@click.argument("path", shell_complete=offers.paths)
 @with_api
 def renew_path(api: Api, as_json: bool, path: str) -> None:
     """Renew a path's lease before it ends."""
@@ -219,7 +220,7 @@ def renew_path(api: Api, as_json: bool, path: str) -> None:
 
 
 @paths.command("release")
-@click.argument("path")
+@click.argument("path", shell_complete=offers.paths)
 @with_api
 def release_path(api: Api, as_json: bool, path: str) -> None:
     """Give a path back, or withdraw one that is queued."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
+from rostrum.topologies import offers
 from rostrum.topologies.units import Duration
 
 from . import report
@@ -61,8 +62,12 @@ def which_agent(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options that say which agent and which application; the command gets `connect`, which connects to it."""
 
     @click.option("--socket", "socket_path", type=click.Path(path_type=Path), help="The agent's socket.")
-    @click.option("--server", help="A server of a running lab: its agent is asked.")
-    @click.option("--lab", help="The lab that server is in. Default: the only one, or the one called lab.")
+    @click.option("--server", help="A server of a running lab: its agent is asked.", shell_complete=offers.servers)
+    @click.option(
+        "--lab",
+        help="The lab that server is in. Default: the only one, or the one called lab.",
+        shell_complete=offers.labs,
+    )
     @click.option("--app", help="Application id (a UUID) if not the command's own.")
     @_errors_as_text
     @wraps(function)
@@ -108,7 +113,13 @@ def _why_unreadable(path: str) -> str:
 
 @click.command()
 @click.argument("file", type=_FileOrFolder("rb"))
-@click.option("--to", "receivers", multiple=True, help="Servers, separated by commas; may be repeated.")
+@click.option(
+    "--to",
+    "receivers",
+    multiple=True,
+    help="Servers, separated by commas; may be repeated.",
+    shell_complete=offers.servers,
+)
 @click.option(
     "--wait-for", type=click.IntRange(min=1), help="Without an agent: all that run rostrum receive, once these are N."
 )

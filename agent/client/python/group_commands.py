@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO
 
 import click
+from rostrum.topologies import offers
 
 from .agent import Agent
 from .commands import JSON, WAIT, which_agent
@@ -46,7 +47,7 @@ def _chosen(protocol: str | None, order: str, options: tuple[str, ...]) -> dict[
 
 
 @click.command()
-@click.argument("group")
+@click.argument("group", shell_complete=offers.groups)
 @click.argument("messages", nargs=-1)
 @click.option("--file", type=click.File("rb"), help="One message: all of this file; - is standard input.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Messages a second. Default: as fast as it goes.")
@@ -148,7 +149,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @click.command()
-@click.argument("group")
+@click.argument("group", shell_complete=offers.groups)
 @click.option(
     "--from",
     "start",

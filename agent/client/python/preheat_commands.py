@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import click
+from rostrum.topologies import offers
 
 from . import hub, report
 from . import preheat as preheating
@@ -29,7 +30,13 @@ def _say(text: str) -> None:
 
 @click.command()
 @click.argument("source")
-@click.option("--to", "receivers", multiple=True, help="Servers, separated by commas; may be repeated.")
+@click.option(
+    "--to",
+    "receivers",
+    multiple=True,
+    help="Servers, separated by commas; may be repeated.",
+    shell_complete=offers.servers,
+)
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path),
               help="Here is a receiver: put what is offered into this layout (SOURCE oci) or hub's cache (SOURCE hf; "
               "cache: where the hub's client keeps it).")  # fmt: skip

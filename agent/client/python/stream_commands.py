@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
+from rostrum.topologies import offers
 from rostrum.topologies.units import Duration, size_text
 
 from . import report
@@ -35,7 +36,14 @@ def stream() -> None:
 
 @stream.command()
 @click.argument("name")
-@click.option("--to", "receivers", required=True, multiple=True, help="Servers, separated by commas; may be repeated.")
+@click.option(
+    "--to",
+    "receivers",
+    required=True,
+    multiple=True,
+    help="Servers, separated by commas; may be repeated.",
+    shell_complete=offers.servers,
+)
 @click.option("--wait", type=WAIT, help="How long to wait for a path, for example 500ms. Default: the manager's.")
 @JSON
 @which_agent
