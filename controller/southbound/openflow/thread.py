@@ -32,11 +32,13 @@ from rostrum.controller.southbound.openflow import framing
 log = logging.getLogger(__name__)
 
 SEND_QUEUE = 4096  # messages or batches waiting for one switch's socket
+DELIVERED_MAX = 1024  # messages of a switch, on their way to the loop: no more is read from it meanwhile
 HANDSHAKES_MAX = 128  # connections that have not said yet which switch they are; one more, and the oldest goes
 HANDSHAKE_S = 10.0  # from connecting to the end of the OpenFlow handshake
 ACCEPT_RETRY_S = 0.2  # after accept() failed for want of descriptors or memory
 READ_BYTES = 1 << 16
 LOG_EVERY_S = 10.0  # about connections that could not be taken, or were crowded out, and messages that are malformed
+ROOM_S = 0.5  # how often a reader that waits for the loop looks whether it is to end
 THREAD_END_S = 5.0  # how long close() waits for a thread
 PASSING = (errno.ECONNABORTED, errno.EINTR, errno.EPROTO, errno.EPERM)  # of one connection: the next may do
 
@@ -97,6 +99,7 @@ class Connection(controller.Datapath):  # type: ignore[misc]
         super().__init__(sock, address)
         self.ofp_brick = shim
         self.cause = ""
+        self.room = threading.Semaphore(DELIVERED_MAX)
         self._on_ready, self._complain = on_ready, complain
         self._xids = itertools.count(random.getrandbits(31))
         self._outgoing: queue.Queue[bytes | None] = queue.Queue(SEND_QUEUE)
@@ -212,7 +215,8 @@ class OpenFlowThread:
         self._loop = loop
         self._on_ready = on_ready
         self._on_gone = on_gone
-        self._shim = Shim(lambda connection, message: self._call(on_message, connection, message))
+        self._on_message = on_message
+        self._shim = Shim(self._hand_over)
         self._connections: dict[Connection, threading.Thread] = {}
         self._shaking: dict[Connection, None] = {}  # of these, those still in the handshake, the oldest first
         self._lock = threading.Lock()
@@ -256,9 +260,23 @@ class OpenFlowThread:
         for thread in connections.values():
             thread.join(THREAD_END_S)
 
-    def _call(self, function: Callable[..., None], *args: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
-            self._loop.call_soon_threadsafe(function, *args)
+    def _call(self, function: Callable[..., None], connection: Connection, *args: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, connection, *args)
+        except RuntimeError:  # the loop is closed: nobody listens any more
+            connection.drop("the manager is closing")
+
+    def _hand_over(self, connection: Connection, message: Any) -> None:
+        """Waits for room: a switch that talks faster than the loop listens is read no faster."""
+        while not connection.room.acquire(timeout=ROOM_S):
+            if connection.cause:
+                return
+        self._call(self._take, connection, message)
+
+    def _take(self, connection: Connection, message: Any) -> None:
+        """On the loop."""
+        connection.room.release()
+        self._on_message(connection, message)
 
     def _accept(self, listener: socket.socket) -> None:
         """Ends when `stop` is called, and for no other reason: accept() fails for want of descriptors or memory, and

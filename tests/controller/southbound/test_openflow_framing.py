@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from os_ken import exception
 from os_ken.ofproto import ofproto_parser, ofproto_protocol, ofproto_v1_3
-from os_ken.ofproto.ofproto_v1_3_parser import OFPTableFeatureProp
 from rostrum.controller.southbound.openflow import framing
+from rostrum.controller.southbound.openflow.capabilities import TableFeatures
 
 DATAPATH = ofproto_protocol.ProtocolDesc(ofproto_v1_3.OFP_VERSION)
 CALLS_MAX = 100_000  # of a parser: the longest message has 8,000 elements
@@ -138,8 +138,9 @@ def test_what_switches_say__is_all_there() -> None:
     actions = flows[0].instructions[0].actions
     assert [(one.type, one.len) for one in actions] == [(0, 16), (21, 8), (25, 16), (65535, 16)]
     assert [len(one.buckets) for one in parse(part(7, group() + group(b""))).body] == [2, 0]
-    assert [one.length for one in parse(part(12, table(IDS + OXMS))).body[0].properties] == [12, 8, 8]
-    assert all(isinstance(one, OFPTableFeatureProp) for one in parse(part(12, table(IDS + OXMS))).body[0].properties)
+    (features,) = parse(part(12, table(IDS + OXMS))).body
+    assert isinstance(features, TableFeatures)  # which takes the place of os-ken's
+    assert features.entries == 9 and features.can() == (frozenset(), frozenset())
     for hello in (ONE_VERSION, TWO_WORDS, struct.pack("!HHI", 9, 7, 1) + ONE_VERSION):
         assert [one.versions for one in parse(message(0, hello)).elements] == [[4]]
     assert parse(message(0, b"", version=77)).version == framing.VERSION_MAX

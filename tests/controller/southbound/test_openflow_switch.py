@@ -564,6 +564,38 @@ async def test_elements_of_no_length__do_not_keep_the_manager_busy_without_end(
     assert "a message was left out: " in caplog.text
 
 
+async def test_a_switch_that_talks_without_end__waits_for_the_loop(
+    fabric: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its messages do not pile up while the loop has other things to do."""
+    monkeypatch.setattr(thread, "DELIVERED_MAX", 8)
+    own = fabric.fabric._thread
+    assert own is not None
+    taken: list[Any] = []
+    handed = {"ready": 0, "message": 0}
+    call = own._call
+
+    def counted(function: Callable[..., None], *args: Any) -> None:
+        handed["message" if len(args) == 2 else "ready"] += 1
+        call(function, *args)
+
+    monkeypatch.setattr(own, "_call", counted)
+    monkeypatch.setattr(own, "_on_message", lambda _, message: taken.append(message))
+    reply = struct.pack("!BBHIQIBBHII", 4, 6, 32, 1, TOPOLOGY.switches["tor1"].dpid, 256, 254, 0, 0, 0, 0)
+    ports = struct.pack("!BBHIHHI", 4, 19, 16, 1, 13, 0, 0)
+    flood = bytes([4, 21, 0, 8, 0, 0, 0, 9]) * 1000
+    with socket.create_connection(("127.0.0.1", fabric.fabric.port)) as peer:
+        peer.sendall(HELLO + reply + ports + flood)
+        end = time.monotonic() + BOUND_S
+        while handed["message"] < 8:
+            assert time.monotonic() < end
+            time.sleep(0.001)  # noqa: ASYNC251 the loop has other things to do
+        for _ in range(20):
+            time.sleep(0.002)  # noqa: ASYNC251
+            assert handed["message"] == 8
+        await fabric.until(lambda: len(taken) >= 1000)
+
+
 async def test_silence__is_given_up_after_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread, "HANDSHAKE_S", 0.05)
     world = World()
