@@ -21,8 +21,9 @@ from fastapi import FastAPI
 from rostrum.controller.certificates import Trust
 from rostrum.controller.keyvalue import Sparing, line
 from rostrum.controller.northbound.metrics.stats import ANSWER_BOUNDS_S, Histogram
-from rostrum.controller.northbound.rest import problems
+from rostrum.controller.northbound.rest import methods, problems
 from rostrum.controller.northbound.rest.access import DOOR, LOOPBACK, PEER, SOCKET, Door
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -355,6 +356,40 @@ class BodyLimit:
             await self.app(scope, limited, watched)
         if taken > BODY_MAX:
             await problems.answer(413, f"the body is larger than {BODY_MAX >> 10} KiB")(scope, receive, send)
+
+
+class HeadAndOptions:
+    """ASGI middleware: what a probe, `curl -I` or a client that looks first sends. HEAD is answered as GET is, without
+    the body; a stream ends with its headers.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"] if scope["type"] == "http" else ""
+        if method == "OPTIONS" and (found := methods.of(scope)):
+            await Response(status_code=204, headers={"Allow": ", ".join(found)})(scope, receive, send)
+        elif method == "HEAD":
+            await self._head(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = {**scope, "method": "GET"}
+        ended = False
+
+        async def headers(message: Message) -> None:
+            nonlocal ended
+            if ended:
+                return
+            scope["route"] = asked.get("route")  # for who counts answers
+            await send(message)
+            if message["type"] == "http.response.start":
+                ended = True
+                await send({"type": "http.response.body", "body": b""})
+
+        await self.app(asked, receive, headers)
 
 
 class RestMeter:

@@ -33,8 +33,7 @@ from rostrum.controller.northbound.rest import objects as objects_rest
 from rostrum.controller.northbound.rest import rdcm as rdcm_rest
 from rostrum.controller.northbound.rest.access import CALLER, Access, AccessOptions, Caller
 from rostrum.controller.northbound.rest.events import Events, EventStream
-from rostrum.controller.northbound.rest.http_server import BodyLimit, RestMeter
-from rostrum.controller.northbound.rest.methods import HeadAndOptions
+from rostrum.controller.northbound.rest.http_server import BodyLimit, HeadAndOptions, RestMeter
 from rostrum.controller.northbound.rest.problems import Refused
 from rostrum.controller.northbound.thrift.probes import Probes
 from rostrum.controller.runtime import waiting
