@@ -120,8 +120,17 @@ bool rs_wan_path_looks(const rs_wan_path *p) {
     return p->law == RS_WAN_FRIENDLY && !p->found && !p->looked;
 }
 
+/* A status that waited while this process stood still is read late, by a clock that stood still, too: its round trip
+ * may be taken for one that no path has, and every other would show a queue after that. The way there has become longer
+ * by the pause, as the two clocks have it. */
 void rs_wan_path_resume(rs_wan_path *p) {
     p->based = false;
+    p->took = (rs_wan_sample){0};
+    p->look_windows = p->look_stood = 0;
+    p->there = (rs_wan_delay){0};
+    p->trip.least = p->trip.recent = p->trip.before;
+    for (uint32_t i = 0; i < RS_WAN_DELAYS; i++)
+        p->trip.latest[i] = p->trip.before;
 }
 
 static void set_rate(rs_wan_path *p, double bps) {
@@ -878,7 +887,7 @@ void rs_wan_path_offered(rs_wan_path *p, const rs_wan_sample *s) {
     see_taken(p, s);
     p->offered = p->law == RS_WAN_FRIENDLY && s->now >= p->others_until;
     if (!p->offered)
-        rs_wan_path_resume(p);
+        p->based = false;
     else if (take_window(p, s, &w))
         learn_line(&p->line, &w);
 }

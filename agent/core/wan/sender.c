@@ -598,7 +598,7 @@ static void take_sample(rs_sending *x, rs_time now, rs_time came, rs_wan_peer *p
                                   .pulse_end = w->pulse.end,
                                   .limited = w->held || starved || x->pacer.rate_bps < p->path.rate_bps / 10 * 9,
                                   .sent_bps = w->sent_bps};
-    if (s->next == 0 || s->next < p->gaps_to)
+    if (s->next == 0 || s->next < p->gaps_to || sample.stamp <= w->resumed_at)
         return;
     if (now < w->trial_until && p->path.found) { /* it goes too fast for this one, for the others' sake */
         rs_wan_path_offered(&p->path, &sample);
@@ -923,6 +923,7 @@ void rs_wan_sender_news(rs_node *node, rs_time now, rs_sending *x, const rs_news
             w->peers[i].heard_at = now;
         }
         w->unheard = 0;
+        w->resumed_at = now;
     }
 }
 

@@ -84,6 +84,7 @@ typedef struct {
     int64_t sent_bps;    /* and was this in the time before. */
     rs_time starved_at;  /* All that is here of the object had been sent then; 0: never. */
     rs_time unheard;     /* By unicast: the first packet since its receiver's last status went then; 0: none has. */
+    rs_time resumed_at;  /* What was sent before, and when its status came, says nothing: this process stood still. */
     bool held;           /* Memory, or the end of the object, has held it back since then. */
 } rs_wan_sender;
 

@@ -599,7 +599,8 @@ static bool waits_for_pause(net *n, net_item *i) {
         until = until > from ? until : from;
     if (n->knobs.now >= until)
         return false;
-    if (i->what == DO_DATA || i->what == DO_DATAGRAM) {
+    net_server *to = &n->servers[i->to < n->server_count ? i->to : i->from];
+    if ((i->what == DO_DATA || i->what == DO_DATAGRAM) && to->waiting++ >= SOCKET_MOST) {
         item_free(i);
         return true;
     }
@@ -615,6 +616,7 @@ static bool goes_on(net *n, rs_peer server) {
         return false;
     if (s->paused) {
         s->paused = false;
+        s->waiting = 0;
         rs_node_paused(s->node, server_now(n, s));
         pump(n, server);
     }

@@ -9,6 +9,7 @@
 #define OBJECTS_MAX 16
 
 #define NOT_ASKED INT64_MIN
+#define SOCKET_MOST 512
 
 enum { RIGHT = 1, WRONG = 2 };
 
@@ -61,6 +62,7 @@ typedef struct {
     bool dead, frozen, unreachable, bad_digest, mute;
     bool paused; /* its process is stopped, or has not been told yet that it was */
     rs_time paused_until;
+    uint32_t waiting;     /* datagrams in its sockets while it is stopped: SOCKET_MOST, the rest is lost */
     rs_time lost;         /* in which its process was stopped, all together */
     uint32_t wrong_times; /* the piece has a wrong digest so often more */
     uint64_t wrong_offset, wrong_length;

@@ -125,7 +125,7 @@ static void all_accept_late__data_go_by_the_group(void **state) {
         net_pause(n, to, 3 * SEC);
     net_run(n, 60 * SEC);
     printf("%llu packets by the group\n", (unsigned long long)net_knob(n)->data_packets);
-    assert_true(net_knob(n)->data_packets >= 2 * size / FRAGMENT); /* what went early, and again */
+    assert_true(net_knob(n)->data_packets >= size / FRAGMENT);
     for (rs_peer i = 1; i < SERVERS; i++)
         assert_true(net_has(n, i, 1));
     net_free(n);
