@@ -37,6 +37,7 @@ typedef struct {
 typedef struct {
     bool recovers;   /* They may come yet, also those behind which nothing came: publishers tell how far they are. */
     bool naks;       /* They are asked for: of their sender first, then of other members in turn (naks.c). */
+    bool alone;      /* With NAKs: nothing else brings them, so they are asked for at once. */
     bool silent;     /* The engine itself tells how far publishers are: there are no heartbeats. */
     rs_time give_up; /* They are told as lost so long after they were found missing, */
     /* ... or, of what a publisher sent before it heard the view with which it came back, so long; 0: the same. */

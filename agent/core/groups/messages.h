@@ -133,6 +133,8 @@ typedef struct {
     /* This node was out of the group and is in it anew, though it may never have heard that it was out: of what was
      * published before nothing comes that is missing, unless it can be asked for of its publisher (NAKs). */
     bool rejoined;
+    /* Who stands above the group needs all: what is missing is asked for whatever its engine promises by itself. */
+    bool whole;
     const char *protocol; /* name of its engine, the same at all nodes of a group; NULL: the first one of the table */
     const char *options;  /* "name=value,name=value": the engine's; what it does not name is as usual, NULL: all */
     rs_messages_order order;
@@ -284,6 +286,10 @@ uint64_t rs_messages_last_published(const rs_messages *node, rs_message_group gr
 rs_status rs_messages_tell_completion(rs_messages *node, rs_message_group group, bool tell);
 /* The packet of that sender that is missing longest and is being asked for; 0: none of late. */
 uint64_t rs_messages_oldest_missing(const rs_messages *node, rs_peer sender, rs_message_group group);
+/* Of a message of that sender parts are here, and others come; or packets are missing that requests alone bring. */
+bool rs_messages_brings(const rs_messages *node, rs_peer sender, rs_message_group group);
+/* So many packets are missing here that of that group those found now could not be asked for in good time. */
+bool rs_messages_is_behind(const rs_messages *node, rs_message_group group);
 /* Bytes of published packets that wait for rs_messages_poll_tx. */
 uint64_t rs_messages_unsent(const rs_messages *node);
 

@@ -33,6 +33,7 @@
 #define ROUND_OF_TWO 4u
 #define BURST (125 * MS) /* what was not used of a budget in this time is left */
 #define BURST_LEAST 4    /* packets */
+#define BEHIND 4         /* this part of the time until they are given up is enough to ask for all that are missing */
 #define HOPE_ALL 65536u
 #define HOPE_LEAST (2 * GATHER)
 #define PACE_WINDOW (5 * MS)
@@ -95,6 +96,8 @@ static rs_time hope_time(const rs_messages *node, const rs_gm_group *group) {
 /* Repairs that are to come have come by then, nearly all. */
 static rs_time first_wait(const rs_messages *node, rs_time now, rs_gm_group *group) {
     rs_time most = node->config.nak_delay, least = most / 4, wait = most;
+    if (group->policy.alone)
+        return RS_GM_NAK_LEAST;
     check_group_pace(group, now);
     rs_time ring = ring_time(node, RING_FIRST), hope = hope_time(node, group);
     if (node->hope < HOPE_ALL / 4)
@@ -158,6 +161,21 @@ static bool affordable(rs_messages *node, rs_time now, rs_gm_missing *missing) {
         return true;
     rs_timer_set(&node->nak_timers, &missing->ask, again);
     return false;
+}
+
+bool rs_messages_brings(const rs_messages *node, rs_peer sender, rs_message_group group) {
+    const rs_gm_stream *stream = rs_gm_stream_find(node, sender, group);
+    if (!stream)
+        return false;
+    const rs_group_policy *policy = &stream->group->policy;
+    return (policy->alone && stream->missing > 0) ||
+           ((policy->naks || policy->silent) && !rs_list_empty(&stream->assemblies));
+}
+
+bool rs_messages_is_behind(const rs_messages *node, rs_message_group id) {
+    const rs_gm_group *group = node->nak_timers.count > 0 ? rs_gm_group_find(node, id) : NULL;
+    return group && group->policy.naks &&
+           (rs_time)node->nak_timers.count * interval(node, &node->asks) > node->config.give_up / BEHIND;
 }
 
 /* requests */
@@ -328,7 +346,8 @@ void rs_gm_nak_answered(rs_messages *node, rs_time now, const rs_gm_missing *mis
     }
     if (via != RS_VIA_RETRANSMIT || missing->rounds == 0)
         return;
-    node->hope -= node->hope / 16;
+    if (!missing->stream->group->policy.alone)
+        node->hope -= node->hope / 16;
     /* Of a further request too, though this may be the answer to the one before: the time is too short then, and the
      * more so the more requests there were, so that it grows until the first answers come before the second request. */
     rs_rtt_sample(&node->answer, now - missing->asked);

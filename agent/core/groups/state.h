@@ -138,6 +138,7 @@ struct rs_gm_group {
     bool member;   /* This node is one. */
     bool open;     /* Anybody may publish. */
     bool rejoined; /* Of a view that is about to hold: rs_messages_view.rejoined. */
+    bool whole;    /* rs_messages_view.whole */
     bool evicted;  /* Streams of senders that have left are forgotten: what came of them is not known any more. */
     const rs_group_engine *engine;
     uint64_t passed; /* Packets of all senders that are here or missing, own ones too. */

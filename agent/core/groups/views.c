@@ -244,6 +244,7 @@ rs_status rs_messages_set_view(rs_messages *node, rs_time now, const rs_messages
                         .order = view->order,
                         .open = view->open,
                         .rejoined = view->rejoined,
+                        .whole = view->whole,
                         .member_count = view->member_count,
                         .publisher_count = view->publisher_count};
     if (!engine)

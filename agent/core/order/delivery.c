@@ -17,6 +17,7 @@
 /* In agreed delivery nobody waits for acknowledgements but windows and buffers: one goes for so many messages or bytes,
  * or after a third of `again`. */
 #define LAZY_MESSAGES 64u
+#define PUT_OFF 4      /* times `again` */
 #define RUNS_AGAIN 64u /* of the ORDER before, in the next one */
 #define LAZY_BYTES (256u << 10)
 
@@ -293,10 +294,10 @@ static void give_run(rs_order *o, rs_order_sender *s) {
 static void note_gap(rs_order *o, rs_time now, rs_order_sender *s, bool ahead) {
     if (s->have >= s->high) {
         s->gap_at = 0;
-        s->tries = 0;
+        s->tries = s->put_off = 0;
     } else if (s->gap_at == 0 || ahead) {
         s->gap_at = now;
-        s->tries = 0;
+        s->tries = s->put_off = 0;
         rs_time due = now + o->config.again / 4;
         o->tick_at = due < o->tick_at ? due : o->tick_at;
     }
@@ -706,7 +707,8 @@ static void nak(rs_order *o, uint32_t which) {
 }
 
 static rs_time nak_due(const rs_order *o, const rs_order_sender *s) {
-    return s->have < s->high ? s->gap_at + (s->tries ? o->config.again : o->config.again / 4) : RS_NEVER;
+    return s->have < s->high ? s->gap_at + (s->tries ? o->config.again : o->config.again / 4 * (1 + s->put_off))
+                             : RS_NEVER;
 }
 
 void rs_order_naks(rs_order *o, rs_time now) {
@@ -714,6 +716,11 @@ void rs_order_naks(rs_order *o, rs_time now) {
         rs_order_sender *s = &o->senders[i];
         if (now < nak_due(o, s))
             continue;
+        if (s->tries == 0 && now - s->gap_at < PUT_OFF * o->config.again && o->config.brings &&
+            o->config.brings(o->config.context, o->config.group, s->is.peer)) {
+            s->put_off = (uint32_t)((now - s->gap_at) / (o->config.again / 4));
+            continue;
+        }
         nak(o, i);
         s->tries++;
         s->gap_at = now;

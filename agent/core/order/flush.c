@@ -482,7 +482,7 @@ static bool extend_log(rs_order *o, uint64_t from, uint64_t final, const uint8_t
     for (uint32_t i = 0; i < o->sender_count; i++) {
         rs_order_sender *s = &o->senders[i];
         s->high = s->in_log > s->have ? s->in_log : s->have;
-        s->tries = 0;
+        s->tries = s->put_off = 0;
         s->gap_at = s->high > s->have ? 1 : 0;
     }
     return true;

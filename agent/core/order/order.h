@@ -37,7 +37,11 @@ typedef struct {
     uint64_t number;          /* messages that this member has from before, on disk: numbers go on behind */
     rs_time again;            /* what has not come is asked for, or said, again after this [30 ms] */
     rs_time heartbeat;        /* of the coordinator when nothing happens [500 ms] */
-    rs_time silence;          /* so long without a step means: blocked, not in the primary part as far as known [3 s] */
+    /* The engine is about to bring messages of that sender that are not here, or parts of them: they are asked for as a
+     * whole later, after four times `again` at most. NULL: it does not say. */
+    bool (*brings)(void *context, uint32_t group, rs_peer sender);
+    void *context;
+    rs_time silence; /* so long without a step means: blocked, not in the primary part as far as known [3 s] */
 } rs_order_config;
 
 typedef struct {

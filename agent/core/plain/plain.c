@@ -3,7 +3,8 @@
 #include "core/groups/state.h"
 
 static rs_group_policy policy(const rs_messages *node, const rs_gm_group *next) {
-    (void)next;
+    if (next->whole)
+        return (rs_group_policy){.recovers = true, .naks = true, .alone = true, .give_up = node->config.give_up};
     return (rs_group_policy){.give_up = node->config.give_up_plain};
 }
 

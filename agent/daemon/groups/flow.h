@@ -10,9 +10,13 @@
  * every RS_FLOW_HOLD; a dead receiver costs one short pause, and no wait is without a bound. Messages that come slowly
  * never wait.
  *
- * All groups of a sender together have one window under way, but for a small share of each: what of a group is older
- * than RS_FLOW_AGE to twice that does not count here, so none stops others for good. Of a sender's packets in many
- * groups receivers therefore report sooner than by steps of each. */
+ * All groups of a sender together have one window under way, or more where some take it all and others have their small
+ * shares: what of a group is older than RS_FLOW_AGE to twice that does not count here, so none stops others for good.
+ * Groups in which somebody is further behind have their shares of two windows that may be ahead of who takes them.
+ *
+ * Of a sender's packets in many groups receivers therefore report sooner than by steps of each: by a step of all, in
+ * one datagram for up to RS_FLOW_LIST streams. Agents of before take reports of one stream only: so receivers begin
+ * with such, and a sender that takes lists answers one by a list of none. */
 #ifndef RS_DAEMON_GROUPS_FLOW_H
 #define RS_DAEMON_GROUPS_FLOW_H
 
@@ -21,6 +25,8 @@
 
 #define RS_FLOW_MAGIC 0x4652 /* first two bytes of a report, little endian */
 #define RS_FLOW_BYTES 28
+#define RS_FLOW_LIST 52u /* streams in a report of several, at most: it fits into a datagram's head (io/datagrams.h) */
+#define RS_FLOW_LIST_BYTES(count) (20 + 12 * (size_t)(count))
 #define RS_FLOW_REPORTERS 32u
 #define RS_FLOW_STEPS 8u
 #define RS_FLOW_KEPT (UINT64_C(32) << 20)
@@ -48,19 +54,21 @@ typedef struct {
     } reporters[RS_FLOW_REPORTERS]; /* by the newest view */
     uint32_t reporter_count;
     uint64_t refused;   /* reports of others, and such as cannot be */
-    uint64_t under_way; /* of it, in the sum */
-    rs_list busy;       /* in the sum */
+    uint64_t ahead;     /* of the slowest that reports */
+    uint64_t under_way; /* of that, in the sum */
+    rs_list busy;       /* in the sum, while something is ahead */
 } rs_flow;
 
-/* At the sender, of all groups: packets under way, in those that have some. */
+/* At the sender, of all groups: packets under way, and those that have some ahead. */
 typedef struct {
     rs_list busy;
+    bool unread; /* what is under way waits in programs' buffers, not in sockets: messages of groups in regions */
     uint32_t busy_count;
     uint64_t under_way;
     uint64_t packets, bytes; /* published of late: packets of many groups are smaller than they may be */
     rs_time aged_at;
 } rs_flow_sum;
-#define RS_FLOW_SHARE 4u /* packets of a group that may be under way whatever others have, at least */
+#define RS_FLOW_SHARE 1u /* packets of a group that may be under way while others have a window, at least */
 
 /* At a receiver: how far each stream is. Bounded; streams that share a place take turns. */
 typedef struct {
@@ -72,9 +80,10 @@ typedef struct {
     rs_time told_at;
 } rs_flow_heard;
 #define RS_FLOW_HEARD 4096u
+#define RS_FLOW_PLACES 4u    /* where a stream may be */
 #define RS_FLOW_SENDERS 256u /* those that share a place are as one */
 #define RS_FLOW_EACH 32u     /* packets for a report, at least: of all streams of a sender together */
-#define RS_FLOW_DUE 16u      /* of these streams at a time, at most */
+#define RS_FLOW_DUE 16u      /* of these streams at a time, at most, where each needs a datagram */
 
 typedef struct {
     rs_flow_heard streams[RS_FLOW_HEARD];
@@ -89,9 +98,18 @@ typedef struct {
     uint64_t sn;
 } rs_flow_report;
 
+/* Of several streams of a sender; of none, `from` and `incarnation` are a sender's that takes such. */
+typedef struct {
+    uint32_t from, incarnation, count;
+    struct {
+        uint32_t group;
+        uint64_t sn;
+    } stream[RS_FLOW_LIST];
+} rs_flow_list;
+
 /* Packets of a window: what fits into the receivers' sockets for sure. */
 uint32_t rs_flow_window(uint32_t packet_bytes);
-void rs_flow_sum_init(rs_flow_sum *sum);
+void rs_flow_sum_init(rs_flow_sum *sum, bool unread);
 void rs_flow_reset(rs_flow *flow);
 /* As rs_flow_reset; it may be in the sum. */
 void rs_flow_end(rs_flow_sum *sum, rs_flow *flow);
@@ -113,14 +131,19 @@ rs_flow_heard *rs_flow_hear(rs_flow_ears *ears, uint32_t source, const uint8_t *
 /* The same where no packets are seen: what comes of a group in regions is given out up to that number. */
 rs_flow_heard *rs_flow_given(rs_flow_ears *ears, uint32_t sender, uint32_t incarnation, uint32_t group, uint64_t sn,
                              uint32_t window);
-/* After rs_flow_hear, of a packet of that length: streams of this sender that should be reported because all together
- * have moved by a step; how many. */
-uint32_t rs_flow_due(rs_flow_ears *ears, uint32_t source, size_t length, uint32_t window,
-                     rs_flow_heard *due[RS_FLOW_DUE]);
+/* After these, of a packet or message of that length: all streams of this sender together have moved by a step. */
+bool rs_flow_is_due(const rs_flow_ears *ears, uint32_t source, size_t length, uint32_t window);
+/* Then: those of them that should be reported, by lists (all that have moved, or as many as fit) or one by one; how
+ * many. */
+uint32_t rs_flow_due(rs_flow_ears *ears, uint32_t source, size_t length, uint32_t window, bool lists,
+                     rs_flow_heard *due[RS_FLOW_LIST]);
 /* `missing`, a packet that may still come (0: none), is so far back that the sender, if it went on, would soon have it
  * no more: a window of packets is under way, and a sender keeps RS_FLOW_KEPT bytes. */
 bool rs_flow_too_far(const rs_flow_heard *heard, uint64_t missing, uint32_t window);
 void rs_flow_encode(uint8_t out[RS_FLOW_BYTES], const rs_flow_report *report);
 bool rs_flow_decode(const uint8_t *bytes, size_t length, rs_flow_report *out);
+/* Into RS_FLOW_LIST_BYTES(count) bytes. */
+size_t rs_flow_list_encode(uint8_t *out, const rs_flow_list *list);
+bool rs_flow_list_decode(const uint8_t *bytes, size_t length, rs_flow_list *out);
 
 #endif

@@ -181,7 +181,7 @@ void rs_group_forget(rs_groups *g, rs_local_group *group) {
     unlink_id(g, group);
     group->standing = RS_GROUP_UNKNOWN;
     group->member_count = group->sender_count = 0;
-    rs_flow_end(&g->flows, &group->flow);
+    rs_flow_end(rs_group_sum(g, group), &group->flow);
 }
 
 static void remove_group(rs_groups *g, rs_local_group *group) {
@@ -661,7 +661,8 @@ rs_groups *rs_groups_new(rs_agent *agent, uint64_t seed) {
     g->agent = agent;
     rs_list_init(&g->sockets);
     rs_list_init(&g->paused);
-    rs_flow_sum_init(&g->flows);
+    rs_flow_sum_init(&g->flows, false);
+    rs_flow_sum_init(&g->region_flows, true);
     g->join_deadline = RS_NEVER;
     const uint32_t room = mtu - 28 - (agent->keys ? rs_secure_bytes(agent) + RS_SEAL_SHOWN : 0);
     g->packet_bytes = room < RS_MESSAGES_PACKET_MOST ? room : RS_MESSAGES_PACKET_MOST;

@@ -7,6 +7,11 @@
 #include "core/base/heap.h"
 #include "daemon/groups/kept.h"
 
+static bool brings(void *context, uint32_t group, rs_peer sender) {
+    const rs_groups *g = context;
+    return rs_messages_brings(g->node, sender, group);
+}
+
 static bool make(rs_groups *g, rs_local_group *group) {
     rs_kept_begin(g, group);
     const rs_history *history = rs_kept_history(group);
@@ -17,7 +22,9 @@ static bool make(rs_groups *g, rs_local_group *group) {
                                     .total = group->delivery.total,
                                     .agreed = group->delivery.agreed,
                                     .number = history ? rs_history_last(history) : 0,
-                                    .message_bytes = g->message_bytes};
+                                    .message_bytes = g->message_bytes,
+                                    .brings = brings,
+                                    .context = g};
     group->ordered = rs_order_new(&config, &rs_heap);
     if (!group->ordered)
         return false;

@@ -119,14 +119,54 @@ bool rs_channel_end_linger(rs_groups *g) {
 
 /* --------------------------------------------------------------------------------------------------- receiving */
 
-/* The sender shall not go on yet: a program has to read first, or what was lost would be gone from the sender's buffer
- * before it can be had again. */
+/* The sender shall not go on yet: a program has to read first, or what was lost could not be asked for in time, or
+ * would be gone from the sender's buffer. */
 static bool must_wait(rs_groups *g, const rs_local_group *group, const rs_flow_heard *h) {
-    for (const rs_group_stream *s = group->streams; s; s = rs_stream_next(s))
-        if (rs_stream_is_catching_up(s, rs_agent_now(g->agent)))
+    const rs_time now = rs_agent_now(g->agent);
+    for (rs_group_stream *s = group->streams; s; s = rs_stream_next(s)) {
+        rs_stream_look(s, now);
+        if (rs_stream_is_catching_up(s, now))
             return true;
+    }
     return !group->in_regions &&
-           rs_flow_too_far(h, rs_messages_oldest_missing(g->node, h->sender, h->group), g->window);
+           (rs_messages_is_behind(g->node, h->group) ||
+            rs_flow_too_far(h, rs_messages_oldest_missing(g->node, h->sender, h->group), g->window));
+}
+
+/* Short ones are copied into the batch; what others hold may change before that is sent, so they go at once. */
+static void send_soon(rs_groups *g, uint32_t address, const uint8_t *bytes, size_t length) {
+    if (length <= RS_DATAGRAM_HEADER_MAX - RS_SEAL_MORE) {
+        rs_groups_send_to(g, address, bytes, length, NULL, 0);
+        return;
+    }
+    rs_groups_send_to(g, address, NULL, 0, bytes, length);
+    rs_overlay_flush(g->agent->overlay);
+}
+
+static void send_reports(rs_groups *g) {
+    uint8_t datagram[RS_FLOW_LIST_BYTES(RS_FLOW_LIST)];
+    if (g->report.count > 0)
+        send_soon(g, g->report_to, datagram, rs_flow_list_encode(datagram, &g->report));
+    g->report.count = 0;
+}
+
+/* With others of that sender (send_reports), or alone if it does not take lists as far as is known. */
+static void say(rs_groups *g, const rs_flow_heard *h) {
+    const rs_group_peer *peer = rs_group_peer_at(g, h->sender);
+    const uint32_t self = g->agent->options.address;
+    if (!peer || peer->takes_lists != h->incarnation) {
+        uint8_t datagram[RS_FLOW_BYTES];
+        rs_flow_encode(datagram, &(rs_flow_report){self, h->incarnation, h->group, h->told});
+        rs_groups_send_to(g, h->sender, datagram, sizeof datagram, NULL, 0);
+        return;
+    }
+    if (g->report.count == RS_FLOW_LIST || g->report_to != h->sender || g->report.incarnation != h->incarnation)
+        send_reports(g);
+    g->report_to = h->sender;
+    g->report.from = self;
+    g->report.incarnation = h->incarnation;
+    g->report.stream[g->report.count].group = h->group;
+    g->report.stream[g->report.count++].sn = h->told;
 }
 
 static void report(rs_groups *g, rs_flow_heard *h) {
@@ -140,11 +180,8 @@ static void report(rs_groups *g, rs_flow_heard *h) {
         return;
     h->told = h->held_back ? h->told : h->newest;
     h->told_at = now;
-    if (group->standing != RS_GROUP_REPORTER || h->told == 0)
-        return;
-    uint8_t datagram[RS_FLOW_BYTES];
-    rs_flow_encode(datagram, &(rs_flow_report){g->agent->options.address, h->incarnation, h->group, h->told});
-    rs_groups_send_to(g, h->sender, datagram, sizeof datagram, NULL, 0);
+    if (group->standing == RS_GROUP_REPORTER && h->told > 0)
+        say(g, h);
 }
 
 void rs_groups_report_held_back(rs_groups *g) {
@@ -153,25 +190,75 @@ void rs_groups_report_held_back(rs_groups *g) {
     for (uint32_t i = 0; i < RS_FLOW_HEARD && any; i++)
         if (g->ears->streams[i].held_back)
             report(g, &g->ears->streams[i]);
+    send_reports(g);
 }
 
-static void hear(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
-    rs_flow_heard *due[RS_FLOW_DUE];
-    rs_flow_heard *h = rs_flow_hear(g->ears, source, bytes, length, g->window);
+/* What came of a sender is reported, of the stream that has moved by a step or of all. */
+static void report_moved(rs_groups *g, rs_flow_heard *h, uint32_t sender, size_t length) {
+    rs_flow_heard *due[RS_FLOW_LIST];
     if (h && !h->held_back)
         report(g, h);
-    const uint32_t count = rs_flow_due(g->ears, source, length, g->window, due);
+    if (!rs_flow_is_due(g->ears, sender, length, g->window))
+        return;
+    const rs_group_peer *peer = rs_group_peer_at(g, sender);
+    const bool lists = peer && peer->takes_lists != 0 && peer->takes_lists == peer->incarnation;
+    const uint32_t count = rs_flow_due(g->ears, sender, length, g->window, lists, due);
     for (uint32_t i = 0; i < count; i++)
         if (!due[i]->held_back)
             report(g, due[i]);
+    if (count > 0)
+        send_reports(g);
+}
+
+static void hear(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
+    report_moved(g, rs_flow_hear(g->ears, source, bytes, length, g->window), source, length);
 }
 
 void rs_groups_given(rs_groups *g, const rs_messages_event *event) {
     const uint64_t more = event->kind == RS_MESSAGES_LOST && event->count > 0 ? event->count - 1 : 0;
     rs_flow_heard *h =
         rs_flow_given(g->ears, event->sender, event->incarnation, event->group, event->sn + more, g->window);
-    if (h && !h->held_back)
-        report(g, h);
+    report_moved(g, h, event->sender, event->length);
+}
+
+/* It begins with reports of one stream, not knowing that more are taken here; agents of before do not ask. */
+static void tell_lists(rs_groups *g, uint32_t address) {
+    rs_group_peer *peer = rs_group_peer_at(g, address);
+    const rs_time now = rs_agent_now(g->agent);
+    uint8_t datagram[RS_FLOW_LIST_BYTES(0)];
+    if (!peer || (peer->told_lists > 0 && now - peer->told_lists < RS_FLOW_FRESH))
+        return;
+    peer->told_lists = now;
+    const rs_flow_list none = {.from = g->agent->options.address, .incarnation = g->incarnation};
+    rs_groups_send_to(g, address, datagram, rs_flow_list_encode(datagram, &none), NULL, 0);
+}
+
+static void take_report(rs_groups *g, uint32_t source, uint32_t incarnation, uint32_t id, uint64_t sn) {
+    rs_local_group *group = rs_groups_by_id(g, id);
+    bool counts = group && incarnation == g->incarnation &&
+                  rs_flow_reported(rs_group_sum(g, group), &group->flow, rs_agent_now(g->agent), g->window, source, sn);
+    g->reports_refused += !counts;
+}
+
+/* False: it is malformed. */
+static bool take_reports(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
+    rs_flow_report one;
+    rs_flow_list list;
+    if (rs_flow_decode(bytes, length, &one) && one.from == source) {
+        take_report(g, source, one.incarnation, one.group, one.sn);
+        tell_lists(g, source);
+        return true;
+    }
+    if (!rs_flow_list_decode(bytes, length, &list) || list.from != source) {
+        g->reports_refused++;
+        return false;
+    }
+    for (uint32_t i = 0; i < list.count; i++)
+        take_report(g, source, list.incarnation, list.stream[i].group, list.stream[i].sn);
+    rs_group_peer *peer = list.count == 0 ? rs_group_peer_at(g, source) : NULL;
+    if (peer)
+        peer->takes_lists = list.incarnation;
+    return true;
 }
 
 static void complain(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
@@ -303,7 +390,6 @@ _Static_assert(RS_REPLAY_MAGIC != RS_REPORT_MAGIC && RS_ORDER_MAGIC != RS_REPORT
                "groups take no transfer's datagrams");
 
 bool rs_groups_datagram(rs_groups *g, uint32_t source, const uint8_t *bytes, size_t length) {
-    rs_flow_report report_in;
     unsigned magic = length >= 2 ? bytes[0] | (unsigned)bytes[1] << 8 : 0;
     if (magic == RS_MESSAGES_MAGIC) {
         if (!rs_messages_receive_as(g->node, rs_agent_now(g->agent), source, RS_CAME_ALONE, bytes, length))
@@ -313,14 +399,10 @@ bool rs_groups_datagram(rs_groups *g, uint32_t source, const uint8_t *bytes, siz
             hear(g, source, bytes, length);
     } else if (magic == RS_ORDER_MAGIC || magic == RS_REPLAY_MAGIC) {
         receive_ordered(g, magic, source, bytes, length);
-    } else if (magic == RS_FLOW_MAGIC && rs_flow_decode(bytes, length, &report_in)) {
-        rs_local_group *group = rs_groups_by_id(g, report_in.group);
-        bool counts = group && report_in.incarnation == g->incarnation && report_in.from == source &&
-                      rs_flow_reported(rs_group_sum(g, group), &group->flow, rs_agent_now(g->agent), g->window, source,
-                                       report_in.sn);
-        g->reports_refused += !counts;
+    } else if (magic == RS_FLOW_MAGIC) {
+        (void)take_reports(g, source, bytes, length);
     } else {
-        return magic == RS_FLOW_MAGIC;
+        return false;
     }
     return true;
 }
@@ -382,17 +464,6 @@ static void send_batch(rs_groups *g, const rs_io_packet *packets, uint32_t count
     rs_loop_watch(g->agent->loop, &g->writable, rs_io_send_fd(g->io), EPOLLOUT);
 }
 
-/* Its bytes hold until the next poll only, and the batch is sent after it: short ones, which all acknowledgements are,
- * are copied into the batch, and others go at once. */
-static void send_datagram(rs_groups *g, const rs_order_out *out) {
-    if (out->length <= RS_DATAGRAM_HEADER_MAX - RS_SEAL_MORE) {
-        rs_groups_send_to(g, out->peer, out->bytes, out->length, NULL, 0);
-        return;
-    }
-    rs_groups_send_to(g, out->peer, NULL, 0, out->bytes, out->length);
-    rs_overlay_flush(g->agent->overlay);
-}
-
 static bool send_ordered(rs_groups *g, rs_local_group *group) {
     rs_order_out out;
     uint32_t count = 0;
@@ -401,7 +472,7 @@ static bool send_ordered(rs_groups *g, rs_local_group *group) {
         uint64_t sn = 0;
         count++;
         if (out.peer != RS_NO_PEER)
-            send_datagram(g, &out);
+            send_soon(g, out.peer, out.bytes, out.length); /* its bytes hold until the next poll only */
         else if (rs_messages_publish(g->node, now, group->id, out.bytes, out.length, &sn) == RS_OK)
             rs_flow_published(rs_group_sum(g, group), &group->flow, sn, rs_messages_last_published(g->node, group->id),
                               out.length);

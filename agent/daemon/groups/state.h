@@ -30,6 +30,8 @@ typedef struct rs_group_peer {
     uint32_t address;
     uint16_t port;
     uint32_t incarnation; /* by the boot id of its agent; 0: the manager has not told it */
+    uint32_t takes_lists; /* its agent of that incarnation takes reports of several streams; 0: of none is known */
+    rs_time told_lists;   /* when it was told that this one does */
     char *name;
 } rs_group_peer;
 
@@ -159,7 +161,9 @@ struct rs_groups {
     rs_linger linger[RS_CHANNELS_MOST];
     uint32_t linger_count;
     rs_flow_ears *ears;
-    rs_flow_sum flows; /* of groups that are not in regions */
+    rs_flow_list report; /* what is reported next, to `report_to` */
+    uint32_t report_to;
+    rs_flow_sum flows, region_flows; /* of groups that are not in regions, and that are */
     uint64_t reports_refused, copies;
     bool any_held; /* a report of one of them is held back */
     rs_time trouble_looked_at;
@@ -187,9 +191,9 @@ struct rs_groups {
     uint64_t kinds;                    /* so many datagrams of kinds that are not known had come at the last look */
 };
 
-/* Groups in regions go out at the pace of their engine. */
+/* Packets of groups in regions go out at the pace of their engine: messages wait for programs alone. */
 static inline rs_flow_sum *rs_group_sum(rs_groups *g, const rs_local_group *group) {
-    return group->in_regions ? NULL : &g->flows;
+    return group->in_regions ? &g->region_flows : &g->flows;
 }
 
 #endif

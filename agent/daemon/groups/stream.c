@@ -30,7 +30,8 @@
 #define WAIT_TOLD RS_SECOND  /* a program is waited for: told after so long */
 #define OUT_SPARE (1u << 10) /* kept for text about what was lost */
 #define SOCKET_BYTES (512 << 10)
-#define READING (128 << 10)       /* bytes of the kernel's, as an eighth of a ring (api/shared_ring.h) */
+#define READING (128 << 10) /* bytes of the kernel's, as an eighth of a ring (api/shared_ring.h) */
+#define LOOK_EVERY RS_MILLISECOND
 #define SLOW_TOLD (5 * RS_SECOND) /* who has lost messages is told of so long */
 #define VIA_KEPT 3u               /* of a frame: api/group_frames.h */
 #define LOST_NOT_KEPT 5u          /* of a frame, behind the reasons of rs_lost_reason */
@@ -254,9 +255,10 @@ bool rs_stream_is_slow(const rs_group_stream *s, rs_time now, rs_manager_slow *o
 }
 
 /* Its socket is ready for more only when most of it is read: who reads it slowly reads all the same. */
-static void see_reading(rs_group_socket *s, rs_time now) {
+void rs_stream_look(rs_group_stream *stream, rs_time now) {
+    rs_group_socket *s = stream->socket;
     int left;
-    if (!s->blocked || s->ring.page || ioctl(s->fd, SIOCOUTQ, &left) != 0)
+    if (!s->blocked || s->ring.page || now - s->looked_at < LOOK_EVERY || ioctl(s->fd, SIOCOUTQ, &left) != 0)
         return;
     if (s->left - left >= READING)
         s->progress_at = now;
@@ -265,7 +267,6 @@ static void see_reading(rs_group_socket *s, rs_time now) {
 }
 
 bool rs_stream_is_catching_up(const rs_group_stream *s, rs_time now) {
-    see_reading(s->socket, now);
     return s->receives && rs_stream_unread(s->socket) > RS_UNREAD_HOLD &&
            now - s->socket->progress_at < RS_STREAM_STUCK;
 }
@@ -279,6 +280,7 @@ static void watch(rs_group_socket *s) {
 /* False: the program is gone. */
 static bool flush(rs_group_socket *s) {
     const rs_unread_state state = rs_unread_flush(s);
+    s->looked_at = now;
     const bool blocked = state == RS_UNREAD_BLOCKED;
     if (state == RS_UNREAD_GONE)
         return false;
@@ -324,8 +326,11 @@ static void tell_neighbours(const rs_group_stream *from, const uint8_t *bytes, u
 static bool has_neighbour_behind(const rs_group_stream *from, rs_time now) {
     if (from->group->receiver_count == (from->receives ? 1u : 0u))
         return false;
-    for (const rs_group_stream *s = from->group->streams; s; s = s->next)
-        if (s != from && !s->waits && rs_stream_is_catching_up(s, now))
+    for (rs_group_stream *s = from->group->streams; s; s = s->next) {
+        if (s == from || s->waits)
+            continue;
+        rs_stream_look(s, now);
+        if (rs_stream_is_catching_up(s, now))
             return true;
     return false;
 }

@@ -44,5 +44,7 @@ void rs_streams_end(rs_groups *groups);
 bool rs_stream_is_slow(const rs_group_stream *stream, rs_time now, rs_manager_slow *out);
 /* A subscriber of the group has much unread, and is reading. */
 bool rs_stream_is_catching_up(const rs_group_stream *stream, rs_time now);
+/* Before that is asked: sees whether its program has read of a socket that is full. */
+void rs_stream_look(rs_group_stream *stream, rs_time now);
 
 #endif

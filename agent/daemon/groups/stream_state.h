@@ -39,7 +39,8 @@ struct rs_group_socket {
     rs_watch roomy;           /* of that */
     rs_shared_ring published; /* in front of `in`, of who only publishes; no page: the socket is */
     rs_time progress_at;
-    int left; /* of a full socket: its bytes that were not read when progress was last seen */
+    int left;          /* of a full socket: its bytes that were not read when progress was last seen */
+    rs_time looked_at; /* at these */
     char process[ROSTRUM_NAME_MAX + 1];
     rs_policy_who who;
     uint64_t *told; /* bit i: the program knows the name of the peer with that index */

@@ -281,7 +281,7 @@ static bool take_channels(rs_groups *g, rs_local_group *group, const rs_manager_
 }
 
 /* False: out of memory. */
-static bool take_regions(rs_local_group *group, const rs_manager_group_view *view) {
+static bool take_regions(rs_groups *g, rs_local_group *group, const rs_manager_group_view *view) {
     uint32_t *regions = malloc((view->region_count + 1u) * sizeof *regions);
     if (!regions)
         return false;
@@ -290,6 +290,8 @@ static bool take_regions(rs_local_group *group, const rs_manager_group_view *vie
     free(group->regions);
     group->regions = regions;
     group->region_count = view->region_count;
+    if (group->in_regions != view->in_regions)
+        rs_flow_end(rs_group_sum(g, group), &group->flow);
     group->in_regions = view->in_regions;
     return true;
 }
@@ -335,6 +337,7 @@ static bool hand_in(rs_groups *g, rs_local_group *group, bool rejoined, char *er
                              .members = peers,
                              .incarnations = incarnations,
                              .rejoined = rejoined,
+                             .whole = group->delivery.guaranteed,
                              .order = group->delivery.fifo ? RS_ORDER_FIFO : RS_ORDER_NONE,
                              .protocol = group->protocol,
                              .options = group->options};
@@ -405,7 +408,7 @@ static bool take_view(rs_groups *g, rs_local_group *group, const rs_manager_grou
     }
     if (view->group) {
         take_facts(group, view);
-        if (!take_regions(group, view)) {
+        if (!take_regions(g, group, view)) {
             snprintf(error, RS_IO_ERROR_MAX, "out of memory");
             return false;
         }

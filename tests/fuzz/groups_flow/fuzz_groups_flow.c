@@ -21,7 +21,11 @@ static void must(bool true_then) {
 
 static void decode(const uint8_t *bytes, size_t size) {
     rs_flow_report report;
-    uint8_t again[RS_FLOW_BYTES];
+    rs_flow_list list;
+    uint8_t again[RS_FLOW_BYTES], list_again[RS_FLOW_LIST_BYTES(RS_FLOW_LIST)];
+    if (rs_flow_list_decode(bytes, size, &list))
+        must(list.count <= RS_FLOW_LIST && rs_flow_list_encode(list_again, &list) == size &&
+             memcmp(list_again, bytes, size) == 0);
     if (!rs_flow_decode(bytes, size, &report))
         return;
     rs_flow_encode(again, &report);
@@ -34,7 +38,7 @@ static void keep_window(const uint8_t *bytes, size_t size) {
     rs_flow flow;
     rs_time now = 1000000000;
     uint32_t members[64], count = 0;
-    rs_flow_sum_init(&sum);
+    rs_flow_sum_init(&sum, false);
     rs_flow_reset(&flow);
     for (; size >= 10; bytes += 10, size -= 10) {
         uint64_t number;
@@ -61,7 +65,7 @@ static void keep_window(const uint8_t *bytes, size_t size) {
         for (uint32_t i = 0; i < flow.reporter_count; i++)
             must(flow.reporters[i].sn <= flow.newest);
         must(flow.floor <= flow.newest && flow.under_way <= flow.newest - flow.floor);
-        must(sum.under_way == flow.under_way && sum.busy_count == (flow.under_way > 0));
+        must(sum.under_way == flow.under_way && flow.under_way <= flow.ahead && sum.busy_count == (flow.ahead > 0));
     }
 }
 
@@ -72,8 +76,8 @@ static void hear(const uint8_t *bytes, size_t size) {
     must(!rs_flow_hear(&ears, ~source, bytes, size, WINDOW));
     const rs_flow_heard *one = rs_flow_hear(&ears, source, bytes, size, WINDOW);
     must(!one || (one >= ears.streams && one < ears.streams + RS_FLOW_HEARD && one->newest > one->told));
-    rs_flow_heard *due[RS_FLOW_DUE];
-    for (uint32_t i = rs_flow_due(&ears, source, size, WINDOW, due); i > 0; i--)
+    rs_flow_heard *due[RS_FLOW_LIST];
+    for (uint32_t i = rs_flow_due(&ears, source, size, WINDOW, source % 2, due); i > 0; i--)
         must(due[i - 1] >= ears.streams && due[i - 1] < ears.streams + RS_FLOW_HEARD && due[i - 1]->unseen == 0);
 }
 
@@ -89,7 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size >= RS_GM_DATA_LEAST && rs_gm_get_kind(bytes, size) == RS_GM_KIND_DATA) {
         rs_gm_seal(bytes, size);
         hear(bytes, size);
-    } else if (size == RS_FLOW_BYTES) {
+    } else if (size >= RS_FLOW_LIST_BYTES(0)) {
         uint32_t check = (uint32_t)rs_gm_xxh64(bytes, size - 4, 0);
         memcpy(bytes + size - 4, &check, sizeof check);
         decode(bytes, size);

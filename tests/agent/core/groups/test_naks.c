@@ -154,6 +154,63 @@ static void nak__tells_what_is_missing_longest(void **state) {
     end(&t);
 }
 
+/* Plain by itself leaves what is lost; who stands above it and needs all has it asked for at once. */
+static void nak__of_plain_that_must_be_whole(void **state) {
+    const rs_messages_view views[] = {{.protocol = "plain"}, {.protocol = "plain", .whole = true}};
+    (void)state;
+    for (int whole = 0; whole < 2; whole++) {
+        two t = begin((rs_messages_config){0}, &views[whole], 1);
+        rs_time now = 0;
+        lose(&t, 0, 3);
+        assert_int_equal(rs_messages_brings(t.receiver, SENDER, GROUP), whole);
+        assert_int_equal(next_naks(&t, &now), whole);
+        if (whole) {
+            assert_in_range(now, 1, 5 * MS);
+            pair_give(t.sender, now, &t.d[0]);
+            assert_int_equal(pair_take(t.sender, now, t.d, MANY), 3);
+            for (uint32_t i = 0; i < 3; i++)
+                pair_give(t.receiver, now, &t.d[i]);
+            assert_int_equal(pair_stats(t.receiver).missing, 0);
+        }
+        assert_false(rs_messages_brings(t.receiver, SENDER, GROUP));
+        end(&t);
+    }
+}
+
+/* Parts of it are here: whoever else needs it does not ask for the whole. */
+static void parts__of_a_large_message_come_while_others_are_here(void **state) {
+    const rs_messages_view asked = {.protocol = "ricochet"}, not_asked = {.protocol = "ricochet", .options = "naks=0"};
+    (void)state;
+    for (int naks = 0; naks < 2; naks++) {
+        two t = begin((rs_messages_config){0}, naks ? &asked : &not_asked, 1);
+        assert_int_equal(pair_publish(t.sender, 0, 7, 5 * LENGTH), RS_OK);
+        const uint32_t count = pair_take(t.sender, 0, t.d, MANY);
+        assert_true(count >= 3);
+        assert_false(rs_messages_brings(t.receiver, SENDER, GROUP));
+        for (uint32_t i = 0; i < count; i++) {
+            pair_give(t.receiver, 0, &t.d[i]);
+            assert_int_equal(rs_messages_brings(t.receiver, SENDER, GROUP), naks && i + 1 < count);
+        }
+        assert_false(rs_messages_brings(t.receiver, RECEIVER, GROUP));
+        end(&t);
+    }
+}
+
+/* So much is missing that its requests would take longer than a quarter of the time that there is. */
+static void missing__is_more_than_can_be_asked_for_in_time(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &RICOCHET, 1);
+    assert_false(rs_messages_is_behind(t.receiver, GROUP));
+    lose(&t, 0, 50);
+    assert_false(rs_messages_is_behind(t.receiver, GROUP));
+    lose(&t, 0, 3000);
+    assert_true(rs_messages_is_behind(t.receiver, GROUP));
+    assert_false(rs_messages_is_behind(t.receiver, GROUP + 1));
+    rs_messages_timeout(t.receiver, 2000 * MS);
+    assert_false(rs_messages_is_behind(t.receiver, GROUP)); /* it was given up */
+    end(&t);
+}
+
 /* Where nothing is answered requests become few; where all is, everything is asked for at once. */
 static void nak__is_bounded_by_what_is_answered(void **state) {
     (void)state;
@@ -588,6 +645,9 @@ int main(void) {
         cmocka_unit_test(nak__again_as_soon_as_an_answer_should_be_there),
         cmocka_unit_test(nak__many_packets_in_one_datagram),
         cmocka_unit_test(nak__tells_what_is_missing_longest),
+        cmocka_unit_test(nak__of_plain_that_must_be_whole),
+        cmocka_unit_test(parts__of_a_large_message_come_while_others_are_here),
+        cmocka_unit_test(missing__is_more_than_can_be_asked_for_in_time),
         cmocka_unit_test(nak__is_bounded_by_what_is_answered),
         cmocka_unit_test(nak__waits_no_longer_than_bins_take_to_fill),
         cmocka_unit_test(nak__of_a_slow_stream_waits_no_longer_than_for_the_flush),

@@ -17,6 +17,7 @@
 #define LATE 2 /* the member that loses */
 #define DATA 1
 #define ORDER 2
+#define NAK 4
 
 typedef struct {
     rs_order *member[MEMBERS];
@@ -28,6 +29,8 @@ typedef struct {
     rs_time at[8192]; /* when a message was published, by its number; it says which */
     uint32_t published;
     rs_time worst; /* of all messages at all members */
+    bool brings;   /* the engine is about to bring what is missing, as it says */
+    uint32_t naks; /* for it */
     rs_time now;
 } net;
 
@@ -44,6 +47,7 @@ static bool is_lost(net *n, uint32_t to, const rs_order_out *out) {
 }
 
 static void pass(net *n, uint32_t from, const rs_order_out *out) {
+    n->naks += from == LATE && out->bytes[3] == NAK;
     for (uint32_t to = 0; to < MEMBERS; to++)
         if (to != from && (out->peer == RS_NO_PEER || out->peer == to + 1) && !is_lost(n, to, out))
             assert_true(rs_order_receive(n->member[to], n->now, from + 1, out->bytes, out->length));
@@ -86,13 +90,24 @@ static void run(net *n, rs_time how_long) {
     }
 }
 
+static bool brings(void *context, uint32_t group, rs_peer sender) {
+    const net *n = context;
+    assert_int_equal(group, 7);
+    return n->brings && sender == 2;
+}
+
 static net *begin(bool total, bool agreed) {
     const rs_peer peers[MEMBERS] = {1, 2, 3};
     net *n = calloc(1, sizeof *n);
     n->now = SECOND;
     for (uint32_t i = 0; i < MEMBERS; i++) {
-        const rs_order_config config = {
-            .group = 7, .self = i + 1, .instance = 100 + i, .total = total, .agreed = agreed};
+        const rs_order_config config = {.group = 7,
+                                        .self = i + 1,
+                                        .instance = 100 + i,
+                                        .total = total,
+                                        .agreed = agreed,
+                                        .brings = brings,
+                                        .context = n};
         n->member[i] = rs_order_new(&config, &rs_heap);
         assert_int_equal(rs_order_view(n->member[i], n->now, 1, peers, MEMBERS), RS_OK);
     }
@@ -176,6 +191,26 @@ static void messages__are_lost_again_and_again__none_waits_for_long(void **state
     assert_in_range(n->worst, 0, AGAIN / 2);
 }
 
+/* A large one, of which parts are here: it is asked for as a whole once the engine has had time. */
+static void message__is_brought_by_the_engine__is_not_asked_for_before(void **state) {
+    net *n = *state;
+    n->kind = DATA;
+    n->lose = 1;
+    n->brings = true;
+    publish(n, 1, 2);
+    run(n, 3 * AGAIN);
+    assert_int_equal(n->naks, 0);
+    run(n, 2 * AGAIN);
+    assert_in_range(n->naks, 1, 2);
+    assert_int_equal(n->given[LATE], 2);
+    n->lose = 1;
+    publish(n, 1, 2);
+    run(n, AGAIN);
+    n->brings = false;
+    run(n, AGAIN / 2);
+    assert_int_equal(n->given[LATE], 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(order__is_lost__the_next_one_says_it_too, begin_agreed, over),
@@ -185,6 +220,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(messages__are_lost_again_and_again__none_waits_for_long, begin_agreed, over),
         cmocka_unit_test_setup_teardown(messages__are_lost_again_and_again__none_waits_for_long, begin_total, over),
         cmocka_unit_test_setup_teardown(messages__are_lost_again_and_again__none_waits_for_long, begin_sender, over),
+        cmocka_unit_test_setup_teardown(message__is_brought_by_the_engine__is_not_asked_for_before, begin_agreed, over),
+        cmocka_unit_test_setup_teardown(message__is_brought_by_the_engine__is_not_asked_for_before, begin_sender, over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -264,7 +264,7 @@ typedef struct {
 
 /* Of each group 1 may report. */
 static void begin(many *all) {
-    rs_flow_sum_init(&all->sum);
+    rs_flow_sum_init(&all->sum, false);
     all->bytes = FULL;
     for (uint32_t i = 0; i < MANY; i++) {
         rs_flow_reset(&all->flows[i]);
@@ -356,6 +356,28 @@ static void groups__that_are_silent_do_not_count_for_long(void **state) {
     assert_true(rs_list_empty(&all.sum.busy));
 }
 
+/* A program in all of them reads no more: what its agent says again and again ends them all, not only a window each. */
+static void groups__that_somebody_holds_have_two_windows_ahead_together(void **state) {
+    many all;
+    rs_time now = 1000 * MS;
+    uint64_t out = 0;
+    (void)state;
+    begin(&all);
+    for (uint32_t i = 0; i < MANY; i++) {
+        rs_flow_published(&all.sum, &all.flows[i], 1, 1, FULL);
+        assert_true(rs_flow_reported(&all.sum, &all.flows[i], now, LEAST, 1, 1));
+    }
+    for (rs_time end = now + RS_FLOW_HOLD / 2; now < end; now += 5 * MS) {
+        for (uint32_t i = 0; i < MANY && now % RS_FLOW_AGAIN == 0; i++)
+            assert_true(rs_flow_reported(&all.sum, &all.flows[i], now, LEAST, 1, 1));
+        out += flood_all(&all, now);
+    }
+    assert_in_range(out, LEAST, 3 * LEAST);
+    for (uint32_t i = 0; i < MANY; i++) /* and goes on */
+        (void)rs_flow_reported(&all.sum, &all.flows[i], now, LEAST, 1, all.flows[i].newest);
+    assert_int_equal(flood_all(&all, now), LEAST);
+}
+
 /* In one group who should report is silent, or lies: another's publisher goes on as fast as it is taken. */
 static void groups__are_not_stopped_by_liars_in_another(void **state) {
     uint64_t (*const lies[])(const rs_flow *flow, uint32_t nth) = {always_the_first, one_more, what_never_was, NULL};
@@ -395,9 +417,10 @@ static uint32_t tell(rs_flow_heard *h) {
 
 /* Packets of so many groups in turn, which take that room: how many reports there are, and how many packets are not
  * told of, at most. */
-static uint32_t reports_of(uint32_t groups, uint32_t window, uint32_t room, uint32_t packets, uint64_t *most) {
+static uint32_t reports_of(uint32_t groups, uint32_t window, uint32_t room, uint32_t packets, bool lists,
+                           uint64_t *most) {
     rs_flow_ears *ears = calloc(1, sizeof *ears);
-    rs_flow_heard *due[RS_FLOW_DUE];
+    rs_flow_heard *due[RS_FLOW_LIST];
     uint32_t reports = 0;
     *most = 0;
     for (uint32_t n = 0; n < packets; n++) {
@@ -407,8 +430,10 @@ static uint32_t reports_of(uint32_t groups, uint32_t window, uint32_t room, uint
         rs_gm_seal(packet, sizeof packet);
         rs_flow_heard *h = rs_flow_hear(ears, 1, packet, sizeof packet, window);
         reports += h ? tell(h) : 0;
-        for (uint32_t i = rs_flow_due(ears, 1, room, window, due); i > 0; i--)
-            reports += tell(due[i - 1]);
+        uint32_t count = rs_flow_due(ears, 1, room, window, lists, due);
+        reports += lists ? count > 0 : count;
+        for (; count > 0; count--)
+            (void)tell(due[count - 1]);
         if (n % 1009 == 0 && untold(ears) > *most)
             *most = untold(ears);
     }
@@ -421,15 +446,33 @@ static void packets__of_many_groups_are_reported_in_time_by_few_reports(void **s
     uint64_t most;
     (void)state;
     for (uint32_t room = 100; room <= 10000; room *= 10)
-        assert_int_equal(reports_of(1, window, room, packets, &most), packets / (window / RS_FLOW_STEPS));
+        assert_int_equal(reports_of(1, window, room, packets, false, &most), packets / (window / RS_FLOW_STEPS));
     /* few groups of small packets in a window for large ones: as of each alone */
-    assert_in_range(reports_of(4, 862, 100, packets, &most), packets / (862 / RS_FLOW_STEPS) - 4,
+    assert_in_range(reports_of(4, 862, 100, packets, false, &most), packets / (862 / RS_FLOW_STEPS) - 4,
                     packets / (862 / RS_FLOW_STEPS));
     for (uint32_t groups = 2; groups <= 100; groups++) {
-        assert_true(reports_of(groups, window, 1472, packets, &most) <= packets / RS_FLOW_EACH);
+        assert_true(reports_of(groups, window, 1472, packets, false, &most) <= packets / RS_FLOW_EACH);
         assert_true(most <= window * 5 / 8);
     }
-    assert_true(reports_of(3000, window, 1472, packets, &most) <= packets / RS_FLOW_EACH);
+    assert_true(reports_of(3000, window, 1472, packets, false, &most) <= packets / RS_FLOW_EACH);
+}
+
+/* However many groups there are, no more than two steps of them all are not told of, by a datagram for 32 packets. */
+static void packets__of_thousands_of_groups_are_reported_by_lists(void **state) {
+    const uint32_t windows[] = {862, 3640};
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t groups = 2; groups <= 2000; groups = groups < 100 ? groups + 7 : groups * 3 / 2) {
+            const uint32_t window = windows[i], packets = 20 * window;
+            uint64_t most;
+            const uint32_t reports = reports_of(groups, window, 1472, packets, true, &most);
+            const uint32_t step = rs_flow_window(1472) / RS_FLOW_STEPS;
+            if (most > 2 * step || reports > packets / RS_FLOW_EACH)
+                print_message("window %u groups %u: %u reports, %u not told\n", window, groups, reports,
+                              (uint32_t)most);
+            assert_true(most <= 2 * step);
+            assert_true(reports <= packets / RS_FLOW_EACH);
+        }
 }
 
 /* By numbers alone; what comes late moves nothing, nor does it begin anew. */
@@ -452,6 +495,33 @@ static void what_is_given_out__is_reported_a_step_at_a_time(void **state) {
     assert_non_null(h);
     assert_int_equal(h->told, 0);
     free(ears);
+}
+
+static void lists__are_what_was_told_or_nothing(void **state) {
+    (void)state;
+    for (uint32_t count = 0; count <= RS_FLOW_LIST; count++) {
+        rs_flow_list list = {.from = 0x0a000001, .incarnation = 7, .count = count}, out;
+        rs_flow_report one;
+        uint8_t bytes[RS_FLOW_LIST_BYTES(RS_FLOW_LIST) + 1] = {0};
+        for (uint32_t i = 0; i < count; i++) {
+            list.stream[i].group = i;
+            list.stream[i].sn = UINT64_C(0x123456789ab) + i;
+        }
+        const size_t length = rs_flow_list_encode(bytes, &list);
+        assert_int_equal(length, RS_FLOW_LIST_BYTES(count));
+        assert_false(rs_flow_decode(bytes, length, &one)); /* nor do agents of before */
+        assert_true(rs_flow_list_decode(bytes, length, &out));
+        assert_true(out.from == list.from && out.incarnation == 7 && out.count == count);
+        for (uint32_t i = 0; i < count; i++)
+            assert_true(out.stream[i].group == i && out.stream[i].sn == list.stream[i].sn);
+        for (size_t other = 0; other < sizeof bytes; other++)
+            assert_int_equal(rs_flow_list_decode(bytes, other, &out), other == length);
+        for (size_t bit = 0; bit < 8 * length; bit++) {
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            assert_false(rs_flow_list_decode(bytes, length, &out));
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+    }
 }
 
 static void garbage__is_no_report(void **state) {
@@ -522,9 +592,12 @@ int main(void) {
         cmocka_unit_test(groups__have_one_window_under_way_together),
         cmocka_unit_test(groups__have_a_share_each_whatever_others_do),
         cmocka_unit_test(groups__that_are_silent_do_not_count_for_long),
+        cmocka_unit_test(groups__that_somebody_holds_have_two_windows_ahead_together),
         cmocka_unit_test(groups__are_not_stopped_by_liars_in_another),
         cmocka_unit_test(packets__of_many_groups_are_reported_in_time_by_few_reports),
+        cmocka_unit_test(packets__of_thousands_of_groups_are_reported_by_lists),
         cmocka_unit_test(what_is_given_out__is_reported_a_step_at_a_time),
+        cmocka_unit_test(lists__are_what_was_told_or_nothing),
         cmocka_unit_test(garbage__is_no_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
