@@ -172,6 +172,26 @@ def test_slow_program_that_loses__is_named_and_the_others_get_all(lab: Lab) -> N
     slow.end()
 
 
+def test_slow_program_that_has_no_room_for_a_view__is_told_what_holds_behind_its_losses(lab: Lab) -> None:
+    slow = Slow(lab, "misses", ",slow=drop", 48_000)
+    other = threading.Thread(target=slow.take, args=("h1",), daemon=True)
+    other.start()
+    assert slow.take("h3") == 48_000
+    other.join(BOUND_S)
+    slow.wait_shown("loses")
+    slow.groups["h3"].close()
+    until_view(slow.groups["h1"], ["h1", "h5"], [])
+    lost, views = 0, []
+    while not views or set(views[-1].members) != {"h1", "h5"}:
+        message = slow.groups["h5"].next(BOUND_S)
+        lost += message.lost or 0
+        views += [message.view] if message.view else []
+    assert lost > 0 and len(views) == 1
+    slow.groups["h1"].publish(b"next")
+    assert slow.groups["h5"].next(BOUND_S).data == b"next"
+    slow.end()
+
+
 def test_slow_program_that_is_put_out__is_named_and_the_others_get_all(lab: Lab) -> None:
     slow = Slow(lab, "disconnects", ",slow=disconnect", 48_000)
     other = threading.Thread(target=slow.take, args=("h1",), daemon=True)

@@ -111,24 +111,6 @@ static bool knows(rs_group_socket *s, const rs_group_peer *peer) {
     return true;
 }
 
-void rs_stream_message(rs_group_stream *s, const rs_messages_event *event) {
-    const rs_group_peer *peer = rs_group_peer_at(s->groups, event->sender);
-    bool fits = rs_stream_unread(s->socket) + event->length + OUT_SPARE <= rs_stream_unread_most(s->socket) &&
-                told_of_losses(s) && (!peer || knows(s->socket, peer));
-    uint8_t *at = fits ? rs_unread_room(s->socket, RS_GROUP_FRAME_MESSAGE + (size_t)event->length) : NULL;
-    if (!at) {
-        s->lost++;
-        s->socket->loses = true;
-        s->lost_all++;
-        s->lost_at = rs_agent_now(s->groups->agent);
-        s->group->lost_slow++;
-        return;
-    }
-    rs_group_frame_message(at, event->length, (uint8_t)event->via, event->sender, event->part, event->sn);
-    rs_group_frame_put_channel(at, s->channel);
-    memcpy(at + RS_GROUP_FRAME_MESSAGE, event->bytes, event->length);
-}
-
 void rs_stream_lost(rs_group_stream *s, const rs_messages_event *event) {
     const rs_group_peer *peer = rs_group_peer_at(s->groups, event->sender);
     if (!told_of_losses(s) || (peer && !knows(s->socket, peer)) ||
@@ -165,6 +147,45 @@ static bool give_primary(rs_group_stream *s, bool primary) {
         rs_group_frame_put_channel(at, s->channel);
     }
     return at != NULL;
+}
+
+/* Nothing, where programs are told of no views. */
+static bool tell_view_that_holds(const rs_local_group *group, rs_group_stream *s) {
+    if (!group->ordered || !group->view_peers || !group->delivery.tells_views)
+        return true;
+    const rs_order_event view = {.kind = RS_ORDER_VIEW,
+                                 .view = group->view,
+                                 .number = group->view_number,
+                                 .members = group->view_peers,
+                                 .member_count = group->view_count};
+    return give_view(s, &view, VIEW_ANEW);
+}
+
+/* What holds now is told before anything else of the group, as to one that joined: it has lost what was before. */
+static bool told_of_view(rs_group_stream *s) {
+    if (!s->owes_view)
+        return true;
+    const rs_local_group *group = s->group;
+    s->owes_view = !tell_view_that_holds(group, s) || (group->not_primary && !give_primary(s, false));
+    return !s->owes_view;
+}
+
+void rs_stream_message(rs_group_stream *s, const rs_messages_event *event) {
+    const rs_group_peer *peer = rs_group_peer_at(s->groups, event->sender);
+    bool fits = rs_stream_unread(s->socket) + event->length + OUT_SPARE <= rs_stream_unread_most(s->socket) &&
+                told_of_losses(s) && told_of_view(s) && (!peer || knows(s->socket, peer));
+    uint8_t *at = fits ? rs_unread_room(s->socket, RS_GROUP_FRAME_MESSAGE + (size_t)event->length) : NULL;
+    if (!at) {
+        s->lost++;
+        s->socket->loses = true;
+        s->lost_all++;
+        s->lost_at = rs_agent_now(s->groups->agent);
+        s->group->lost_slow++;
+        return;
+    }
+    rs_group_frame_message(at, event->length, (uint8_t)event->via, event->sender, event->part, event->sn);
+    rs_group_frame_put_channel(at, s->channel);
+    memcpy(at + RS_GROUP_FRAME_MESSAGE, event->bytes, event->length);
 }
 
 /* What is complete is told; later, if there is no room. */
@@ -260,6 +281,7 @@ void rs_stream_look(rs_group_stream *stream, rs_time now) {
     int left;
     if (!s->blocked || s->ring.page || now - s->looked_at < LOOK_EVERY || ioctl(s->fd, SIOCOUTQ, &left) != 0)
         return;
+    s->looked_at = now;
     if (s->left - left >= READING)
         s->progress_at = now;
     if (s->left - left >= READING || left > s->left)
@@ -277,18 +299,22 @@ static void watch(rs_group_socket *s) {
     rs_loop_watch(s->groups->agent->loop, &s->watch, s->fd, events);
 }
 
+static void tell_what_is_owed(rs_group_stream *s) {
+    if (s->lost > 0 || s->owes_view)
+        (void)(told_of_losses(s) && told_of_view(s));
+}
+
 /* False: the program is gone. */
 static bool flush(rs_group_socket *s) {
     const rs_unread_state state = rs_unread_flush(s);
-    s->looked_at = now;
     const bool blocked = state == RS_UNREAD_BLOCKED;
     if (state == RS_UNREAD_GONE)
         return false;
-    if (!blocked && s->alone && s->alone->lost > 0)
-        (void)told_of_losses(s->alone);
+    if (!blocked && s->alone)
+        tell_what_is_owed(s->alone);
     for (uint32_t i = 0; i < s->channel_room && !blocked && s->loses; i++)
-        if (s->channels[i] && s->channels[i]->lost > 0)
-            (void)told_of_losses(s->channels[i]);
+        if (s->channels[i])
+            tell_what_is_owed(s->channels[i]);
     s->loses &= blocked;
     if (!blocked)
         tell_complete_again(s);
@@ -332,6 +358,7 @@ static bool has_neighbour_behind(const rs_group_stream *from, rs_time now) {
         rs_stream_look(s, now);
         if (rs_stream_is_catching_up(s, now))
             return true;
+    }
     return false;
 }
 
@@ -693,17 +720,6 @@ static void close_stream(rs_group_stream *s) {
     rs_groups_stream_gone(g, group, received);
 }
 
-static void tell_view_that_holds(const rs_local_group *group, rs_group_stream *s) {
-    if (!group->ordered || !group->view_peers || !group->delivery.tells_views)
-        return;
-    const rs_order_event view = {.kind = RS_ORDER_VIEW,
-                                 .view = group->view,
-                                 .number = group->view_number,
-                                 .members = group->view_peers,
-                                 .member_count = group->view_count};
-    (void)give_view(s, &view, VIEW_ANEW);
-}
-
 static bool tell_joined(rs_group_stream *s) {
     const rs_local_group *group = s->group;
     size_t protocol = strlen(group->protocol), order = strlen(group->order);
@@ -748,7 +764,7 @@ void rs_stream_open(rs_group_stream *s) {
         rs_api_reply_group(g->agent->api, &s->call, group->protocol, group->order, g->message_bytes, theirs);
     s->group->replaying_count += s->replaying;
     if (s->receives && !s->replaying)
-        tell_view_that_holds(group, s);
+        (void)tell_view_that_holds(group, s);
 }
 
 void rs_stream_refuse(rs_group_stream *s, rostrum_code code, const char *text) {
@@ -808,11 +824,13 @@ static bool give(rs_group_stream *s, const rs_local_group *group, const rs_order
         rs_stream_message(s, &message);
         return group->delivery.slow != RS_SLOW_DISCONNECT || !has_lost(s);
     }
-    if (!group->delivery.tells_views)
+    if (!group->delivery.tells_views || s->owes_view)
         return true;
-    if (event->kind == RS_ORDER_PRIMARY)
-        return give_primary(s, event->primary);
-    return give_view(s, event, event->anew ? VIEW_ANEW : 0);
+    if (event->kind == RS_ORDER_PRIMARY ? give_primary(s, event->primary)
+                                        : give_view(s, event, event->anew ? VIEW_ANEW : 0))
+        return true;
+    s->owes_view = s->socket->loses = true;
+    return group->delivery.slow == RS_SLOW_DROP;
 }
 
 static void tell(rs_groups *g, rs_local_group *group, const rs_order_event *event) {
@@ -886,7 +904,7 @@ static void go_live(rs_group_stream *s) {
     rs_local_group *group = s->group;
     s->replaying = false;
     group->replaying_count--;
-    tell_view_that_holds(group, s);
+    (void)tell_view_that_holds(group, s);
     if (group->not_primary && group->delivery.tells_views)
         (void)give_primary(s, false);
 }

@@ -68,7 +68,8 @@ struct rs_group_stream {
     /* It is given what the group kept, and then hears the group: from the message of that number on, or, with `since`,
      * from that time on. `oldest`: from the first that is kept. */
     bool replaying, since, oldest;
-    uint64_t lost; /* not told yet: there was no room */
+    uint64_t lost;  /* not told yet: there was no room */
+    bool owes_view; /* nor was a view, or that the group is not in the primary part: it is told what holds then */
     uint64_t cursor;
     rs_api_call call;
     rs_time deadline;
