@@ -14,6 +14,7 @@ from rostrum.topologies.model import Ocs
 log = logging.getLogger(__name__)
 
 BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # between attempts to connect; the last one repeats
+STEADY_S = 5.0  # a connection that held so long is made again at once; one that ended sooner is as one that failed
 MAX_PAIRS = 1024  # of one call
 
 
@@ -25,6 +26,7 @@ class Device(ABC):
         self.ocs = ocs
         self.up = False
         self._on_up, self._on_down, self._on_change = on_up, on_down, on_change
+        self._up_since = 0.0  # by the loop's clock
         self._cause = "not started"
         self._task: asyncio.Task[None] | None = None
         self._connecting: set[Pair] = set()
@@ -61,17 +63,18 @@ class Device(ABC):
             if self._task is None:
                 return  # closed
             if was_up:
-                failures, self._cause = 0, cause
                 self._on_down(cause)
-                continue
-            if cause != self._cause:
+                if asyncio.get_running_loop().time() - self._up_since >= STEADY_S:
+                    failures, self._cause = 0, cause
+                    continue
+            elif cause != self._cause:
                 log.warning("%s; trying again", cause)
             self._cause = cause
             await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
             failures += 1
 
     def now_up(self) -> None:
-        self.up = True
+        self.up, self._up_since = True, asyncio.get_running_loop().time()
         self._on_up()
 
     def check_up(self) -> None:

@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 BACKOFF_MIN_S = 0.05
 BACKOFF_MAX_S = 2.0
+STEADY_S = 5.0  # after a connection that held so long the next one is made soon
 PULSE_S = 1.0  # between signs of life asked for
 PULSE_MISSES = 3  # in a row before the switch counts as dead
 TAKE_OVER_S = 1.0  # a primary that left may be back so soon: then it is one again
@@ -206,12 +207,12 @@ class P4Switch:
                 self._changed.set, self._digest, self._tls, self._packet,
             )  # fmt: skip
             link.schema = self._pipeline.schema
-            cause = "the manager is closing"
+            cause, began = "the manager is closing", time.monotonic()
             try:
                 await link.open()
                 self.version = await link.version(PULSE_S * PULSE_MISSES)
                 self._book.backups = self.version >= BACKUPS_SINCE
-                self._connection, wait_s = link, BACKOFF_MIN_S
+                self._connection = link
                 cause = await self._live(link)
             except SouthboundError as error:
                 if (cause := str(error)) != told:
@@ -226,6 +227,8 @@ class P4Switch:
                 self._connection = None
                 self._lost(cause)
                 await link.close(cause)
+            if time.monotonic() - began >= STEADY_S:
+                wait_s = BACKOFF_MIN_S
             await asyncio.sleep(wait_s * random.uniform(0.8, 1.2))
             wait_s = min(2 * wait_s, BACKOFF_MAX_S)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 from rostrum.controller.core.model import CrossConnect, CrossConnectState, Pair, SouthboundError
-from rostrum.controller.southbound.ocs import connection, dialect, driver, tl1
+from rostrum.controller.southbound.ocs import connection, device, dialect, driver, tl1
 from rostrum.controller.southbound.ocs.connection import UNSENT_MS
 from rostrum.controller.southbound.ocs.device import Device
 from rostrum.lab.ocs import server as emulator
@@ -383,6 +383,47 @@ async def test_garbage_from_the_switch__ends_that_connection_only(plain: Any, ma
     await heard.until(lambda h: h.ups == 1)
     assert drives.up
     server.close()
+
+
+async def test_a_switch_that_hangs_up_at_once__is_as_one_that_is_not_there(
+    plain: Any, make_driver: Make, monkeypatch: Any
+) -> None:
+    """It took the login 3,000 times a second, and with it the manager's core."""
+    monkeypatch.setattr(device, "BACKOFF_S", (0.0, 0.0, 3600.0))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await login(reader, writer)
+        await writer.drain()
+        writer.close()
+
+    server, drives, heard = await scripted(make_driver, await plain(), serve)
+    await heard.until(lambda h: len(h.downs) == 3)
+    for _ in range(100):
+        await asyncio.sleep(0.002)
+    assert heard.ups == 3 and not drives.up
+    server.close()
+
+
+async def test_a_connection_that_held__is_made_again_at_once(plain: Any, make_driver: Make, monkeypatch: Any) -> None:
+    monkeypatch.setattr(device, "BACKOFF_S", (3600.0,))
+    monkeypatch.setattr(device, "STEADY_S", 0.0)
+    server, drives, heard = await scripted(make_driver, await plain(), hang_up_once())
+    await heard.until(lambda h: h.ups == 2)
+    assert drives.up
+    server.close()
+
+
+def hang_up_once() -> Any:
+    left = [True]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await login(reader, writer)
+        await writer.drain()
+        if left.pop() if left else False:
+            writer.close()
+        await reader.read()
+
+    return serve
 
 
 async def test_silence_after_a_command__an_error_within_a_bound(

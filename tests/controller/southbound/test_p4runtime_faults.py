@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from ipaddress import IPv4Address
+from typing import Any
 
 import pytest
-from finsy.proto import p4d, p4r, rpc_code
+from finsy.proto import p4d, p4r, rpc_code, rpc_status
 from rostrum.controller.core.model import Count, Light, SouthboundError
 from rostrum.controller.southbound.p4runtime import connection
 from rostrum.controller.southbound.p4runtime import switch as p4runtime_switch
@@ -237,6 +238,36 @@ async def test_no_switch_there__says_so_and_connects_when_it_comes() -> None:
             await world.fabric.read("tor1")
         await server.start()
         await world.up()
+    await server.stop()
+
+
+class HangsUp(FakeServer):
+    """Makes each its primary, and ends the stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams = 0
+
+    async def StreamChannel(self, requests: Any, context: Any) -> Any:
+        self.streams += 1
+        async for message in requests:
+            status = rpc_status.Status(code=rpc_code.OK)
+            election = message.arbitration.election_id
+            arbitration = p4r.MasterArbitrationUpdate(device_id=1, election_id=election, status=status)
+            yield p4r.StreamMessageResponse(arbitration=arbitration)
+            return
+
+
+async def test_a_switch_that_hangs_up_at_once__is_asked_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(p4runtime_switch, "BACKOFF_MIN_S", 0.001)
+    monkeypatch.setattr(p4runtime_switch, "BACKOFF_MAX_S", 3600.0)
+    server = HangsUp()
+    await server.start()
+    async with World(server) as world:
+        await world.until(lambda: server.streams >= 8)
+        for _ in range(100):
+            await asyncio.sleep(0.003)
+        assert server.streams <= 11  # the tenth wait is of half a second
     await server.stop()
 
 
