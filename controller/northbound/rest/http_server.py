@@ -49,6 +49,18 @@ METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")
 REASONS = ("crowded out", "no room", "late", "not HTTP")
 
 
+class _Told(logging.Filter):
+    """uvicorn has a line for each request that is no HTTP, or wants another protocol: as many as strangers like. What
+    of that is worth a line `Places` says, a few times.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno != logging.WARNING or record.module != HttpToolsProtocol.__module__.rpartition(".")[2]
+
+
+_TOLD = _Told()
+
+
 class Places:
     """Who is connected. Room is made by the connection that has waited the longest for its client's next request: one
     of the same source if that has too many, of any otherwise. A request under way is not ended for another.
@@ -246,6 +258,7 @@ class _Protocol(HttpToolsProtocol):
 
 class HttpServer:
     def __init__(self, app: FastAPI) -> None:
+        logging.getLogger("uvicorn.error").addFilter(_TOLD)
         self._app = app
         self._running: list[tuple[_Server, asyncio.Task[None]]] = []
         self.places = {"tcp": Places(), "unix": Places(of_source=CONNECTIONS_MAX)}

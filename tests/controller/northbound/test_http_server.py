@@ -268,3 +268,15 @@ async def test_head__is_counted_by_its_route(manager: Running) -> None:
     async with httpx.AsyncClient(base_url=manager.url, trust_env=False, timeout=BOUND_S) as http:
         await http.head("/v1/paths/p-none")
     assert manager.app.rest.meter.answers["HEAD", "/v1/paths/{path_id}", 404] == 1
+
+
+@pytest.mark.parametrize(
+    "said", [b"\x16\x03\x01junk\r\n\r\n", GET[:-2] + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"]
+)
+async def test_strangers__do_not_fill_the_log(manager: Running, said: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """It had a line for each of them."""
+    for _ in range(20):
+        one = await Peer.dial(manager, said)
+        await one.answered()
+        one.close()
+    assert len(caplog.records) <= http_server.LINES[0]
