@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,12 @@ REASONS = ("crowded out", "no room", "late", "not HTTP")
 
 
 class _Told(logging.Filter):
-    """uvicorn has a line for each request that is no HTTP, or wants another protocol: as many as strangers like. What
-    of that is worth a line `Places` says, a few times.
+    """uvicorn warns of each request that is no HTTP, or wants another protocol: as often as strangers like. What of
+    that is worth a line `Places` says, a few times.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno != logging.WARNING or record.module != HttpToolsProtocol.__module__.rpartition(".")[2]
+        return record.levelno != logging.WARNING
 
 
 _TOLD = _Told()
@@ -403,6 +403,38 @@ class HeadAndOptions:
                 await send({"type": "http.response.body", "body": b""})
 
         await self.app(asked, receive, headers)
+
+
+class Turns:
+    """ASGI middleware: of all requests that are there one begins in each round of the loop, in the order in which they
+    came. Who asks all the time, by hundreds of connections, does not have the manager to itself: agents and devices are
+    heard between any two of its requests.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._begun = False  # one did in this round
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        if self._begun:
+            turn = loop.create_future()
+            self._waiting.append(turn)
+            await turn
+        else:
+            self._begun = True
+            loop.call_soon(self._next)
+        await self.app(scope, receive, send)
+
+    def _next(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():  # its client may have gone
+                turn.set_result(None)
+                asyncio.get_running_loop().call_soon(self._next)
+                return
+        self._begun = False
 
 
 class RestMeter:

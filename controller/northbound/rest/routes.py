@@ -33,7 +33,7 @@ from rostrum.controller.northbound.rest import objects as objects_rest
 from rostrum.controller.northbound.rest import rdcm as rdcm_rest
 from rostrum.controller.northbound.rest.access import CALLER, Access, AccessOptions, Caller
 from rostrum.controller.northbound.rest.events import Events, EventStream
-from rostrum.controller.northbound.rest.http_server import BodyLimit, HeadAndOptions, RestMeter
+from rostrum.controller.northbound.rest.http_server import BodyLimit, HeadAndOptions, RestMeter, Turns
 from rostrum.controller.northbound.rest.problems import Refused
 from rostrum.controller.northbound.thrift.probes import Probes
 from rostrum.controller.runtime import waiting
@@ -191,6 +191,7 @@ def create(rest: Rest) -> FastAPI:
     app.add_middleware(BodyLimit)
     app.add_middleware(rest.access.around, open_to_all=pages.OPEN_TO_ALL)
     app.add_middleware(rest.meter.around)
+    app.add_middleware(Turns)
     _paths(app, rest)
     _network(app, rest)
     _state(app, rest)

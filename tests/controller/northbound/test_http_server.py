@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import logging
 import os
 import random
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -273,10 +276,40 @@ async def test_head__is_counted_by_its_route(manager: Running) -> None:
 @pytest.mark.parametrize(
     "said", [b"\x16\x03\x01junk\r\n\r\n", GET[:-2] + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"]
 )
-async def test_strangers__do_not_fill_the_log(manager: Running, said: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_strangers__do_not_fill_the_log(
+    manager: Running, said: bytes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It had a line for each of them."""
+    monkeypatch.setattr(logging, "_srcfile", None)  # as the manager has it
     for _ in range(20):
         one = await Peer.dial(manager, said)
         await one.answered()
         one.close()
     assert len(caplog.records) <= http_server.LINES[0]
+
+
+async def test_turns__the_loop_has_a_round_between_any_two_requests() -> None:
+    """Those of hundreds of connections were all answered before agents and devices were heard again."""
+    loop = asyncio.get_running_loop()
+    rounds, begun = 0, list[tuple[int, int]]()
+
+    def tick() -> None:
+        nonlocal rounds
+        rounds += 1
+        if len(begun) < 19:
+            loop.call_soon(tick)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.append((scope["number"], rounds))
+        await asyncio.sleep(3600 if scope["number"] == 3 else 0)  # one that waits keeps nobody
+
+    turns: Any = http_server.Turns(app)
+    tasks = [asyncio.create_task(turns({"number": number}, None, None)) for number in range(20)]
+    loop.call_soon(lambda: tasks[7].cancel())  # its client goes
+    loop.call_soon(tick)
+    await asyncio.wait([*tasks[:3], *tasks[4:]], timeout=BOUND_S)
+    assert not tasks[3].done()
+    tasks[3].cancel()
+    assert [number for number, _ in begun] == [one for one in range(20) if one != 7]
+    times = [when for _, when in begun]
+    assert all(earlier < later for earlier, later in itertools.pairwise(times[1:])), begun
