@@ -700,22 +700,11 @@ class Group:
 
     async def publish_all(self, messages: Iterable[Buffer]) -> int:
         """Publishes many; returns how many. Raises as Group.publish_all."""
-        count, due = 0, False
+        count = 0
         async with self._publishing:
-            try:
-                for data in messages:
-                    due = True
-                    if self._group.append(data):
-                        due = False
-                        await self._flush()
-                    count += 1
-            except BaseException:
-                if due:
-                    with contextlib.suppress(RostrumError):
-                        self._group.flush_some()  # without waiting: the cause is told now
-                raise
-            if due:
+            for so_far in self._group.put(messages):
                 await self._flush()
+                count = so_far
         return count
 
     async def _flush(self) -> None:

@@ -185,22 +185,11 @@ class Group:
         """Publishes many; returns how many. Raises as `publish` does; what is before a message that is too long, or
         before an error of `messages`, goes out, or (where there is no room) with the next call.
         """
-        count, due = 0, False
+        count = 0
         with self._sending:
-            try:
-                for data in messages:
-                    due = True
-                    if self.append(data):
-                        due = False
-                        self._flush()
-                    count += 1
-            except BaseException:
-                if due:
-                    with contextlib.suppress(RostrumError):
-                        self.flush_some()  # without waiting: the cause is told now
-                raise
-            if due:
+            for so_far in self.put(messages):
                 self._flush()
+                count = so_far
         return count
 
     def try_publish(self, data: Buffer) -> bool:
@@ -217,6 +206,27 @@ class Group:
             return True
         finally:
             self._sending.release()
+
+    def put(self, messages: Iterable[Buffer]) -> Iterator[int]:
+        """Puts messages to those that a flush sends: each time that one is due, and at the end, yields how many so far.
+        Before an error of `messages`, or of one of them, sends what goes without waiting: the cause is told now.
+        """
+        count, due = 0, False
+        try:
+            for data in messages:
+                due = True
+                full = self.append(data)
+                count += 1
+                if full:
+                    due = False
+                    yield count
+        except BaseException:
+            if due:
+                with contextlib.suppress(RostrumError):
+                    self.flush_some()
+            raise
+        if due:
+            yield count
 
     def append(self, data: Buffer) -> bool:
         """Puts one message to those that a flush sends; whether that is due."""
