@@ -1,83 +1,37 @@
 /* When a message is given out, by agreed and by safe delivery, and what members tell of it, in virtual time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include "order/members.h"
 
-#include <cmocka.h>
-
-#include "core/base/heap.h"
-#include "core/order/order.h"
-
-#define MILLISECOND ((rs_time)1000000)
-#define SECOND (1000 * MILLISECOND)
-#define MEMBERS 3
 #define WINDOW 16
 
 typedef struct {
-    rs_order *member[MEMBERS];
-    bool mute[MEMBERS];   /* what it says to one member is lost: acknowledgements */
-    bool unread[MEMBERS]; /* its program takes nothing */
+    net of;
+    bool mute[MEMBERS]; /* what it says to one member is lost: acknowledgements */
     uint64_t given[MEMBERS], last[MEMBERS], said[MEMBERS];
-    rs_time now;
-} net;
+} agreeing;
 
-static void pass(net *n, uint32_t from, const rs_order_out *out) {
-    n->said[from] += out->peer != RS_NO_PEER;
-    for (uint32_t to = 0; to < MEMBERS; to++)
-        if (to != from && (out->peer == RS_NO_PEER || (out->peer == to + 1 && !n->mute[from])))
-            assert_true(rs_order_receive(n->member[to], n->now, from + 1, out->bytes, out->length));
+static bool is_lost(net *n, uint32_t from, uint32_t to, const rs_order_out *out) {
+    (void)to;
+    return out->peer != RS_NO_PEER && ((agreeing *)n)->mute[from];
 }
 
-/* All that can happen at this moment. */
-static void settle(net *n) {
-    rs_order_event event;
-    rs_order_out out;
-    for (bool more = true; more;) {
-        more = false;
-        for (uint32_t i = 0; i < MEMBERS; i++) {
-            while (!n->unread[i] && rs_order_poll_event(n->member[i], n->now, &event))
-                if (event.kind == RS_ORDER_MESSAGE) {
-                    assert_int_equal(event.number, n->last[i] + 1);
-                    n->last[i] = event.number;
-                    n->given[i]++;
-                    more = true;
-                }
-            while (rs_order_poll_out(n->member[i], n->now, &out)) {
-                pass(n, i, &out);
-                more = true;
-            }
-        }
-    }
+static void said(net *n, uint32_t from, const rs_order_out *out) {
+    ((agreeing *)n)->said[from] += out->peer != RS_NO_PEER;
 }
 
-static void run(net *n, rs_time how_long) {
-    for (rs_time end = n->now + how_long; n->now < end; n->now += MILLISECOND) {
-        for (uint32_t i = 0; i < MEMBERS; i++)
-            rs_order_timeout(n->member[i], n->now);
-        settle(n);
-    }
+static void give(net *n, uint32_t to, const rs_order_event *event) {
+    agreeing *a = (agreeing *)n;
+    if (event->kind != RS_ORDER_MESSAGE)
+        return;
+    assert_int_equal(event->number, a->last[to] + 1);
+    a->last[to] = event->number;
+    a->given[to]++;
 }
 
-static net *begin(bool agreed) {
-    const rs_peer peers[MEMBERS] = {1, 2, 3};
-    net *n = calloc(1, sizeof *n);
-    n->now = SECOND;
-    for (uint32_t i = 0; i < MEMBERS; i++) {
-        const rs_order_config config = {
-            .group = 7, .self = i + 1, .instance = 100 + i, .total = true, .agreed = agreed, .window_messages = WINDOW};
-        n->member[i] = rs_order_new(&config, &rs_heap);
-        assert_int_equal(rs_order_view(n->member[i], n->now, 1, peers, MEMBERS), RS_OK);
-    }
-    run(n, SECOND);
-    return n;
-}
-
-static void end(net *n) {
-    for (uint32_t i = 0; i < MEMBERS; i++)
-        rs_order_free(n->member[i]);
-    free(n);
+static agreeing *begin(bool agreed) {
+    agreeing *a = calloc(1, sizeof *a);
+    a->of = (net){.is_lost = is_lost, .said = said, .give = give};
+    net_begin(&a->of, (rs_order_config){.total = true, .agreed = agreed, .window_messages = WINDOW});
+    return a;
 }
 
 static int begin_agreed(void **state) {
@@ -90,113 +44,98 @@ static int begin_safe(void **state) {
     return 0;
 }
 
-static int over(void **state) {
-    end(*state);
-    return 0;
-}
-
 /* How many of them were taken. */
-static uint32_t publish(net *n, uint32_t from, uint32_t count) {
+static uint32_t publish(agreeing *a, uint32_t from, uint32_t count) {
     const uint8_t bytes[100] = {1};
     uint32_t taken = 0;
-    while (taken < count && rs_order_publish(n->member[from], n->now, bytes, sizeof bytes) == RS_OK)
+    while (taken < count && rs_order_publish(a->of.member[from], a->of.now, bytes, sizeof bytes) == RS_OK)
         taken++;
     return taken;
 }
 
 static void agreed__nobody_s_acknowledgement_is_waited_for(void **state) {
-    net *n = *state;
-    n->mute[2] = true;
-    assert_int_equal(publish(n, 1, 3), 3);
-    settle(n);
+    agreeing *a = *state;
+    a->mute[2] = true;
+    assert_int_equal(publish(a, 1, 3), 3);
+    net_settle(&a->of);
     for (uint32_t i = 0; i < MEMBERS; i++)
-        assert_int_equal(n->given[i], 3);
+        assert_int_equal(a->given[i], 3);
 }
 
 static void safe__all_wait_until_all_have_it(void **state) {
-    net *n = *state;
-    n->mute[2] = true;
-    assert_int_equal(publish(n, 1, 3), 3);
-    settle(n);
+    agreeing *a = *state;
+    a->mute[2] = true;
+    assert_int_equal(publish(a, 1, 3), 3);
+    net_settle(&a->of);
     for (uint32_t i = 0; i < MEMBERS; i++)
-        assert_int_equal(n->given[i], 0);
-    n->mute[2] = false;
-    run(n, SECOND);
+        assert_int_equal(a->given[i], 0);
+    a->mute[2] = false;
+    net_run(&a->of, SECOND);
     for (uint32_t i = 0; i < MEMBERS; i++)
-        assert_int_equal(n->given[i], 3);
+        assert_int_equal(a->given[i], 3);
 }
 
 /* One a millisecond: a third of 30 ms goes between acknowledgements. */
 static void agreed__acknowledgements_are_few(void **state) {
-    net *n = *state;
-    uint64_t before = n->said[2];
+    agreeing *a = *state;
+    uint64_t before = a->said[2];
     for (uint32_t i = 0; i < 100; i++) {
-        assert_int_equal(publish(n, 1, 1), 1);
-        run(n, MILLISECOND);
+        assert_int_equal(publish(a, 1, 1), 1);
+        net_run(&a->of, MILLISECOND);
     }
-    run(n, SECOND);
-    assert_int_equal(n->given[2], 100);
-    assert_in_range(n->said[2] - before, 4, 25);
+    net_run(&a->of, SECOND);
+    assert_int_equal(a->given[2], 100);
+    assert_in_range(a->said[2] - before, 4, 25);
 }
 
 /* What waits at it is bounded, and so is what others may publish. */
 static void agreed__a_program_that_takes_nothing_holds_others_back(void **state) {
-    net *n = *state;
+    agreeing *a = *state;
     uint32_t taken = 0;
-    n->unread[2] = true;
+    a->of.unread[2] = true;
     for (uint32_t i = 0; i < 20; i++) {
-        taken += publish(n, 1, 2 * WINDOW);
-        run(n, 100 * MILLISECOND);
+        taken += publish(a, 1, 2 * WINDOW);
+        net_run(&a->of, 100 * MILLISECOND);
     }
     assert_in_range(taken, WINDOW, 3 * WINDOW);
     rs_order_stats stats;
-    rs_order_stats_get(n->member[2], &stats);
+    rs_order_stats_get(a->of.member[2], &stats);
     assert_in_range(stats.waiting, 1, WINDOW);
-    n->unread[2] = false;
-    run(n, SECOND);
+    a->of.unread[2] = false;
+    net_run(&a->of, SECOND);
     for (uint32_t i = 0; i < MEMBERS; i++)
-        assert_int_equal(n->given[i], taken);
-    assert_int_equal(publish(n, 1, WINDOW), WINDOW);
+        assert_int_equal(a->given[i], taken);
+    assert_int_equal(publish(a, 1, WINDOW), WINDOW);
 }
 
 /* A view without a member: who is left has the same, and nothing twice. */
 static void agreed__the_coordinator_is_gone__the_others_go_on_alike(void **state) {
-    net *n = *state;
+    agreeing *a = *state;
     const rs_peer left[] = {2, 3};
-    n->mute[1] = n->mute[2] = true;
-    assert_int_equal(publish(n, 1, 5), 5);
-    settle(n);
-    rs_order_free(n->member[0]);
-    const rs_order_config config = {.group = 8, .self = 9, .instance = 1};
-    n->member[0] = rs_order_new(&config, &rs_heap); /* it takes part in nothing */
-    rs_order_event event;
-    rs_order_out out;
+    a->mute[1] = a->mute[2] = true;
+    assert_int_equal(publish(a, 1, 5), 5);
+    net_settle(&a->of);
+    rs_order_free(a->of.member[0]);
+    a->of.member[0] = NULL;
     for (uint32_t i = 1; i < MEMBERS; i++)
-        assert_int_equal(rs_order_view(n->member[i], n->now, 2, left, 2), RS_OK);
-    for (uint32_t step = 0; step < 1000; step++, n->now += MILLISECOND)
-        for (uint32_t i = 1; i < MEMBERS; i++) {
-            rs_order_timeout(n->member[i], n->now);
-            while (rs_order_poll_event(n->member[i], n->now, &event))
-                if (event.kind == RS_ORDER_MESSAGE) {
-                    assert_int_equal(event.number, ++n->last[i]);
-                    n->given[i]++;
-                }
-            while (rs_order_poll_out(n->member[i], n->now, &out))
-                assert_true(rs_order_receive(n->member[3 - i], n->now, i + 1, out.bytes, out.length));
-            if (step == 500)
-                assert_int_equal(publish(n, i, 1), 1);
-        }
-    assert_int_equal(n->given[1], 7);
-    assert_int_equal(n->given[2], 7);
+        assert_int_equal(rs_order_view(a->of.member[i], a->of.now, 2, left, 2), RS_OK);
+    a->mute[1] = a->mute[2] = false;
+    net_run(&a->of, SECOND / 2);
+    for (uint32_t i = 1; i < MEMBERS; i++)
+        assert_int_equal(publish(a, i, 1), 1);
+    net_run(&a->of, SECOND / 2);
+    assert_int_equal(a->given[1], 7);
+    assert_int_equal(a->given[2], 7);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(agreed__nobody_s_acknowledgement_is_waited_for, begin_agreed, over),
-        cmocka_unit_test_setup_teardown(safe__all_wait_until_all_have_it, begin_safe, over),
-        cmocka_unit_test_setup_teardown(agreed__acknowledgements_are_few, begin_agreed, over),
-        cmocka_unit_test_setup_teardown(agreed__a_program_that_takes_nothing_holds_others_back, begin_agreed, over),
-        cmocka_unit_test_setup_teardown(agreed__the_coordinator_is_gone__the_others_go_on_alike, begin_agreed, over),
+        cmocka_unit_test_setup_teardown(agreed__nobody_s_acknowledgement_is_waited_for, begin_agreed, net_over),
+        cmocka_unit_test_setup_teardown(safe__all_wait_until_all_have_it, begin_safe, net_over),
+        cmocka_unit_test_setup_teardown(agreed__acknowledgements_are_few, begin_agreed, net_over),
+        cmocka_unit_test_setup_teardown(agreed__a_program_that_takes_nothing_holds_others_back, begin_agreed, net_over),
+        cmocka_unit_test_setup_teardown(agreed__the_coordinator_is_gone__the_others_go_on_alike, begin_agreed,
+                                        net_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
