@@ -434,9 +434,10 @@ def test_a_stream_is_joined_under_way_at_nobodys_cost(lab: World, multicast: str
 
 
 class Liar:
-    """A holder that gives what another holder gives, but for the bytes of streams: these are wrong, or another's."""
+    """A holder that gives what another holder gives, but for the bytes of streams: these are wrong, or another's; or
+    it says that it has no piece yet."""
 
-    PORT, RUN, STREAM = 7999, 13, 11
+    PORT, HAS, RUN, STREAM = 7999, 2, 13, 11
 
     def __init__(self, lab: World, host: str, of: str, how: str) -> None:
         self.how, self.runs, self.fragment = how, 0, 0
@@ -503,6 +504,8 @@ class Liar:
         at, size = 16, self.fragment  # behind the head and the first fragment's number
         if message[3] == self.STREAM:
             self.fragment = struct.unpack_from("<I", message, 8)[0]
+        elif message[3] == self.HAS and self.how == "has nothing yet":
+            message[18] &= ~1  # "complete", behind size and digest
         elif message[3] == self.RUN:
             self.runs += 1
             if self.how == "of another place" and len(message) >= at + 2 * size:
@@ -544,6 +547,16 @@ def test_who_joins_a_stream_leaves_a_peer_that_gives_wrong_bytes_and_delivers_no
             if liar.runs:
                 break
         assert liar.runs >= 1  # it was believed until its first bytes came
+
+
+def test_a_holder_to_which_nothing_comes_is_given_up_with_that_cause(lab: World) -> None:
+    """The cause was empty."""
+    lab.start_all()
+    lab.app("h1").add(7, content(3 * MIB, 5))
+    with Liar(lab, "h2", "h1", "has nothing yet") as liar:
+        app = lab.app("h3")
+        with pytest.raises(RostrumError, match="liar: it has no more than 0 of 3 pieces itself"):
+            app.next(start_fetch(app, 7, [liar.text]))
 
 
 def test_a_stream_that_nobody_has_is_not_joined(lab: World) -> None:

@@ -6,87 +6,83 @@
 #include "api/wire.h"
 #include "core/base/wire.h"
 #include "daemon/control/control.h"
+#include "daemon/data/nameless.h"
 #include "daemon/data/receiving.h"
 #include "daemon/pieces/holdings.h"
 #include "daemon/secure.h"
 
-#define OPENED 1024u  /* transfers: one that shares its place with another is told no names while that goes on */
-#define TOLD 4096u    /* pairs of transfer and receiver: forgotten, a name is told twice */
-#define NAMELESS 256u /* receivers that answered before the program gave the name: forgotten, they know the number */
+#define TOLD 4096u /* pairs of transfer and receiver: forgotten, a name is told twice */
 #define AT_TYPE 4
 
 struct rs_names {
-    struct {
-        uint64_t nonce; /* 0: none */
-        rs_object_id object;
-    } opened[OPENED];
+    rs_nameless *nameless; /* a small object is there before its name has come from the program */
     uint64_t told[TOLD];
-    struct {
-        uint64_t nonce; /* 0: none */
-        rs_object_id object;
-        rs_peer peer;
-    } nameless[NAMELESS];
-    uint32_t nameless_next;
 };
 
 rs_names *rs_names_new(void) {
-    return calloc(1, sizeof(rs_names));
+    rs_names *names = calloc(1, sizeof *names);
+    if (names && !(names->nameless = rs_nameless_new())) {
+        free(names);
+        return NULL;
+    }
+    return names;
 }
 
 void rs_names_free(rs_names *names) {
+    if (names)
+        rs_nameless_free(names->nameless);
     free(names);
 }
 
 void rs_names_goes(rs_names *names, const uint8_t *header, size_t header_length) {
     rs_message m;
-    if (header_length <= AT_TYPE || header[AT_TYPE] != RS_MSG_OPEN || !rs_wire_decode(header, header_length, 0, &m))
-        return;
-    names->opened[m.nonce % OPENED].nonce = m.nonce;
-    names->opened[m.nonce % OPENED].object = m.open.object;
+    if (header_length > AT_TYPE && header[AT_TYPE] == RS_MSG_OPEN && rs_wire_decode(header, header_length, 0, &m))
+        rs_nameless_opened(names->nameless, m.nonce, &m.open.object);
 }
 
-static void tell(rs_agent *agent, rs_peer peer, uint64_t nonce, const rs_object *object) {
+/* False: its connection is not there, or has no room. */
+static bool tell(rs_agent *agent, rs_peer peer, uint64_t nonce, const rs_object *object) {
     uint64_t pair = nonce ^ (peer + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
     uint64_t *told = &agent->names->told[(pair >> 32) % TOLD];
     uint32_t knows = rs_control_knows(agent->control, peer);
-    if (*told == pair || knows == UINT32_MAX || !(knows & RS_HELLO_NAME))
-        return;
+    if (*told == pair || (knows != UINT32_MAX && !(knows & RS_HELLO_NAME)))
+        return true;
+    if (knows == UINT32_MAX)
+        return false;
     rs_message name = {.type = RS_MSG_NAME, .nonce = nonce};
     uint8_t bytes[RS_HEADER_MAX];
     name.name.object = object->id;
     name.name.length = (uint16_t)strnlen(object->name, RS_NAME_MAX);
     memcpy(name.name.text, object->name, name.name.length);
     size_t size = rs_wire_encode(&name, 0, bytes, sizeof bytes);
-    if (size && rs_control_send(agent->control, peer, bytes, size, NULL))
-        *told = pair;
+    if (size && !rs_control_send(agent->control, peer, bytes, size, NULL))
+        return false;
+    *told = pair;
+    return true;
+}
+
+static bool tell_late(void *context, rs_peer peer, uint64_t nonce) {
+    rs_agent *agent = context;
+    const rs_object *object = rs_store_find(agent->store, rs_nameless_object(agent->names->nameless, nonce));
+    return !object || !object->name || tell(agent, peer, nonce, object);
 }
 
 /* This receiver has the object, or begins to have it. */
 static void answered(rs_agent *agent, rs_peer peer, uint64_t nonce) {
-    rs_names *names = agent->names;
-    if (names->opened[nonce % OPENED].nonce != nonce)
+    const rs_object_id *id = rs_nameless_object(agent->names->nameless, nonce);
+    const rs_object *object = id ? rs_store_find(agent->store, id) : NULL;
+    if (!object || (object->name && tell(agent, peer, nonce, object)))
         return;
-    const rs_object_id *id = &names->opened[nonce % OPENED].object;
-    const rs_object *object = rs_store_find(agent->store, id);
-    if (object && object->name) {
-        tell(agent, peer, nonce, object);
-    } else if (object) { /* a small one is there before its name has come from the program */
-        uint32_t at = names->nameless_next++ % NAMELESS;
-        names->nameless[at].nonce = nonce;
-        names->nameless[at].object = *id;
-        names->nameless[at].peer = peer;
-    }
+    rs_nameless_note(agent->names->nameless, nonce, peer);
+    if (object->name)
+        rs_nameless_named(agent->names->nameless, id, tell_late, agent);
 }
 
 void rs_names_api(void *context, const rs_object_id *id, const char *text) {
     rs_agent *agent = context;
-    rs_names *names = agent->names;
     const rs_object *object = rs_store_find(agent->store, id);
-    for (uint32_t at = 0; object && object->name && at < NAMELESS; at++)
-        if (names->nameless[at].nonce && memcmp(&names->nameless[at].object, id, sizeof *id) == 0) {
-            tell(agent, names->nameless[at].peer, names->nameless[at].nonce, object);
-            names->nameless[at].nonce = 0;
-        }
+    if (object && object->name)
+        rs_nameless_named(agent->names->nameless, id, tell_late, agent);
     rs_holdings_name_api(agent, id, text);
 }
 
@@ -111,6 +107,7 @@ bool rs_names_message(void *context, rs_peer peer, const uint8_t *header, size_t
         if (m.carried.inner.type == RS_MSG_NAME && rs_wire_inner_get(&m.carried.inner, m.nonce, m.session, &within))
             named(agent, &within);
     }
+    rs_nameless_again(agent->names->nameless, peer, tell_late, agent);
     bool answers = type == RS_MSG_OPEN_ACK || type == RS_MSG_INTL_SEQ || type == RS_MSG_DATA_RCVD;
     if ((answers || type == RS_MSG_NAME) && rs_wire_decode(header, header_length, payload_length, &m)) {
         if (type == RS_MSG_NAME)

@@ -878,9 +878,35 @@ static void check_holder(holder *h) {
         lose(h, false, "it gave nothing for 5 s");
 }
 
+/* Why nothing comes from it. */
+static void holder_text(const holder *h, char *text, size_t size) {
+    uint32_t has = 0;
+    for (uint32_t piece = 0; h->bits && piece < h->of->pieces; piece++)
+        has += h->bits[piece / 8] >> piece % 8 & 1;
+    if (h->state == HOLDER_READY && h->no_leaves)
+        snprintf(text, size, "it is receiving the object itself, and is not done");
+    else if (h->state == HOLDER_READY && has < h->of->pieces)
+        snprintf(text, size, "it has no more than %u of %u pieces itself", has, h->of->pieces);
+    else
+        snprintf(text, size, "%s", h->cause[0] ? h->cause : "it says nothing");
+}
+
+/* What each holder says, or what came of it. */
+static void why_nothing(const fetch *f, char *text, size_t size) {
+    size_t used = (size_t)snprintf(text, size, "nobody gives it:");
+    char why[RS_PIECE_TEXT];
+    for (uint32_t i = 0; i < f->holder_count; i++) {
+        const holder *h = f->holders[i];
+        holder_text(h, why, sizeof why);
+        int more = snprintf(text + used, size - used, " %.40s: %.120s;", h->name, why);
+        used = more > 0 && used + (size_t)more < size ? used + (size_t)more : used;
+    }
+    text[used - (text[used - 1] == ';')] = '\0';
+    if (f->answer[0] && f->holder_count == 0)
+        snprintf(text, size, "%s", f->answer);
+}
+
 static void check_fetch(fetch *f) {
-    char text[ROSTRUM_TEXT_MAX + 1] = "nobody gives it:";
-    size_t used = strlen(text);
     bool alive = false;
     if (f->sleeps) {
         check_sleeper(f);
@@ -893,12 +919,7 @@ static void check_fetch(fetch *f) {
     for (uint32_t i = 0; i < f->holder_count; i++) {
         const holder *h = f->holders[i];
         alive |= h->state != HOLDER_GONE && !(h->state == HOLDER_WAITING && f->background && h->tries >= 3);
-        int more = snprintf(text + used, sizeof text - used, " %.40s: %.120s;", h->name, h->cause);
-        used = more > 0 && used + (size_t)more < sizeof text ? used + (size_t)more : used;
     }
-    text[used - (text[used - 1] == ';')] = '\0';
-    if (f->answer[0] && f->holder_count == 0)
-        snprintf(text, sizeof text, "%s", f->answer);
     rs_hear_look(f);
     ask_leaves(f);
     ask_all(f);
@@ -908,8 +929,11 @@ static void check_fetch(fetch *f) {
     alive |= f->hears.live || (f->asks && (!f->answer[0] || rs_fetch_now(f) - f->began < TOLD_BOUND));
     if (f->hears.live)
         f->progress_at = rs_fetch_now(f);
-    if (!alive || rs_fetch_now(f) - f->progress_at > PROGRESS_BOUND)
-        fetch_ends(f, false, text);
+    if (alive && rs_fetch_now(f) - f->progress_at <= PROGRESS_BOUND)
+        return;
+    char text[ROSTRUM_TEXT_MAX + 1];
+    why_nothing(f, text, sizeof text);
+    fetch_ends(f, false, text);
 }
 
 rs_fetches *rs_fetches_new(rs_agent *agent) {
