@@ -415,10 +415,10 @@ static void ask_to_listen(const rs_lan *lan, const lan_path *path, const rs_lan_
 }
 
 static void note_verdict(rs_lan *lan, rs_lan_member *m, bool direct) {
-    rs_lan_known *p = rs_lan_peer_at(lan->peers, m->peer.address, m->peer.control_port);
+    rs_lan_known *p = m->place;
     m->decided = true;
     m->direct = direct;
-    if (p) {
+    if (rs_lan_peer_is_at(p, &m->peer)) {
         p->multicast = direct ? 1 : m->small ? -2 : -1;
         p->multicast_until = now_of(lan) + RS_LAN_FRESH;
     }
@@ -453,7 +453,7 @@ static void test_tick(rs_lan *lan, lan_path *path) {
     rs_time now = now_of(lan), since = now - path->phase_at;
     for (uint32_t i = 0; i < path->count; i++) {
         rs_lan_member *m = &path->members[i];
-        m->decided = m->decided || rs_lan_peer_is_tried(lan->peers, now, &m->peer, &m->direct); /* by another path */
+        m->decided = m->decided || rs_lan_peer_is_tried(m->place, now, &m->peer, &m->direct); /* by another path */
         if (m->decided)
             continue;
         if (since > TEST_SILENCE && !m->listening) {
@@ -497,7 +497,7 @@ static void begin_test(rs_lan *lan, lan_path *path) {
     path->next_at = now + TEST_EVERY;
     for (uint32_t i = 0; i < path->count; i++) {
         rs_lan_member *m = &path->members[i];
-        m->decided = rs_lan_peer_is_tried(lan->peers, now, &m->peer, &m->direct);
+        m->decided = rs_lan_peer_is_tried(m->place, now, &m->peer, &m->direct);
         if (!m->decided)
             ask_to_listen(lan, path, m);
     }
@@ -510,12 +510,12 @@ static void advance_find(rs_lan *lan, lan_path *path) {
     bool all = true;
     for (uint32_t i = 0; i < path->count; i++) {
         rs_lan_member *m = &path->members[i];
-        const rs_lan_known *p = m->found ? NULL : rs_lan_peer_named(lan->peers, now_of(lan), m->name, true);
+        rs_lan_known *p = m->place ? NULL : rs_lan_peer_named(lan->peers, now_of(lan), m->name, true);
         if (p && p->answered >= path->began) {
             m->peer = *p;
-            m->found = true;
+            m->place = p;
         }
-        all &= m->found;
+        all &= m->place != NULL;
     }
     if (!all)
         return;
@@ -532,13 +532,13 @@ static void find_tick(rs_lan *lan, lan_path *path) {
     bool unknown = path->pause > FIND_FIRST; /* or it has moved */
     for (uint32_t i = 0; i < path->count; i++) {
         const rs_lan_member *m = &path->members[i];
-        const rs_lan_known *p = m->found ? NULL : rs_lan_peer_named(lan->peers, now, m->name, false);
+        const rs_lan_known *p = m->place ? NULL : rs_lan_peer_named(lan->peers, now, m->name, false);
         uint32_t address;
         if (p)
             send_query(lan, p->address, p->has_cookie ? p->lan_port : RS_LAN_PORT);
-        else if (!m->found && rs_parse_address(m->name, &address))
+        else if (!m->place && rs_parse_address(m->name, &address))
             send_query(lan, address, RS_LAN_PORT);
-        unknown |= !m->found && !p;
+        unknown |= !m->place && !p;
     }
     if (unknown)
         query_all(lan);

@@ -102,7 +102,7 @@ void rs_lan_members_absent(const rs_lan_member *members, uint32_t count, uint16_
     size_t used = 0;
     uint32_t absent = 0;
     for (uint32_t i = 0; i < count; i++)
-        if (!members[i].found && absent++ < 3)
+        if (!members[i].place && absent++ < 3)
             used += (size_t)snprintf(text + used, size - used, "%s%.40s", used ? ", " : "", members[i].name);
     snprintf(text + used, size - used,
              "%s: no agent answers by that name; does rostrum receive run there, does its firewall take UDP %u and %u?",

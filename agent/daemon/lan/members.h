@@ -9,9 +9,9 @@
 
 typedef struct {
     char name[RS_MANAGER_NAME_MAX + 1]; /* as the request has it */
-    rs_lan_known peer;                  /* as it was found */
-    bool found;
-    bool decided, direct; /* multicast reaches it */
+    rs_lan_known peer;                  /* as it was found, */
+    rs_lan_known *place;                /* and where among all; NULL: not found */
+    bool decided, direct;               /* multicast reaches it */
     bool listening;
     uint8_t small, full; /* test packets it heard */
     /* as part of the tree of relays */

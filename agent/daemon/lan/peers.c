@@ -12,10 +12,13 @@ rs_lan_known *rs_lan_peer_at(rs_lan_known *peers, uint32_t address, uint16_t con
     return NULL;
 }
 
-bool rs_lan_peer_is_tried(rs_lan_known *peers, rs_time now, const rs_lan_known *peer, bool *direct) {
-    const rs_lan_known *p = rs_lan_peer_at(peers, peer->address, peer->control_port);
-    bool tried = p && p->multicast && p->multicast_until > now;
-    *direct = tried && p->multicast > 0;
+bool rs_lan_peer_is_at(const rs_lan_known *place, const rs_lan_known *peer) {
+    return place->used && place->address == peer->address && place->control_port == peer->control_port;
+}
+
+bool rs_lan_peer_is_tried(const rs_lan_known *place, rs_time now, const rs_lan_known *peer, bool *direct) {
+    bool tried = rs_lan_peer_is_at(place, peer) && place->multicast && place->multicast_until > now;
+    *direct = tried && place->multicast > 0;
     return tried;
 }
 

@@ -39,8 +39,11 @@ const rs_lan_known *rs_lan_peer_heard(rs_lan_known *peers, rs_time now, const rs
                                       uint16_t port, bool answer);
 rs_lan_peer_info rs_lan_peer_describe(const rs_lan_known *peer, rs_time now);
 rs_lan_known *rs_lan_peer_at(rs_lan_known *peers, uint32_t address, uint16_t control_port); /* or NULL */
-/* Whether it is known of that agent, and not for too long, if multicast gets there: `direct`. */
-bool rs_lan_peer_is_tried(rs_lan_known *peers, rs_time now, const rs_lan_known *peer, bool *direct);
+/* Whether it is known of that agent, which was found at `place`, and not for too long, if multicast gets there:
+ * `direct`. One that gave way to another is not known. */
+bool rs_lan_peer_is_tried(const rs_lan_known *place, rs_time now, const rs_lan_known *peer, bool *direct);
+/* The place has that agent, as ever. */
+bool rs_lan_peer_is_at(const rs_lan_known *place, const rs_lan_known *peer);
 /* A place for another one. */
 rs_lan_known *rs_lan_peer_room(rs_lan_known *peers);
 /* By the name of its agent, of its host, or its address; the one heard of last. NULL: none; with `answered`, none that
