@@ -344,6 +344,17 @@ def test_output_that_nobody_reads_on__ends_the_command_without_a_word(server: Se
     assert ended.returncode == 1 and ended.stderr == ""
 
 
+@pytest.mark.parametrize("how", [">&-", ">&- 2>&-", "| cat"])
+def test_closed_output_and_old_encodings__are_no_error(run: Run, server: Server, file: Path, how: str) -> None:
+    """A traceback each."""
+    assert run("send", str(file), "--to", "h3", "--keep", "--data-id", "İstanbul").exit_code == 0
+    environment = {**os.environ, "ROSTRUM_SOCKET": str(server.socket), "PYTHONIOENCODING": "iso-8859-1"}
+    command = f"set -o pipefail; {sys.executable} -m rostrum.client.cli status {how}"
+    ended = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, timeout=60)
+    assert ended.returncode == 0 and ended.stderr == b"", ended
+    assert how != "| cat" or b"\\u0130stanbul" in ended.stdout
+
+
 def test_what_has_no_length_before_it_is_read__is_sent_whole(run: Run, tmp_path: Path) -> None:
     text = Path("/proc/filesystems").read_bytes()
     assert os.stat("/proc/filesystems").st_size == 0

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import importlib
 import importlib.util
+import io
 import os
 import sys
 from dataclasses import dataclass
@@ -93,12 +94,23 @@ def _drop_output() -> None:
         os.close(nowhere)
 
 
+def _take_outputs() -> None:
+    """An output that is closed (`>&-`) is nowhere; a character that its encoding lacks is no error."""
+    for name in ("stdout", "stderr"):
+        out = getattr(sys, name)
+        if out is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        elif isinstance(out, io.TextIOWrapper):
+            out.reconfigure(errors="backslashreplace")
+
+
 class LazyGroup(click.Group):
     """A group that knows its subcommands by name and imports the one that is used."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         """What the system refuses a command and nothing expects (a full disk, a folder that nobody may write to) is a
         line of text, as every other error."""
+        _take_outputs()
         try:
             try:
                 return super().main(*arguments, **options)

@@ -167,10 +167,14 @@ static uint64_t in_pages(const rs_store *store, uint64_t size) {
     return (size + store->page - 1) / store->page * store->page;
 }
 
+static int64_t newest; /* what rs_store_clock told, or a file's time */
+
 int64_t rs_store_clock(void) {
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+    int64_t now = (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+    newest = now > newest ? now : newest + 1;
+    return newest;
 }
 
 int64_t rs_store_read_at(const rs_object *object) {
@@ -696,6 +700,7 @@ static bool found_on_disk(void *context, const rs_manifest *manifest, const rs_d
     struct stat info;
     if (fstat(object->fd, &info) == 0)
         object->internal->read_at = (int64_t)info.st_atim.tv_sec * 1000000000 + info.st_atim.tv_nsec;
+    newest = object->internal->read_at > newest ? object->internal->read_at : newest;
     return true;
 }
 

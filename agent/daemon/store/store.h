@@ -107,7 +107,8 @@ uint64_t rs_store_disk_quota(const rs_store *store); /* 0: there is no folder on
 /* Digests up to `max_pieces` pieces of objects found on disk. An object that is done with it is COMPLETE or PARTIAL
  * then, and told by `*done` (NULL: none is). True: there is more to do. */
 bool rs_store_check_step(rs_store *store, uint32_t max_pieces, rs_object **done);
-/* Wall-clock nanoseconds, for order only: of the last read (or its coming), and now. */
+/* Wall-clock nanoseconds, for order only, which a clock that is set back does not change: of the last read (or its
+ * coming), and now. */
 int64_t rs_store_read_at(const rs_object *object);
 int64_t rs_store_clock(void);
 /* The most bytes that something lacked, since the last call. */

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -207,6 +209,32 @@ static void room__pins_and_reads_of_objects_on_disk_outlive_a_restart(void **sta
     close_it();
 }
 
+/* The clock was ahead when they were received, and was set right: the agent said each second that they go, and stay. */
+static void room__is_made_of_objects_read_in_the_future(void **state) {
+    (void)state;
+    rs_object *done;
+    open_with(0);
+    receive_all(1, 10);
+    for (uint64_t number = 1; number <= 10; number++) {
+        rs_object_id id = id_of(number);
+        struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
+        (void)clock_gettime(CLOCK_REALTIME, &times[0]);
+        times[0].tv_sec += 36000 - (time_t)number;
+        assert_int_equal(futimens(rs_store_find(store, &id)->fd, times), 0);
+    }
+    close_it();
+    open_with(0);
+    while (rs_store_check_step(store, 100, &done))
+        ;
+    read_it(10); /* by the clock that is right */
+    (void)rs_evict_look(evict, 1);
+    (void)rs_evict_look(evict, 2);
+    assert_string_equal(told, "9 goes, 8 goes");
+    assert_true(rs_evict_look(evict, NOTICE + 1));
+    assert_string_equal(told, "9 goes, 8 goes, 9 gone, 8 gone");
+    close_it();
+}
+
 static uint32_t count_here(uint64_t last) {
     uint32_t count = 0;
     for (uint64_t number = 1; number <= last; number++)
@@ -306,6 +334,7 @@ int main(void) {
                                         remove_folders),
         cmocka_unit_test_setup_teardown(room__pins_and_reads_of_objects_on_disk_outlive_a_restart, make_folders,
                                         remove_folders),
+        cmocka_unit_test_setup_teardown(room__is_made_of_objects_read_in_the_future, make_folders, remove_folders),
         cmocka_unit_test_setup_teardown(room__is_made_for_more_objects_too, make_folders, remove_folders),
         cmocka_unit_test_setup_teardown(room__what_is_pinned_leaves_is_for_others, make_folders, remove_folders),
         cmocka_unit_test_setup_teardown(room__of_small_objects_only_as_many_go_as_their_pages_make, make_folders,
