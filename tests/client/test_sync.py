@@ -76,7 +76,7 @@ class HubAgent:
                 raise NotFound("not here")
 
     def status(self) -> Any:
-        return SimpleNamespace(transfers=())
+        return SimpleNamespace(transfers=(), objects=())
 
 
 @pytest.fixture
@@ -487,6 +487,23 @@ def test_new_folder__is_seen_when_its_files_are_there(tmp_path: Path) -> None:
         assert "taken/two" in names(top)
     assert (top / "left" / "one").read_bytes() == b"one"  # a run that ends early leaves what is whole
     assert not (top / trees.STAGING).exists()
+
+
+def test_receiver_that_does_not_answer__fails_alone(
+    hub: Hub, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others waited for something of the sender's, which waited for that one, as long as it did, and failed too."""
+    monkeypatch.setattr(syncing, "ALIVE_EACH_S", 0.1)
+    monkeypatch.setattr(syncing, "ANSWER_WAIT_S", 0.5)
+    hub.agent("h3")  # where no rostrum sync --into runs
+    receiver = threading.Thread(target=take_folder, args=(hub.agent("h2"), "site", tmp_path / "h2"),
+                                kwargs={"once": True, "wait": BOUND_S})  # fmt: skip
+    receiver.start()
+    result = sync_folder(hub.agent("h1"), source, ["h2", "h3"], name="site", wait=2)
+    receiver.join()
+    assert [row.ok for row in result.receivers] == [True, False], result
+    assert state(tmp_path / "h2") == state(source)
+    hub.stores["h3"].clear()
 
 
 def test_nobody_there__is_said(hub: Hub, source: Path) -> None:

@@ -18,6 +18,7 @@ import os
 import secrets
 import struct
 import tempfile
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,6 +54,7 @@ HOLE = 1 << 63  # added to the offset of an item that is a hole: no bytes go wit
 AHEAD = 8  # parts that a receiver may be behind in writing
 FRESH_MOST = 1000  # files of a folder that is shown when they are there
 ANSWER_WAIT_S = 30.0
+ALIVE_EACH_S = 10.0  # to whom nothing was sent for so long, the sender says that it is there
 LOOK_BYTES_PER_S = 20e6  # a server reads, or writes, at least so many
 POLL_S = 0.5
 ITEM = struct.Struct("<IQQ")
@@ -157,6 +159,8 @@ class SyncSender:
         self.alive = list(self.rows)
         self.entries, self.left_out = self.scan()
         self.given = dict.fromkeys(receivers, 0)  # parts for each
+        self.said = dict.fromkeys(receivers, time.monotonic())  # something to each
+        self.ended: set[str] = set()  # these wait for nothing more
         self.data: dict[int, list[tuple[int, int]] | None] = {}  # where sparse files have any; None: everywhere
         self.sent = 0
 
@@ -180,6 +184,7 @@ class SyncSender:
     def start(self, what: str, content: bytes | int, receivers: Sequence[str]) -> tuple[str, SendHandle, Sequence[str]]:
         data_id = _id(self.name, what)
         _drop(self.agent, data_id, 0.0)
+        self.said |= dict.fromkeys(receivers, time.monotonic())
         return data_id, self.agent.send(data_id, receivers, self.wait, source=content), receivers
 
     def end(self, started: tuple[str, SendHandle, Sequence[str]], cause: str = "") -> None:
@@ -215,6 +220,7 @@ class SyncSender:
                         answer = _parse(data, "token", "cause")
                     if answer["token"] == self.token:
                         found[receiver] = answer
+                        self.ended |= {receiver} if what == "end" else set()
                 if found[receiver]["cause"] or not set(keys) <= set(found[receiver]):
                     self.fail(receiver, str(found.pop(receiver)["cause"] or "it answers in another version"))
             except TimedOut:
@@ -257,9 +263,41 @@ class SyncSender:
             row.ok = not row.refused
             row.cause = row.cause or (f"{len(row.refused)} names are refused" if row.refused else "")
 
+    @contextlib.contextmanager
+    def _alive(self) -> Iterator[None]:
+        """Those that wait for others, or for what is looked for in files here, hear that this is so."""
+        over = threading.Event()
+        data_id, content = _id(self.name, "alive"), json.dumps({"token": self.token}).encode()
+
+        def has_ended(receiver: str) -> bool:
+            if receiver in self.ended:
+                return True
+            with contextlib.suppress(RostrumError), self.agent.read(_id(self.name, f"end of {receiver}"), wait=0):
+                return True
+            return False
+
+        def tell() -> None:
+            while not over.wait(ALIVE_EACH_S / 10):
+                late = time.monotonic() - ALIVE_EACH_S
+                silent = [one for one in self.alive if self.said[one] < late and not has_ended(one)]
+                with contextlib.suppress(RostrumError):
+                    if silent:
+                        self.said |= dict.fromkeys(silent, time.monotonic())
+                        self.agent.send(data_id, silent, ALIVE_EACH_S, source=content).wait()
+                    _drop(self.agent, data_id, 0.0)
+
+        thread = threading.Thread(target=tell, name="rostrum-sync-alive", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(self.wait)
+
     def result(self) -> SyncResult:
         """Runs it; what it came to."""
-        self.run()
+        with contextlib.nullcontext() if self.options["dry_run"] else self._alive():
+            self.run()
         files = [entry for entry in self.entries if entry.kind == "f"]
         return SyncResult(len(files), sum(entry.size for entry in files), self.sent, time.monotonic() - self.began,
                           list(self.rows.values()), self.left_out)  # fmt: skip
@@ -430,11 +468,14 @@ class SyncSender:
 
     def _let_them_write(self, receivers: Sequence[str], given: dict[str, int]) -> None:
         """No receiver is more than some parts behind."""
+        due: dict[int, list[str]] = {}
         for receiver in receivers:
             batch, rest = divmod(given[receiver], self.ahead)
             given[receiver] += 1
             if batch >= 2 and rest == 0:
-                self.answers(f"taken {batch - 2}", [receiver], self.wait + self.ahead * self.part / LOOK_BYTES_PER_S)
+                due.setdefault(batch - 2, []).append(receiver)
+        for batch, late in due.items():
+            self.answers(f"taken {batch}", late, self.wait + self.ahead * self.part / LOOK_BYTES_PER_S)
 
     def _pack(self, items: Sequence[Item], plan: bytes) -> int:
         """A part, in memory: bytes of files, then which they are. Files that change meanwhile are left out of it."""
@@ -618,8 +659,16 @@ class SyncReceiver:
                 with contextlib.suppress(NotFound, Busy):
                     self.agent.read(_id(self.name, "offer"), wait=0).close()
                     raise Abandoned("another one was begun") from None
+                if self._hears():
+                    until = time.monotonic() + wait
                 if time.monotonic() > until and not self._under_way(what):
                     raise Abandoned(f"{self.sender} says nothing more") from None
+
+    def _hears(self) -> bool:
+        """The sender has said that it is there."""
+        with contextlib.suppress(RostrumError), _take(self.agent, _id(self.name, "alive"), 0) as data:
+            return bool(_parse(data, "token")["token"] == self.token)
+        return False
 
     def _under_way(self, what: str) -> bool:
         """Something comes here from the sender."""
@@ -946,6 +995,7 @@ def take_offers(
         try:
             with receiver(offer) as run:
                 _forget_parts(agent, name, run.tree.interrupted())
+                _drop(agent, _id(name, "alive"))
                 _take_one(run, report)
             if once:
                 return
@@ -978,11 +1028,16 @@ def _take_one(run: SyncReceiver, report: Report) -> None:
         raise
     finally:
         _forget_parts(run.agent, run.name, run.token)
+        _drop(run.agent, _id(run.name, "alive"))
 
 
 def _forget_parts(agent: Agent, name: str, token: str) -> None:
-    """Parts that came and nobody read."""
+    """Parts that came and nobody read. Their names were told with them, where both agents know names."""
     number, gap = 0, 0
+    for row in agent.status().objects:
+        if token and row.name.startswith(_id(name, "part ")) and row.name.endswith(f" of {token}"):
+            with contextlib.suppress(RostrumError):
+                agent.delete(row.data_id)
     while token and gap < 2 * AHEAD:
         try:
             agent.delete(_id(name, f"part {number} of {token}"))
