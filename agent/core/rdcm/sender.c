@@ -130,7 +130,10 @@ static void data_done(rs_node *node, rs_time now, rs_sending *x) {
 }
 
 void rs_rdcm_advance(rs_node *node, rs_time now, rs_sending *x) {
-    if (!rs_rdcm_of(&x->t)->started) {
+    rs_rdcm *r = rs_rdcm_of(&x->t);
+    if (x->phase >= RS_PHASE_PATCHING) { /* it may be over before it began: who accepts later asks by ranges */
+        r->start_due = r->view_due = RS_NEVER;
+    } else if (!r->started) {
         if (may_start(node, now, x))
             start(node, now, x);
     } else if (x->phase == RS_PHASE_HIGH_RATE && is_over(x)) {
@@ -389,8 +392,9 @@ static rs_rx_verdict on_request(rs_node *node, rs_time now, rs_sending *x, rs_re
     bool open = x->t.stream.on;
     if (!open && (start >= size || end >= size))
         return RS_RX_BAD;
-    uint64_t first = start + 1 >= size ? 0 : start + 1, past = end == 0 ? x->pos : end;
-    past = past < x->pos ? past : x->pos;
+    uint64_t sent = x->phase < RS_PHASE_PATCHING || open ? x->pos : size; /* nothing else goes any more */
+    uint64_t first = start + 1 >= size ? 0 : start + 1, past = end == 0 ? sent : end;
+    past = past < sent ? past : sent;
     if (open && first < x->t.stream.released) {
         rs_sender_fail(node, now, from, true, "was left behind: what it misses has left the stream's window");
         rs_sender_settle(node, now, x);

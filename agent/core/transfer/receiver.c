@@ -945,6 +945,10 @@ rs_rx_verdict rs_on_open(rs_node *node, rs_time now, rs_peer peer, rs_peer by, c
         rs_unknown_transfer_answer(node, now, peer, m, RS_MSG_OPEN_ACK, "too large: more than 2^28 fragments");
         return RS_RX_NONE;
     }
+    if (replaces) { /* one that only stood still asks from then on, too */
+        const rs_message about = {.nonce = x->t.nonce, .session = x->t.session};
+        rs_unknown_transfer_answer(node, now, x->link.peer->id, &about, RS_MSG_OPEN_ACK, NULL);
+    }
     if (x && !rs_is_finished(&x->t))
         end_for_another(node, now, x, replaces,
                         replaces ? "its sender is gone, and another server sends it on" : "the sender started over");

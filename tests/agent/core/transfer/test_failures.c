@@ -447,6 +447,36 @@ static void two_senders_of_one_object__the_second_waits_and_one_of_another_is_re
     net_free(n);
 }
 
+/* The second takes over, by unicast, for its path is given back; the first, once it goes on, learns that it is there.
+ * By RDCM nothing went any more, for ever. */
+static void two_senders_of_one_object__where_one_stands_still_the_other_brings_it(void **state) {
+    (void)state;
+    for (rs_protocol by = RS_PROTOCOL_REPUBLIC; by <= RS_PROTOCOL_RDCM; by++) {
+        net *n = net_new(4, &usual, 16 + by);
+        const rs_peer to[] = {2, 3};
+        rs_xfer a, b;
+        net_knob(n)->path.protocol = by;
+        net_knob(n)->path.no_overlay = net_knob(n)->resumes = true;
+        assert_int_equal(net_send(n, 0, 1, 20000 * FRAGMENT, 2, to, &a), RS_OK);
+        net_at(n, 20 * MS);
+        assert_int_equal(net_send(n, 1, 1, 20000 * FRAGMENT, 2, to, &b), RS_OK);
+        net_at(n, 40 * MS);
+        net_pause(n, 0, 6 * SEC);
+        rs_time at = 40 * MS;
+        while (at < 6 * SEC && !(net_has(n, 2, 1) && net_has(n, 3, 1)))
+            net_at(n, at += MS);
+        assert_true(net_has(n, 2, 1) && net_has(n, 3, 1));
+        net_application(n, 2, APP_HAS_IT);
+        net_application(n, 3, APP_HAS_IT);
+        net_at(n, 10 * SEC);
+        assert_int_equal(net_events(n, 1, RS_EV_PEER_KEPT, ANYONE), 2);
+        assert_true(net_event(n, 1, RS_EV_SEND_DONE, ANYONE)->event.ok);
+        assert_non_null(net_event(n, 0, RS_EV_SEND_DONE, ANYONE));
+        assert_true(net_event(n, 0, RS_EV_SEND_DONE, ANYONE)->event.ok);
+        net_free(n);
+    }
+}
+
 static void keep_last_data(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header,
                            size_t length, void *context) {
     (void)n, (void)from, (void)to;
@@ -707,6 +737,7 @@ int main(void) {
         cmocka_unit_test(receiver_leaves__the_others_finish_as_soon),
         cmocka_unit_test(all_receivers_leave__the_send_is_done_and_says_so),
         cmocka_unit_test(a_leave_for_another__is_nobodys),
+        cmocka_unit_test(two_senders_of_one_object__where_one_stands_still_the_other_brings_it),
         cmocka_unit_test(two_senders_of_one_object__the_second_waits_and_one_of_another_is_refused),
         cmocka_unit_test(strangers__get_an_answer_or_nothing),
         cmocka_unit_test(object_replaced__a_straggler_of_the_earlier_opening_is_no_content),
