@@ -314,7 +314,7 @@ def test_more_sends_at_once_than_paths__wait_for_their_turn(standalone: Standalo
         assert all("256 sends are under way" in text for text in queued)
         with pytest.raises(TimedOut, match="256 sends are under way"):
             sender.send("hasty", ["h1"], source=b"x", wait=0.1).wait()
-        for send in (*absent, sends[1]):
+        for send in (sends[1], *absent):
             send.cancel()
         causes = [send.wait(60).cause for send in sends]
         assert "cancelled" in causes.pop(1) and causes == [""] * 299

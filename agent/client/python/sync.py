@@ -29,6 +29,7 @@ from typing import Any
 from .agent import Agent, SendHandle
 from .copies import Copies
 from .objects import ReadObject
+from .sync_messages import drop, forget_parts, message_id, parse, take_message
 from .trees import (
     CHUNKED_FROM,
     FULL,
@@ -101,47 +102,6 @@ class SyncResult:
         return value
 
 
-def _id(name: str, what: str) -> str:
-    return f"rostrum sync {name}: {what}"
-
-
-def _take(agent: Agent, data_id: str, wait: float) -> ReadObject:
-    """An object that is for this program alone: it is gone from the agent when it is closed here."""
-    taken = agent.read(data_id, wait=wait)
-    _drop(agent, data_id)
-    return taken
-
-
-def _drop(agent: Agent, data_id: str, wait: float = 5.0) -> None:
-    """It goes; its transfer may be giving the last repairs."""
-    until = time.monotonic() + wait
-    while True:
-        try:
-            agent.delete(data_id)
-            return
-        except NotFound:
-            return
-        except Busy:
-            if time.monotonic() > until:
-                return
-            time.sleep(0.005)
-
-
-def _parse(data: ReadObject, *keys: str) -> dict[str, Any]:
-    """A JSON object with these keys.
-
-    Raises:
-        RostrumError: it is something else.
-    """
-    try:
-        value = json.loads(data.bytes())
-    except ValueError as error:
-        raise RostrumError(f"what came is no message of a sync: {error}", Code.PROTOCOL) from error
-    if not isinstance(value, dict) or not set(keys) <= set(value):
-        raise RostrumError("what came is no message of a sync", Code.PROTOCOL)
-    return value
-
-
 class SyncSender:
     """One run of the sender."""
 
@@ -182,8 +142,8 @@ class SyncSender:
     # -- messages
 
     def start(self, what: str, content: bytes | int, receivers: Sequence[str]) -> tuple[str, SendHandle, Sequence[str]]:
-        data_id = _id(self.name, what)
-        _drop(self.agent, data_id, 0.0)
+        data_id = message_id(self.name, what)
+        drop(self.agent, data_id, 0.0)
         self.said |= dict.fromkeys(receivers, time.monotonic())
         return data_id, self.agent.send(data_id, receivers, self.wait, source=content), receivers
 
@@ -199,7 +159,7 @@ class SyncSender:
                 self.fail(receiver, str(error))
             return
         finally:
-            _drop(self.agent, data_id)
+            drop(self.agent, data_id)
         for one in result.receivers:
             if not one.digest_ok:
                 self.fail(one.name, f"{cause}{one.cause or one.state or result.cause}")
@@ -213,11 +173,11 @@ class SyncSender:
         until = time.monotonic() + wait
         found: dict[str, dict[str, Any]] = {}
         for receiver in [one for one in receivers if one in self.alive]:
-            data_id = _id(self.name, f"{what} of {receiver}")
+            data_id = message_id(self.name, f"{what} of {receiver}")
             try:
                 while receiver not in found:
-                    with _take(self.agent, data_id, max(0.1, until - time.monotonic())) as data:
-                        answer = _parse(data, "token", "cause")
+                    with take_message(self.agent, data_id, max(0.1, until - time.monotonic())) as data:
+                        answer = parse(data, "token", "cause")
                     if answer["token"] == self.token:
                         found[receiver] = answer
                         self.ended |= {receiver} if what == "end" else set()
@@ -234,7 +194,7 @@ class SyncSender:
     def run(self) -> None:
         for receiver in self.rows:
             for what in ("answer", "chunks", "taken", "end"):
-                _drop(self.agent, _id(self.name, f"{what} of {receiver}"), 0.0)
+                drop(self.agent, message_id(self.name, f"{what} of {receiver}"), 0.0)
         offer = {"sender": self.agent.server, **self.options, "entries": self.entries}
         self.tell("offer", offer, list(self.rows), "it does not take the offer: ")
         size = sum(entry.size for entry in self.entries)
@@ -257,7 +217,7 @@ class SyncSender:
             finally:
                 for receiver, count in self.given.items():  # the last of these nobody waited for
                     for batch in range(count // self.ahead):
-                        _drop(self.agent, _id(self.name, f"taken {batch} of {receiver}"), 0.0)
+                        drop(self.agent, message_id(self.name, f"taken {batch} of {receiver}"), 0.0)
         for receiver in self.alive:
             row = self.rows[receiver]
             row.ok = not row.refused
@@ -267,12 +227,15 @@ class SyncSender:
     def _alive(self) -> Iterator[None]:
         """Those that wait for others, or for what is looked for in files here, hear that this is so."""
         over = threading.Event()
-        data_id, content = _id(self.name, "alive"), json.dumps({"token": self.token}).encode()
+        data_id, content = message_id(self.name, "alive"), json.dumps({"token": self.token}).encode()
 
         def has_ended(receiver: str) -> bool:
             if receiver in self.ended:
                 return True
-            with contextlib.suppress(RostrumError), self.agent.read(_id(self.name, f"end of {receiver}"), wait=0):
+            with (
+                contextlib.suppress(RostrumError),
+                self.agent.read(message_id(self.name, f"end of {receiver}"), wait=0),
+            ):
                 return True
             return False
 
@@ -284,7 +247,7 @@ class SyncSender:
                     if silent:
                         self.said |= dict.fromkeys(silent, time.monotonic())
                         self.agent.send(data_id, silent, ALIVE_EACH_S, source=content).wait()
-                    _drop(self.agent, data_id, 0.0)
+                    drop(self.agent, data_id, 0.0)
 
         thread = threading.Thread(target=tell, name="rostrum-sync-alive", daemon=True)
         thread.start()
@@ -464,7 +427,7 @@ class SyncSender:
             for data_id, handle, _ in waiting:  # interrupted
                 with contextlib.suppress(RostrumError):
                     handle.cancel()
-                _drop(self.agent, data_id)
+                drop(self.agent, data_id)
 
     def _let_them_write(self, receivers: Sequence[str], given: dict[str, int]) -> None:
         """No receiver is more than some parts behind."""
@@ -632,13 +595,13 @@ class SyncReceiver:
 
     def say(self, what: str, **message: object) -> None:
         """To the sender; again while its agent still has an older one of that name."""
-        data_id = _id(self.name, f"{what} of {self.agent.server}")
+        data_id = message_id(self.name, f"{what} of {self.agent.server}")
         content = json.dumps({"token": self.token, "cause": "", **message}).encode()
         until = time.monotonic() + self.wait
         while True:
-            _drop(self.agent, data_id)
+            drop(self.agent, data_id)
             result = self.agent.send(data_id, [self.sender], self.wait, source=content).wait()
-            _drop(self.agent, data_id)
+            drop(self.agent, data_id)
             if result.ok:
                 return
             if time.monotonic() >= until:
@@ -654,10 +617,10 @@ class SyncReceiver:
         until = time.monotonic() + wait
         while True:
             try:
-                return _take(self.agent, _id(self.name, what), POLL_S)
+                return take_message(self.agent, message_id(self.name, what), POLL_S)
             except TimedOut:
                 with contextlib.suppress(NotFound, Busy):
-                    self.agent.read(_id(self.name, "offer"), wait=0).close()
+                    self.agent.read(message_id(self.name, "offer"), wait=0).close()
                     raise Abandoned("another one was begun") from None
                 if self._hears():
                     until = time.monotonic() + wait
@@ -666,8 +629,8 @@ class SyncReceiver:
 
     def _hears(self) -> bool:
         """The sender has said that it is there."""
-        with contextlib.suppress(RostrumError), _take(self.agent, _id(self.name, "alive"), 0) as data:
-            return bool(_parse(data, "token")["token"] == self.token)
+        with contextlib.suppress(RostrumError), take_message(self.agent, message_id(self.name, "alive"), 0) as data:
+            return bool(parse(data, "token")["token"] == self.token)
         return False
 
     def _under_way(self, what: str) -> bool:
@@ -764,7 +727,7 @@ class SyncReceiver:
         with self.hear(
             "chunks", self.wait + sum(entry.size for entry in self.entries if entry) / LOOK_BYTES_PER_S
         ) as data:
-            message = _parse(data, "chunks", "digests")
+            message = parse(data, "chunks", "digests")
         try:
             lists = dict(message["chunks"])
             digests = {int(index): str(digest) for index, digest in dict(message["digests"]).items()}
@@ -979,10 +942,10 @@ def take_offers(
     until = None if wait is None else time.monotonic() + wait
     while True:
         try:
-            with _take(
-                agent, _id(name, "offer"), 5.0 if until is None else min(5.0, max(0, until - time.monotonic()))
+            with take_message(
+                agent, message_id(name, "offer"), 5.0 if until is None else min(5.0, max(0, until - time.monotonic()))
             ) as data:
-                offer = _parse(data, "token", "sender", "delete", "dry_run", "checksum", "whole", "entries")
+                offer = parse(data, "token", "sender", "delete", "dry_run", "checksum", "whole", "entries")
         except TimedOut:
             if until is not None and time.monotonic() >= until:
                 raise TimedOut(f"nobody offered {name} within {wait:g} s") from None
@@ -994,8 +957,8 @@ def take_offers(
             continue
         try:
             with receiver(offer) as run:
-                _forget_parts(agent, name, run.tree.interrupted())
-                _drop(agent, _id(name, "alive"))
+                forget_parts(agent, name, run.tree.interrupted())
+                drop(agent, message_id(name, "alive"))
                 _take_one(run, report)
             if once:
                 return
@@ -1027,23 +990,5 @@ def _take_one(run: SyncReceiver, report: Report) -> None:
                 run.say(what, cause=str(error))
         raise
     finally:
-        _forget_parts(run.agent, run.name, run.token)
-        _drop(run.agent, _id(run.name, "alive"))
-
-
-def _forget_parts(agent: Agent, name: str, token: str) -> None:
-    """Parts that came and nobody read. Their names were told with them, where both agents know names."""
-    number, gap = 0, 0
-    for row in agent.status().objects:
-        if token and row.name.startswith(_id(name, "part ")) and row.name.endswith(f" of {token}"):
-            with contextlib.suppress(RostrumError):
-                agent.delete(row.data_id)
-    while token and gap < 2 * AHEAD:
-        try:
-            agent.delete(_id(name, f"part {number} of {token}"))
-            gap = 0
-        except NotFound:
-            gap += 1
-        except RostrumError:
-            gap += 1
-        number += 1
+        forget_parts(run.agent, run.name, run.token)
+        drop(run.agent, message_id(run.name, "alive"))
