@@ -6,7 +6,8 @@
 #include <string.h>
 
 #define KEEP (60000 * RS_MS)         /* a finished transfer answers a sender that missed its final answer for so long */
-#define REPLACE_AFTER (1000 * RS_MS) /* a sender that was not heard for so long gives way to another of the object */
+#define REPLACE_AFTER (1000 * RS_MS) /* a sender that was not heard for so long gives way to another of the object, */
+#define REPLACE_STALLED (15000 * RS_MS) /* and one that was, of which no data came for so long */
 /* Who says by a datagram that it is whole does so within that part of the time between two of its samples: all at once
  * would be more than a port's queue takes. DATA_FNSD that others pass on comes to those, too, who just said so. */
 #define TOLD_WITHIN (20 * RS_MS) /* after it accepted: where to report, of one to whom another one carries */
@@ -883,9 +884,10 @@ static bool is_alike(const rs_receiving *x, const rs_message *m) {
             (is->length == comes->length && memcmp(is->value, comes->value, is->length) == 0));
 }
 
-/* Another server sends on what the present sender, which is gone or silent, has begun. */
+/* Another server sends on what the present sender, which is gone, silent, or sends nothing of it, has begun. */
 static bool may_replace(const rs_receiving *x, rs_time now, const rs_message *m) {
-    bool silent = !rs_peer_is_up(x->link.peer) || now - x->link.heard_at >= REPLACE_AFTER;
+    bool silent =
+        !rs_peer_is_up(x->link.peer) || now - x->link.heard_at >= REPLACE_AFTER || now - x->data_at >= REPLACE_STALLED;
     return silent && x->state == RS_RX_RECEIVING && is_alike(x, m);
 }
 

@@ -477,6 +477,43 @@ static void two_senders_of_one_object__where_one_stands_still_the_other_brings_i
     }
 }
 
+static void says(net *n, rs_peer from, rs_peer to, const rs_message *m) {
+    uint8_t bytes[RS_HEADER_MAX];
+    size_t length = rs_wire_encode(m, 0, bytes, sizeof bytes);
+    const rs_packet_in in = {
+        .channel = RS_CH_PEER_RELIABLE, .peer = from, .group = RS_NO_GROUP, .header = bytes, .header_length = length};
+    net_call(n, to, rs_receive(net_node(n, to), net_knob(n)->now, &in).verdict == RS_RX_BAD ? RS_ERR_INVALID : RS_OK);
+}
+
+/* A liar's announcement holds nobody up for good. */
+static void a_sender_that_announces_an_object_and_sends_none_of_it__gives_way_to_another(void **state) {
+    (void)state;
+    const rs_peer to[] = {2};
+    rs_xfer xfer;
+    net *n = net_new(4, &usual, 17);
+    net_send(n, 1, 1, 20000 * FRAGMENT, 1, to, &xfer);
+    net_at(n, 50 * MS);
+    rs_message open = net_message(n, 1, 2, RS_MSG_OPEN, 0)->message;
+    net_free(n);
+
+    n = net_new(4, &usual, 17);
+    open.nonce ^= 99;
+    says(n, 3, 2, &open);
+    net_at(n, 10 * MS);
+    net_send(n, 1, 1, 20000 * FRAGMENT, 1, to, &xfer);
+    const rs_message ping = {.type = RS_MSG_PING, .nonce = open.nonce};
+    rs_time at = 10 * MS;
+    while (at < 60 * SEC && !net_has(n, 2, 1)) {
+        net_at(n, at += 200 * MS);
+        if (!net_has(n, 2, 1))
+            says(n, 3, 2, &ping);
+    }
+    assert_true(net_has(n, 2, 1) && net_event(n, 1, RS_EV_PEER_KEPT, 2));
+    net_at(n, at + SEC);
+    assert_true(net_event(n, 1, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    net_free(n);
+}
+
 static void keep_last_data(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header,
                            size_t length, void *context) {
     (void)n, (void)from, (void)to;
@@ -737,6 +774,7 @@ int main(void) {
         cmocka_unit_test(receiver_leaves__the_others_finish_as_soon),
         cmocka_unit_test(all_receivers_leave__the_send_is_done_and_says_so),
         cmocka_unit_test(a_leave_for_another__is_nobodys),
+        cmocka_unit_test(a_sender_that_announces_an_object_and_sends_none_of_it__gives_way_to_another),
         cmocka_unit_test(two_senders_of_one_object__where_one_stands_still_the_other_brings_it),
         cmocka_unit_test(two_senders_of_one_object__the_second_waits_and_one_of_another_is_refused),
         cmocka_unit_test(strangers__get_an_answer_or_nothing),
