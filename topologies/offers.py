@@ -5,18 +5,18 @@ and paths of what runs here. What cannot be known at once is not offered, and no
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
-import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem, _resolve_incomplete
 from rostrum.topologies.places import labs_folder
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
 ANSWER_S = 0.5  # a person waits at the key
 SYSTEM_SOCKET = Path("/run/rostrum-manager/manager.sock")
@@ -89,7 +89,9 @@ def _fitting(names: Iterable[str], begun: str) -> list[CompletionItem]:
 
 def _asked(context: click.Context, path: str, rows: str) -> list[dict[str, Any]]:
     """What the manager that the command would ask tells; nothing if it does not at once."""
-    with contextlib.suppress(OSError, ValueError, KeyError, http.client.HTTPException):
+    from http.client import HTTPException  # here and below: commands that a person has typed need not wait for it
+
+    with contextlib.suppress(OSError, ValueError, KeyError, HTTPException):
         asked = _connection(context)
         with contextlib.closing(asked):
             token = os.environ.get("ROSTRUM_TOKEN", "").strip()
@@ -99,14 +101,24 @@ def _asked(context: click.Context, path: str, rows: str) -> list[dict[str, Any]]
     return []
 
 
-def _connection(context: click.Context) -> http.client.HTTPConnection:
+def _connection(context: click.Context) -> HTTPConnection:
+    import socket
+    from http.client import HTTPConnection, HTTPSConnection
+    from urllib.parse import urlsplit
+
+    class Local(HTTPConnection):
+        def connect(self) -> None:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(ANSWER_S)
+            self.sock.connect(str(place / "manager.sock" if place.is_dir() else place))
+
     named = str(context.params.get("manager") or os.environ.get("ROSTRUM_MANAGER") or "").split(",")[0].strip()
     if named and not named.startswith(("/", ".", "~")):
         parts = urlsplit(named if "://" in named else f"http://{named}")
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         return kind(parts.hostname or "", parts.port, timeout=ANSWER_S)
     place = Path(named).expanduser() if named else _socket(str(context.params.get("lab") or "lab"))
-    return _Local(place / "manager.sock" if place.is_dir() else place)
+    return Local("manager", timeout=ANSWER_S)
 
 
 def _socket(lab: str) -> Path:
@@ -116,14 +128,3 @@ def _socket(lab: str) -> Path:
         return own
     found = list(labs_folder().glob("*/manager.sock"))
     return found[0] if len(found) == 1 and not SYSTEM_SOCKET.exists() else SYSTEM_SOCKET
-
-
-class _Local(http.client.HTTPConnection):
-    def __init__(self, place: Path) -> None:
-        super().__init__("manager", timeout=ANSWER_S)
-        self._place = place
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(ANSWER_S)
-        self.sock.connect(str(self._place))
