@@ -22,7 +22,7 @@ from rostrum.controller.core.model import (
     UnicastRule,
 )
 from rostrum.controller.core.requests.validation import servers_by_address
-from rostrum.controller.keyvalue import Sparing
+from rostrum.controller.keyvalue import Sparing, SparingBySource
 from rostrum.controller.runtime.run_clock import Within
 from rostrum.controller.southbound.api import (
     OnPort,
@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 CONFIRM_S = 3.0  # a switch confirms with a barrier within this, or the call fails
 ECHO_INTERVAL_S = 1.0
 ECHO_MISSES = 3  # unanswered echo requests in a row before the switch counts as dead
+GREETING_LINES = (5, 50, 10.0)  # of one switch, and of all, in so many seconds, that did not stay until it was read
 STRANGERS_LINES = (20, 10.0)  # in so many seconds, about connections that were no switch of ours
 MAX_DESCRIPTIONS = 100_000  # entries of one flow or group table we are willing to hold
 LOST_PAUSE_S = (0.05, 5.0)  # from the first entry that somebody removed until it is told; doubled, if it goes on
@@ -223,6 +224,7 @@ class OpenFlowFabric:
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread: OpenFlowThread | None = None
         self._strangers = Sparing(*STRANGERS_LINES)
+        self._greetings = SparingBySource(*GREETING_LINES)
         self._tls = tls
         self._door: TlsDoor | None = None
         self._term: int | None = None  # of several managers: this one's, by which switches know the latest leader
@@ -534,7 +536,9 @@ class OpenFlowFabric:
                 await self._count_others(link)
                 await self._watch_ports(link)
         except SouthboundError as error:
-            log.warning("%s", error)
+            left_out = self._greetings.may(link.switch.name, time.monotonic())
+            if left_out is not None:
+                log.warning("%s%s", error, f" ({left_out} more like it were not logged)" if left_out else "")
             link.connection.drop(str(error))
             return
         link.up = True

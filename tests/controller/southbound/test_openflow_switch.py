@@ -659,6 +659,23 @@ async def test_strangers__a_datapath_id_not_in_the_topology_is_turned_away(fabri
     assert fabric.ups == []
 
 
+async def test_a_switch_that_comes_and_goes__does_not_fill_the_log(
+    fabric: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It had a line each time, 300 a second."""
+    reply = struct.pack("!BBHIQIBBHII", 4, 6, 32, 1, TOPOLOGY.switches["tor1"].dpid, 256, 254, 0, 0, 0, 0)
+    ready = HELLO + reply + struct.pack("!BBHIHHI", 4, 19, 16, 1, 13, 0, 0)
+    for number in range(20):
+        _, writer = await dial(fabric, ready)
+        await fabric.until(lambda: "tor1" in fabric.fabric._links)
+        writer.close()
+        await fabric.until(lambda: "tor1" not in fabric.fabric._links and not fabric.fabric._tasks)
+        if number == 0:
+            assert "tor1 went away" in caplog.text
+    lines = [one for one in caplog.records if "tor1 went away" in one.getMessage()]
+    assert len(lines) == openflow.GREETING_LINES[0]
+
+
 async def test_strangers__a_server_is_no_switch(fabric: World, caplog: pytest.LogCaptureFixture) -> None:
     """The switch keeps its connection, whoever says its datapath id on one of the servers."""
     fabric.fabric._servers_at = {"127.0.0.2": frozenset({"h2"})}
