@@ -385,7 +385,7 @@ def run(context: click.Context, arguments: tuple[str, ...]) -> None:
         arguments = ("--list",)
     if arguments[0] == "--list":
         for name, command in known.items():
-            OUT.print(f"{name:24} {command.get_short_help_str(90)}")
+            OUT.print(f"{name:24} {command.get_short_help_str(200)}")
         return
     name, *rest = arguments
     if name.endswith(".py"):

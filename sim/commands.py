@@ -25,7 +25,7 @@ def sim() -> None:
 def list_() -> None:
     """List the experiments."""
     for name, command in experiments.commands().items():
-        OUT.print(f"{name:24} {command.get_short_help_str(90)}")
+        OUT.print(f"{name:24} {command.get_short_help_str(200)}")
 
 
 @sim.command(

@@ -155,7 +155,7 @@ class Plan:
 @click.option("--from", "from_file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Run nothing: table and picture of the numbers in this file.")  # fmt: skip
 def command(json_file: Path, png_file: Path, from_file: Path | None, quick: bool, **given: Any) -> None:
-    """Attempt interval against losses, redundancy, attempt time and extra time (the paper's Fig. 8).
+    """Attempt interval against losses, redundancy, attempt time and extra time (the paper's figure 8).
 
     Sends the same object again and again over circuits that are just being made, with attempt packets from every 70 us
     to every 70 ms, and high rate starting on the last or on the first receiver's light, or when P4 switches have seen

@@ -398,7 +398,7 @@ def network(servers: int) -> str:
 @click.option("--quick", is_flag=True, help="1, 16 and 256 groups, 1 s; JGroups one round.")
 @click.option("--json", "output", type=click.Path(dir_okay=False, path_type=Path), help="Figures here.")
 def command(quick: bool, output: Path | None, groups: str, peers: bool, loss: float, **given: Any) -> None:
-    """Rates with many overlapping groups, of QSM and of JGroups (QSM, Fig. 1).
+    """Rates with many overlapping groups, of QSM and of JGroups (QSM, figure 1).
 
     Every server is in all groups, and one sends. JGroups has a channel for each group: it runs with fewer members where
     there would be more than 512 of them, and is compared with one group of as many.

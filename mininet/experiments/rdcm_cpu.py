@@ -47,7 +47,7 @@ GIB = 1 << 30
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), default="build/rdcm-cpu.json",
               show_default=True, help="Where the numbers go.")  # fmt: skip
 def command(json_file: Path, **given: Any) -> None:
-    """Measure receivers' processor time by RDCM against unreliable multicast (Fig. 14).
+    """Measure receivers' processor time by RDCM against unreliable multicast (figure 14).
 
     By turns the same bytes go over the same kind of tree: as plain numbered datagrams, without any protocol or check,
     into a little memory (plain) and into a file of the store (plain-file); with Republic, whose receivers say nothing

@@ -94,7 +94,7 @@ class Event:
 @click.option("--png", "png_file", type=click.Path(dir_okay=False, path_type=Path), default="build/rdcm-failure.png",
               show_default=True, help="Where the picture goes.")  # fmt: skip
 def command(json_file: Path, png_file: Path, **given: Any) -> None:
-    """Cut a link of the tree, then kill a receiver, during an RDCM session over a fat-tree (Fig. 15).
+    """Cut a link of the tree, then kill a receiver, during an RDCM session over a fat-tree (figure 15).
 
     One sender, eight receivers in four pods of fat-tree(4). The agents and the manager find out by themselves; shown is
     how long that takes, and what everybody's speed is meanwhile.

@@ -191,7 +191,7 @@ def draw_picture(runs: Sequence[Record], file: Path) -> None:
 @click.option("--json", "output", type=click.Path(dir_okay=False, path_type=Path), help="Figures here.")
 @click.option("--png", "picture", type=click.Path(dir_okay=False, path_type=Path), help="The histograms here.")
 def command(quick: bool, output: Path | None, picture: Path | None, loss: str, seed: int, **given: Any) -> None:
-    """Delays of messages that were lost and recovered (Ricochet, Fig. 8), in many groups at once.
+    """Delays of messages that were lost and recovered (Ricochet, figure 8), in many groups at once.
 
     \b
       rostrum lab run ricochet-lab --quick

@@ -81,7 +81,7 @@ def command(
     json_file: Path,
     png: Path,
 ) -> None:
-    """RDCM's congestion control beside UDP flows of 200, then 400 Mbit/s (Fig. 12 of its paper).
+    """RDCM's congestion control beside UDP flows of 200, then 400 Mbit/s (figure 12 of its paper).
 
     Losses are known to receivers at once, or after 2 or 4 ms; switches have next to no buffers.
     """

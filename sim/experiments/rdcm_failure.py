@@ -87,7 +87,7 @@ def command(
     json_file: Path,
     png: Path,
 ) -> None:
-    """A link fails and a receiver dies during an RDCM session of 500 Mbit/s (Fig. 15 of its paper, simulated).
+    """A link fails and a receiver dies during an RDCM session of 500 Mbit/s (figure 15 of its paper, simulated).
 
     The engines find out, the manager's code makes the new tree and overlay.
     """

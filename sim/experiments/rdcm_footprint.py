@@ -12,7 +12,7 @@ from rostrum.sim import compare
 @click.command()
 @compare.options("rdcm-footprint")
 def command(quick: bool, json_file: Path, png: Path, **given: Any) -> None:
-    """Traffic of RDCM, RMTP, LBRM, TMTP and SRM with losses (Fig. 11 of RDCM's paper).
+    """Traffic of RDCM, RMTP, LBRM, TMTP and SRM with losses (figure 11 of RDCM's paper).
 
     The sessions of rdcm-goodput. Data and repairs count as in the paper; acknowledgements and requests are told apart.
     """

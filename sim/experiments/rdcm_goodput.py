@@ -12,7 +12,7 @@ from rostrum.sim import compare
 @click.command()
 @compare.options("rdcm-goodput")
 def command(quick: bool, json_file: Path, png: Path, **given: Any) -> None:
-    """Goodput of RDCM, RMTP, LBRM, TMTP and SRM with losses (Fig. 10 of RDCM's paper).
+    """Goodput of RDCM, RMTP, LBRM, TMTP and SRM with losses (figure 10 of RDCM's paper).
 
     One group in BCube(8,3), 1 MB in packets of 1 KB, Gilbert losses on every link, no congestion control.
     """

@@ -69,7 +69,7 @@ QUICK = Setting(network="bcube:4,3", receivers=60, packets=4096, seeds=1)
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               default=build_folder() / "rdcm-joins.json", show_default=True)  # fmt: skip
 def command(quick: bool, json_file: Path, **given: Any) -> None:
-    """Receivers join and leave under way, 5 % each: what those who stay get, over a session without (RDCM, Sec. 4.1).
+    """Receivers join and leave under way, 5 % each: what those who stay get, over a session without (RDCM, 4.1).
 
     All at once until all is there, with losses on every link, with congestion control and without.
     """

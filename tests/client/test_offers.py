@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from click.shell_completion import ShellComplete
+from click.testing import CliRunner
 from rostrum.client.cli import main
 from rostrum.topologies import offers
 
@@ -105,3 +106,13 @@ def test_no_manager__offers_nothing_and_says_nothing(
     make(labs / "lab" / "manager.sock")
     assert offered("sub", "") == []
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("fields", [["sim", "list"], ["lab", "run", "--list"]])
+def test_lists_of_experiments__say_whole_sentences(fields: list[str]) -> None:
+    """Of one, "Goodput of RDCM, RMTP, LBRM, TMTP and SRM with losses (Fig." was all that was said."""
+    done = CliRunner().invoke(main, fields)
+    lines = done.output.splitlines()
+    assert len(lines) > 20 and done.exit_code == 0
+    assert all(line.endswith((".", "?")) and not line.endswith("...") for line in lines), done.output
+    assert all(line.count("(") == line.count(")") for line in lines), done.output
