@@ -321,3 +321,14 @@ def test_more_sends_at_once_than_paths__wait_for_their_turn(standalone: Standalo
         for number in (0, 2, 299):
             with receiver.read(f"many {number}") as data:
                 assert data.bytes() == b"%d" % number
+
+
+@pytest.mark.parametrize("protocol", ["republic", "rdcm", "wan"])
+def test_receiver_that_is_not_there__fails_alone(standalone: Standalone, protocol: str) -> None:
+    """The others failed with it."""
+    with standalone.agent(0) as sender, standalone.agent(1) as receiver:
+        result = sender.send(protocol, ["10.0.0.99", "h1", "h2"], source=DATA, wait=1, protocol=protocol).wait(60)
+        assert [one.digest_ok for one in result.receivers] == [False, True, True], result
+        assert "no agent answers" in result.receivers[0].cause, result
+        with receiver.read(protocol) as data:
+            assert data.bytes() == DATA

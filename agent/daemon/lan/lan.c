@@ -547,6 +547,10 @@ static void find_tick(rs_lan *lan, lan_path *path) {
     if (now < path->until)
         return;
     char text[ROSTRUM_TEXT_MAX + 1];
+    if (rs_lan_members_found(path->members, &path->count)) { /* the others are asked for again, and fail alone */
+        advance_find(lan, path);
+        return;
+    }
     rs_lan_members_absent(path->members, path->count, lan->options.data_port, text, sizeof text);
     fail(lan, path, text);
 }

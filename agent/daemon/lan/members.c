@@ -86,6 +86,17 @@ void rs_lan_members_unready(const rs_lan_member *members, uint32_t count, char *
     snprintf(text, size, "relays did not get ready");
 }
 
+bool rs_lan_members_found(rs_lan_member *members, uint32_t *count) {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < *count; i++)
+        found += members[i].place != NULL;
+    for (uint32_t i = 0, at = 0; found > 0 && i < *count; i++)
+        if (members[i].place)
+            members[at++] = members[i];
+    *count = found ? found : *count;
+    return found > 0;
+}
+
 bool rs_lan_members_twice(const rs_lan_member *members, uint32_t count, char *text, size_t size) {
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < i; k++)

@@ -26,6 +26,8 @@ typedef struct {
 bool rs_lan_members_plan(rs_lan_member *members, uint32_t count, rs_time now, int32_t *head);
 /* All that hand on know to whom. */
 bool rs_lan_members_ready(const rs_lan_member *members, uint32_t count);
+/* Those that were found alone are left, if any was. */
+bool rs_lan_members_found(rs_lan_member *members, uint32_t *count);
 /* Two of them are one agent: `text` says which. */
 bool rs_lan_members_twice(const rs_lan_member *members, uint32_t count, char *text, size_t size);
 
