@@ -33,7 +33,6 @@
 #define ROUND_OF_TWO 4u
 #define BURST (125 * MS) /* what was not used of a budget in this time is left */
 #define BURST_LEAST 4    /* packets */
-#define BEHIND 4         /* this part of the time until they are given up is enough to ask for all that are missing */
 #define HOPE_ALL 65536u
 #define HOPE_LEAST (2 * GATHER)
 #define PACE_WINDOW (5 * MS)
@@ -175,7 +174,7 @@ bool rs_messages_brings(const rs_messages *node, rs_peer sender, rs_message_grou
 bool rs_messages_is_behind(const rs_messages *node, rs_message_group id) {
     const rs_gm_group *group = node->nak_timers.count > 0 ? rs_gm_group_find(node, id) : NULL;
     return group && group->policy.naks &&
-           (rs_time)node->nak_timers.count * interval(node, &node->asks) > node->config.give_up / BEHIND;
+           (rs_time)node->nak_timers.count * interval(node, &node->asks) > node->config.give_up;
 }
 
 /* requests */

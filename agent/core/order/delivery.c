@@ -17,8 +17,9 @@
 /* In agreed delivery nobody waits for acknowledgements but windows and buffers: one goes for so many messages or bytes,
  * or after a third of `again`. */
 #define LAZY_MESSAGES 64u
-#define PUT_OFF 4      /* times `again` */
-#define RUNS_AGAIN 64u /* of the ORDER before, in the next one */
+#define PUT_OFF 4        /* times `again` */
+#define PUT_OFF_AGAIN 32 /* a whole one that comes again takes as long, and engines give up after a second */
+#define RUNS_AGAIN 64u   /* of the ORDER before, in the next one */
 #define LAZY_BYTES (256u << 10)
 
 /* ------------------------------------------------------------------------------------------------------- blocks */
@@ -707,8 +708,9 @@ static void nak(rs_order *o, uint32_t which) {
 }
 
 static rs_time nak_due(const rs_order *o, const rs_order_sender *s) {
-    return s->have < s->high ? s->gap_at + (s->tries ? o->config.again : o->config.again / 4 * (1 + s->put_off))
-                             : RS_NEVER;
+    const rs_time first = s->tries ? o->config.again : o->config.again / 4,
+                  later = o->config.again / 4 * (1 + s->put_off);
+    return s->have < s->high ? s->gap_at + (first > later ? first : later) : RS_NEVER;
 }
 
 void rs_order_naks(rs_order *o, rs_time now) {
@@ -716,13 +718,15 @@ void rs_order_naks(rs_order *o, rs_time now) {
         rs_order_sender *s = &o->senders[i];
         if (now < nak_due(o, s))
             continue;
-        if (s->tries == 0 && now - s->gap_at < PUT_OFF * o->config.again && o->config.brings &&
+        const rs_time most = (s->tries ? PUT_OFF_AGAIN : PUT_OFF) * o->config.again;
+        if (now - s->gap_at < most && o->config.brings &&
             o->config.brings(o->config.context, o->config.group, s->is.peer)) {
             s->put_off = (uint32_t)((now - s->gap_at) / (o->config.again / 4));
             continue;
         }
         nak(o, i);
         s->tries++;
+        s->put_off = 0;
         s->gap_at = now;
     }
 }

@@ -38,7 +38,7 @@ typedef struct {
     rs_time again;            /* what has not come is asked for, or said, again after this [30 ms] */
     rs_time heartbeat;        /* of the coordinator when nothing happens [500 ms] */
     /* The engine is about to bring messages of that sender that are not here, or parts of them: they are asked for as a
-     * whole later, after four times `again` at most. NULL: it does not say. */
+     * whole later, after four times `again` at most, and then 32 times. NULL: it does not say. */
     bool (*brings)(void *context, uint32_t group, rs_peer sender);
     void *context;
     rs_time silence; /* so long without a step means: blocked, not in the primary part as far as known [3 s] */

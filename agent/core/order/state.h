@@ -50,7 +50,7 @@ typedef struct {
     uint64_t bytes;
     rs_time gap_at; /* a gap was found, or asked for, last; 0: there is none */
     uint32_t tries;
-    uint32_t put_off; /* the first of them, for what the engine brings */
+    uint32_t put_off; /* the next one, by so many quarters of `again`, for what the engine brings */
     /* At the coordinator: what it told. */
     uint64_t ack_known, ack_complete, ack_committed;
     rs_time heard_at, resent_at;
