@@ -122,7 +122,7 @@ class Control:
         }
 
     def _model(self, request: dict[str, Any]) -> dict[str, Any]:
-        if not isinstance(self._face, GnmiServer):
+        if isinstance(self._face, Server):
             raise ValueError(f"{self._engine.ocs.name} speaks TL1; a switch with dialect: gnmi has a model")
         return {"model": self._face.tree()}
 

@@ -18,6 +18,7 @@ from rostrum.lab.ocs import witness
 from rostrum.lab.ocs.control import Control, ask
 from rostrum.lab.ocs.engine import Engine
 from rostrum.lab.ocs.glimmerglass import GlimmerglassServer
+from rostrum.lab.ocs.gnmi import GnmiServer
 from rostrum.lab.ocs.light import NoLight
 from rostrum.lab.ocs.model import Model
 from rostrum.lab.ocs.polatis import PolatisServer
@@ -86,6 +87,20 @@ async def make(tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[tuple[tl
         await control.close()
         await server.close()
         engine.close()
+
+
+async def test_control__has_the_model_of_a_switch_that_speaks_gnmi(make: Dial, tmp_path: Path) -> None:
+    await make()
+    with pytest.raises(ValueError, match="ocs speaks TL1; a switch with dialect: gnmi has a model"):
+        await asyncio.to_thread(ask, tmp_path / "ocs-ocs.ctl", {"op": "model"})
+    ocs = replace(load(TOPOLOGY).ocs["ocs"], dialect="gnmi")
+    engine = Engine(Model(ocs, Reconfiguration("fixed", 0.02, 0.0), 0.004, 0.5, 1), NoLight())
+    control = Control(engine, GnmiServer(engine), tmp_path / "gnmi.ctl")
+    await control.start()
+    told = await asyncio.to_thread(ask, tmp_path / "gnmi.ctl", {"op": "model"})
+    assert told["ok"] and any("connections" in name for name in told["model"])
+    await control.close()
+    engine.close()
 
 
 async def test_greeting__tells_a_person_what_to_do(make: Dial) -> None:
