@@ -25,9 +25,12 @@
 #define START_WINDOW 32 /* part of a round trip: shorter than a step of a pulse (pulses.c) */
 #define VELOCITY_FIRST 0.01 /* share faster after a round trip without a queue; doubled each time */
 #define VELOCITY_MOST 0.125
-#define SLOWER_MOST 0.25    /* than what comes out */
-#define FAR_BELOW 0.85      /* of the best rate of late (rostrum lab run wan): */
-#define VELOCITY_BACK 0.25  /* from there it goes back faster, for that rate was carried */
+#define SLOWER_MOST 0.25   /* than what comes out */
+#define FAR_BELOW 0.85     /* of the best rate of late (rostrum lab run wan): */
+#define VELOCITY_BACK 0.25 /* from there it goes back faster, for that rate was carried */
+#define STOOD_GREW 8       /* a queue that became longer by that part of it is another one; */
+#define STOOD_AFTER 2 /* so long after that, when what came out before is forgotten, it is looked at whether it goes, */
+#define STOOD_TRIPS 8 /* until then: later others may have filled it again */
 #define LOSS_MUCH 0.02      /* above what is usual: it may be a queue that is too short to be seen */
 #define CHANCE 5            /* standard deviations of what is lost among so few packets are no sign of anything */
 #define TRIAL_LOST 16       /* packets that a trial would lose if it lessened nothing */
@@ -534,12 +537,43 @@ static bool judge_losses(rs_wan_path *p, const rs_wan_sample *s, const window *w
     return false;
 }
 
+static void forget_least(rs_wan_delay *d) {
+    rs_time now = over_least(d) + d->least;
+    d->least = d->recent = d->before = now;
+}
+
+/* A queue of its own becomes shorter by what is sent less than comes out. One that does not was none: the way became
+ * longer (another one was taken), and to send ever less shortens nothing. One that grew yet, or what came out while
+ * more was carried, says nothing: where the place became narrower the queue is its own. */
+static void see_longer_way(rs_wan_path *p, const rs_wan_sample *s, const window *w, double out) {
+    rs_time wanted = wanted_queue(p), trip = s->rtt > p->rtt ? s->rtt : p->rtt;
+    if (p->queue <= wanted) {
+        p->stood_queue = 0;
+    } else if (p->queue > p->stood_queue + p->stood_queue / STOOD_GREW) {
+        p->stood_best = p->stood_queue ? p->stood_best : p->best_bps;
+        p->stood_queue = p->queue;
+        p->stood_from = s->now;
+        p->stood_drained = 0;
+    } else if (s->now >= p->stood_from + STOOD_AFTER * trip && s->now < p->stood_from + STOOD_TRIPS * trip) {
+        if (w->sent_bps < THROUGH * out && w->came_bps >= THROUGH * w->sent_bps)
+            p->stood_drained += (double)w->sent_time * (1 - w->sent_bps / out);
+        if (p->stood_drained < (double)wanted || (double)p->queue < (double)p->stood_queue - p->stood_drained / 2)
+            return;
+        forget_least(&p->trip);
+        forget_least(&p->there);
+        p->queue = p->stood_queue = 0;
+        p->best_bps = p->best_recent = p->stood_best;
+    }
+}
+
 /* Holds a queue as long as wanted_queue at the narrowest place. What is under way makes it longer or shorter yet, and
  * is counted: a rate that waits to see that swings about what is carried, and on the mean stays 4 % below. */
 static void follow(rs_wan_path *p, const rs_wan_sample *s, const window *w) {
+    double rate = (double)p->rate_bps, out = (double)(p->out_most > p->out_before ? p->out_most : p->out_before);
+    if (p->law == RS_WAN_OWN) /* friendly takes it for others, and has its part */
+        see_longer_way(p, s, w, out);
     rs_time wanted = wanted_queue(p);
-    double rate = (double)p->rate_bps, rtt = (double)(p->trip.least > MS ? p->trip.least : MS);
-    double out = (double)(p->out_most > p->out_before ? p->out_most : p->out_before), queue = (double)p->queue;
+    double rtt = (double)(p->trip.least > MS ? p->trip.least : MS), queue = (double)p->queue;
     if (p->queue >= wanted / 4 && out > 0) /* else what comes out is not all that could */
         queue += (rate - out) / out * rtt;
     if (judge_losses(p, s, w))

@@ -66,6 +66,10 @@ typedef struct {
     rs_time spell_end;
     rs_time queue; /* that stood of late on the way there */
     rs_time drain_end, drain_again;
+    rs_time stood_queue;  /* A queue longer than wanted was so long, at most; 0: there is none. */
+    rs_time stood_from;   /* It has not grown since then, */
+    double stood_drained; /* and should have become shorter by so much (ns). */
+    int64_t stood_best;   /* best_bps when it came */
     /* what comes out of it */
     bool based;
     rs_wan_sample base;           /* where the present window began */

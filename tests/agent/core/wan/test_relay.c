@@ -258,31 +258,6 @@ static void who_is_not_heard__gets_nothing_new(void **state) {
     (void)state;
 }
 
-/* Statuses of before that waited in its sockets were read as of a path without length: all of the true one was a queue
- * after that, and the rate fell to a megabit, for ten seconds and more. */
-static void a_sender_that_stood_still__goes_on_at_its_rate(void **state) {
-    static const rs_time lengths[] = {700 * MS, 2 * SEC, 4 * SEC};
-    rs_path_grant slow = wide;
-    slow.rate_bps = 20000000;
-    for (uint32_t i = 0; i < 12; i++) {
-        seen s;
-        net *n = seeded(2, &s, i);
-        const rs_peer to = 1;
-        const rs_time length = lengths[i % 3];
-        send_by(n, 0, 1, &to, false, &slow);
-        rs_time at = 0, whole = (rs_time)(SIZE * 8000 / 20000) * 1000;
-        while (s.from_home < FRAGMENTS / 4 + i * 7)
-            net_at(n, at += MS);
-        net_pause(n, 0, length);
-        while (!net_has(n, 1, 5) && at < 2 * whole + length)
-            net_at(n, at += 10 * MS);
-        printf("%lld ms beside a pause of %lld\n", (long long)((at - length) / MS), (long long)(length / MS));
-        assert_true(at - length < whole / 4 * 5);
-        net_free(n);
-    }
-    (void)state;
-}
-
 /* A firewall, or a translation of addresses that was forgotten: connections last, and the rest goes by them. */
 static void a_path_that_lets_no_datagrams_through_any_more__holds_nobody_up(void **state) {
     rs_path_grant slow = wide;
@@ -412,7 +387,6 @@ int main(void) {
         cmocka_unit_test(what_has_nothing_yet__waits),
         cmocka_unit_test(a_relay_that_dies__is_followed_by_one_that_goes_on_where_it_was),
         cmocka_unit_test(who_is_not_heard__gets_nothing_new),
-        cmocka_unit_test(a_sender_that_stood_still__goes_on_at_its_rate),
         cmocka_unit_test(a_path_that_lets_no_datagrams_through_any_more__holds_nobody_up),
         cmocka_unit_test(marks_of_switches__slow_the_sender),
         cmocka_unit_test(another_sender_of_the_object__waits_for_what_comes_from_the_first),
