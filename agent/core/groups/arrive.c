@@ -111,7 +111,7 @@ static bool wanted(rs_messages *node, rs_time now, rs_gm_stream *stream, const r
             rs_gm_stream_reach(node, now, stream, claimed, false);
         return true;
     }
-    if (stream->seen > 0 && sn > stream->seen) {
+    if (stream->seen > 0 && sn > stream->seen && (owed || !stream->placed)) {
         if (!slot)
             rs_gm_stream_restart(node, stream, stream->seen + 1);
         return true;

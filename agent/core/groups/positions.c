@@ -196,7 +196,12 @@ static void hear_of(rs_messages *node, rs_time now, rs_gm_group *group, const rs
         stream->outside = id->sn;
         if (!again)
             return;
-        rs_gm_stream_jump(node, now, stream, id->sn);
+        if (!stream->rejoined || !group->policy.silent)
+            rs_gm_stream_jump(node, now, stream, id->sn);
+    }
+    if (stream->rejoined && group->policy.silent) { /* what it published since comes by its engine */
+        rs_gm_stream_place(node, now, stream, id->sn, views);
+        return;
     }
     uint64_t before = stream->high, base = stream->base;
     rs_gm_stream_reach(node, now, stream, id->sn, false);
@@ -240,8 +245,21 @@ static rs_time round_wait(uint32_t round) {
     return FIRST << (round < ROUNDS ? round : ROUNDS);
 }
 
+/* Where the engine tells how far publishers are, it says nothing of the time when this node was out of the group: who
+ * published nothing since it is back is asked. */
+static bool needs_no_word(const rs_gm_group *group, const rs_gm_stream *stream) {
+    return group->policy.silent && (!stream || stream->own || !stream->rejoined || stream->placed);
+}
+
+static bool is_anything_to_ask(const rs_gm_group *group) {
+    for (const rs_list *at = group->streams.next; group->policy.silent && at != &group->streams; at = at->next)
+        if (!needs_no_word(group, RS_HOLDER(rs_gm_stream, in_group, at)))
+            return true;
+    return !group->policy.silent;
+}
+
 void rs_gm_query_view(rs_messages *node, rs_time now, rs_gm_group *group) {
-    if (!group->member || group->open || group->policy.silent) {
+    if (!group->member || group->open || !is_anything_to_ask(group)) {
         rs_timer_set(&node->queries, &group->query, RS_NEVER);
         return;
     }
@@ -295,7 +313,8 @@ static void ask_listed(rs_messages *node, rs_time now, rs_gm_group *group) {
         rs_peer peer =
             at < group->publisher_count ? group->publishers[at] : group->members[at - group->publisher_count];
         const rs_gm_stream *stream = rs_gm_stream_find(node, peer, group->id);
-        if (peer == node->config.self || (seldom && !stream) || (stream && now - stream->heard_at < silent))
+        if (peer == node->config.self || (seldom && !stream) || (stream && now - stream->heard_at < silent) ||
+            needs_no_word(group, stream))
             continue;
         ask_position(node, group, peer, stream);
         asked++;
@@ -309,7 +328,8 @@ static void ask_departed(rs_messages *node, rs_time now, const rs_gm_group *grou
         const rs_gm_stream *stream = RS_HOLDER(rs_gm_stream, departed, at);
         if (!rs_gm_departed_counts(now, group, stream))
             break;
-        if (stream->group != group || stream->heard_at > stream->departed_at || !have_turn(node, now))
+        if (stream->group != group || stream->heard_at > stream->departed_at || needs_no_word(group, stream) ||
+            !have_turn(node, now))
             continue;
         ask_position(node, group, stream->sender, stream);
         asked++;
@@ -326,7 +346,8 @@ static void query_timeout(rs_messages *node, rs_time now) {
         ask_departed(node, now, group);
         ask_listed(node, now, group);
         group->query_rounds += group->query_rounds < ROUNDS;
-        rs_timer_set(&node->queries, &group->query, now + round_wait(group->query_rounds));
+        bool ends = !is_anything_to_ask(group) || (group->policy.silent && group->query_rounds == ROUNDS);
+        rs_timer_set(&node->queries, &group->query, ends ? RS_NEVER : now + round_wait(group->query_rounds));
     }
 }
 

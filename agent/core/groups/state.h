@@ -101,6 +101,7 @@ typedef struct {
     bool unheard;       /* Nothing of it ever came: it is remembered because its sender has left. */
     bool delivered;     /* A packet of it was, so in order it begins nowhere earlier any more. */
     bool rejoined;      /* The group is here anew, and no packet has told yet where the stream goes on. */
+    bool placed;        /* ... but its sender said how far it was: what it published before is told as lost. */
     bool doubted;       /* Sealed: its sender was asked, since a packet did not fit, and has not answered since. */
     uint32_t missing;   /* So many of its packets are. */
     uint64_t dropped;   /* The message that was given up in the middle last begins here; 0: none was. */

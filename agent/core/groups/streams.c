@@ -200,7 +200,7 @@ static void restart_stream(rs_messages *node, rs_gm_stream *stream, uint32_t inc
     drop_contents(node, stream);
     memset(stream->slots, 0, stream->capacity * sizeof *stream->slots);
     stream->incarnation = incarnation;
-    stream->settled_base = stream->delivered = stream->unheard = stream->rejoined = false;
+    stream->settled_base = stream->delivered = stream->unheard = stream->rejoined = stream->placed = false;
     stream->returned = 0;
     stream->dropped = stream->seen = stream->outside = stream->floor = 0;
     rs_gm_stream_start(stream, 1);
@@ -473,8 +473,19 @@ void rs_gm_stream_go_on(rs_messages *node, rs_time now, rs_gm_stream *stream, ui
         pass_over(node, now, stream, first);
 }
 
+void rs_gm_stream_place(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, const rs_gm_views *views) {
+    stream->placed = true;
+    if (from_version(stream->group->joined, views->view[0].version))
+        rs_gm_stream_go_on(node, now, stream, sn, views);
+    else if (sn > stream->high)
+        rs_gm_stream_jump(node, now, stream, sn + 1);
+    else
+        pass_over(node, now, stream, sn + 1);
+}
+
 void rs_gm_stream_rejoin(rs_messages *node, rs_time now, rs_gm_stream *stream) {
     stream->rejoined = true;
+    stream->placed = false;
     for (uint64_t sn = stream->high; sn >= stream->base && stream->rejoined; sn--) {
         const rs_gm_slot *slot = rs_gm_slot_of(stream, sn);
         if (!slot)

@@ -31,6 +31,9 @@ void rs_gm_stream_settle_base(rs_messages *node, rs_time now, rs_gm_stream *stre
  * on. Where the stream goes on, packets tell: each is shown to rs_gm_stream_go_on while `rejoined`. */
 void rs_gm_stream_rejoin(rs_messages *node, rs_time now, rs_gm_stream *stream);
 void rs_gm_stream_go_on(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, const rs_gm_views *views);
+/* While `rejoined` its sender says that `sn` is the last packet, of these views: what it published before it knew of
+ * this node's return is told as lost. */
+void rs_gm_stream_place(rs_messages *node, rs_time now, rs_gm_stream *stream, uint64_t sn, const rs_gm_views *views);
 /* A packet of it is about to come: what will be looked at is on its way into the caches while other work is done. With
  * many groups nothing of a stream is there, and each place is found by the one before: asked in this order. */
 typedef enum { RS_GM_SOON_PLACE, RS_GM_SOON_STREAM, RS_GM_SOON_GROUP } rs_gm_soon;

@@ -387,6 +387,49 @@ static void node__that_was_put_out_goes_on_at_once_when_it_is_back(void **state)
     cluster_free(c);
 }
 
+/* It is told of all that it missed though nothing is published any more when it is back, and then has what is. */
+static void node__that_was_put_out_is_told_what_it_missed_though_nothing_follows(void **state) {
+    const uint64_t seed = cluster_seed();
+    const rs_peer all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, *others = all, out = NODES - 1;
+    const uint32_t missed[] = {1, 300, 70000}; /* the last one: more than windows have */
+    (void)state;
+    cluster_options options = {.nodes = NODES, .seed = seed, .loss = 0.02, .delay = 50 * US, .jitter = 100 * US};
+    cluster *c = begin(&options);
+    uint64_t version = 1;
+    for (uint32_t round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < 20; i++)
+            cluster_publish(c, i % 2, 0, 1000);
+        cluster_run(c, cluster_now(c) + 1000 * MS);
+        const uint64_t lost = lost_at(c, out);
+        uint64_t before = 0, after = 0;
+        for (rs_peer i = 0; i < 2; i++)
+            before += rs_messages_last_published(cluster_node(c, i), 0);
+        cluster_halt(c, out, true);
+        tell_region_of(c, others, NODES - 1, ++version, out);
+        groups_of(c, others, NODES - 1);
+        for (uint32_t i = 0; i < missed[round]; i++) {
+            cluster_publish(c, missed[round] > 1000 ? 0 : i % 2, 0, 1000);
+            if (i % 8 == 7)
+                cluster_run(c, cluster_now(c) + 1 * MS);
+        }
+        cluster_run(c, cluster_now(c) + 3000 * MS);
+        for (rs_peer i = 0; i < 2; i++)
+            after += rs_messages_last_published(cluster_node(c, i), 0);
+        cluster_halt(c, out, false);
+        tell_region_of(c, all, NODES, ++version, RS_NO_PEER);
+        groups_of(c, all, NODES);
+        cluster_run(c, cluster_now(c) + 5000 * MS);
+        assert_int_equal(lost_at(c, out) - lost, after - before);
+        for (uint32_t i = 0; i < 20; i++)
+            cluster_publish(c, i % 3, 0, 1000);
+        cluster_run(c, cluster_now(c) + 3000 * MS);
+        assert_int_equal(lost_at(c, out) - lost, after - before);
+    }
+    cluster_account a = cluster_check(c);
+    assert_int_equal(a.missed + a.twice + a.wrong + a.out_of_order, 0);
+    cluster_free(c);
+}
+
 /* A publisher stands still, is put out, comes back and publishes at once, before it hears of that: what it sent by
  * views that the others know no more is lost, but they do not wait 11 s for it before they take what it publishes next.
  * One round in two, the others had never heard of it before. */
@@ -923,6 +966,7 @@ int main(void) {
         cmocka_unit_test(view__that_a_sender_hears_of_late_is_there_for_it),
         cmocka_unit_test(leader__that_hears_of_a_view_late_asks_for_what_its_partition_misses),
         cmocka_unit_test(node__that_was_put_out_goes_on_at_once_when_it_is_back),
+        cmocka_unit_test(node__that_was_put_out_is_told_what_it_missed_though_nothing_follows),
         cmocka_unit_test(publisher__that_was_put_out_and_does_not_know_keeps_nobody_waiting),
         cmocka_unit_test(views__that_change_for_a_minute_are_few),
         cmocka_unit_test(completion__is_told_of_all_and_not_before_it_is_there),
