@@ -131,7 +131,8 @@ typedef struct {
     uint32_t region_count;
     bool open; /* anybody may publish: for callers without a membership service (the simulator); agents never say so */
     /* This node was out of the group and is in it anew, though it may never have heard that it was out: of what was
-     * published before nothing comes that is missing, unless it can be asked for of its publisher (NAKs). */
+     * published before nothing comes that is missing, unless it can be asked for of its publisher (NAKs) and is of use:
+     * who stands above a plain group asks anew for what it needs. */
     bool rejoined;
     /* Who stands above the group needs all: what is missing is asked for whatever its engine promises by itself. */
     bool whole;
@@ -288,8 +289,9 @@ rs_status rs_messages_tell_completion(rs_messages *node, rs_message_group group,
 uint64_t rs_messages_oldest_missing(const rs_messages *node, rs_peer sender, rs_message_group group);
 /* Of a message of that sender parts are here, and others come; or packets are missing that requests alone bring. */
 bool rs_messages_brings(const rs_messages *node, rs_peer sender, rs_message_group group);
-/* So many packets are missing here that of that group those found now could not be asked for in good time. */
-bool rs_messages_is_behind(const rs_messages *node, rs_message_group group);
+/* So many packets are missing here, of that sender alone or with others of which not fewer are, that those of that
+ * group that are found now could not be asked for in good time. */
+bool rs_messages_is_behind(const rs_messages *node, rs_peer sender, rs_message_group group);
 /* Bytes of published packets that wait for rs_messages_poll_tx. */
 uint64_t rs_messages_unsent(const rs_messages *node);
 

@@ -48,7 +48,7 @@ bool rs_gm_missing_new(rs_messages *node, rs_time now, rs_gm_stream *stream, uin
 }
 
 void rs_gm_missing_free(rs_messages *node, rs_gm_missing *missing) {
-    rs_timer_set(&node->nak_timers, &missing->ask, RS_NEVER);
+    rs_gm_nak_end(node, missing);
     rs_timer_set(&node->give_up_timers, &missing->give_up, RS_NEVER);
     rs_list_remove(&missing->order);
     missing->stream->missing--;

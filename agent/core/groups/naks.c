@@ -171,10 +171,18 @@ bool rs_messages_brings(const rs_messages *node, rs_peer sender, rs_message_grou
            ((policy->naks || policy->silent) && !rs_list_empty(&stream->assemblies));
 }
 
-bool rs_messages_is_behind(const rs_messages *node, rs_message_group id) {
-    const rs_gm_group *group = node->nak_timers.count > 0 ? rs_gm_group_find(node, id) : NULL;
-    return group && group->policy.naks &&
-           (rs_time)node->nak_timers.count * interval(node, &node->asks) > node->config.give_up;
+static uint32_t asking_at(rs_peer sender) {
+    return (uint32_t)rs_mix(sender) % RS_GM_ASKING;
+}
+
+/* All senders share the budget: those of which few packets are missing, of those that are, are not to blame for it. */
+bool rs_messages_is_behind(const rs_messages *node, rs_peer sender, rs_message_group id) {
+    const uint64_t all = node->nak_timers.count, own = node->asking[asking_at(sender)];
+    const rs_gm_group *group = own > 0 ? rs_gm_group_find(node, id) : NULL;
+    if (!group || !group->policy.naks)
+        return false;
+    const uint64_t blamed = own * 2 * node->asking_senders >= all ? all : own;
+    return (rs_time)blamed * interval(node, &node->asks) > node->config.give_up;
 }
 
 /* requests */
@@ -301,6 +309,14 @@ void rs_gm_nak_schedule(rs_messages *node, rs_time now, rs_gm_missing *missing) 
     missing->nak = RS_GM_NAK_LATER;
     missing->put_off = false;
     rs_timer_set(&node->nak_timers, &missing->ask, now + first_wait(node, now, missing->stream->group));
+    if (missing->ask.at)
+        node->asking_senders += node->asking[asking_at(missing->stream->sender)]++ == 0;
+}
+
+void rs_gm_nak_end(rs_messages *node, rs_gm_missing *missing) {
+    if (missing->ask.at)
+        node->asking_senders -= --node->asking[asking_at(missing->stream->sender)] == 0;
+    rs_timer_set(&node->nak_timers, &missing->ask, RS_NEVER);
 }
 
 /* When the first of them were missed it was not known yet how fast packets come now: a flood began. */

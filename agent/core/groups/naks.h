@@ -7,6 +7,8 @@
 bool rs_gm_naks_init(rs_messages *node);
 /* The packet was found missing just now. */
 void rs_gm_nak_schedule(rs_messages *node, rs_time now, rs_gm_missing *missing);
+/* It is missing no more. */
+void rs_gm_nak_end(rs_messages *node, rs_gm_missing *missing);
 /* Packets of the group come: those that are missing, and were not asked for yet, are asked for sooner if these come
  * faster than was known. */
 void rs_gm_nak_pace(rs_messages *node, rs_time now, rs_gm_group *group);

@@ -49,6 +49,8 @@ typedef struct {
     rs_time next; /* The next one may be asked for then; if that is past, what was not used is left. */
 } rs_gm_budget;
 
+#define RS_GM_ASKING 256u /* senders of which something is missing; those that share a place are as one */
+
 /* How fast packets arrive at the node, of late. */
 typedef struct {
     rs_time at;              /* The last look was then, */
@@ -309,6 +311,8 @@ struct rs_messages {
     uint32_t missing_used, missing_free;
     rs_list missing_order; /* By discovery. */
     rs_timers nak_timers, give_up_timers;
+    uint32_t asking[RS_GM_ASKING]; /* Of those in nak_timers, by sender; */
+    uint32_t asking_senders;       /* so many of these are not 0. */
     rs_gm_budget asks;
     rs_gm_pace pace;
     rs_rtt answer, repair; /* How long the answer to a NAK takes, and a repair after discovery. */

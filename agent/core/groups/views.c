@@ -133,7 +133,7 @@ static void apply(rs_messages *node, rs_time now, rs_gm_group *group, rs_gm_grou
         leave_engine(node, group, next);
     if (next->engine->change)
         next->engine->change(rs_gm_engine_own(node, next->engine), group, next);
-    const bool rejoins = next->rejoined && next->member && group->member && !next->policy.naks;
+    const bool rejoins = next->rejoined && next->member && group->member && (!next->policy.naks || next->policy.alone);
     if (!next->member || !group->member || rejoins)
         group->joined = group->begins_from = next->member ? next->version : 0;
     swap(group, next);

@@ -129,7 +129,7 @@ static bool must_wait(rs_groups *g, const rs_local_group *group, const rs_flow_h
             return true;
     }
     return !group->in_regions &&
-           (rs_messages_is_behind(g->node, h->group) ||
+           (rs_messages_is_behind(g->node, h->sender, h->group) ||
             rs_flow_too_far(h, rs_messages_oldest_missing(g->node, h->sender, h->group), g->window));
 }
 
