@@ -58,6 +58,7 @@ void rs_ordered_forget(rs_groups *g, rs_local_group *group) {
     group->view_peers = NULL;
     group->view_count = 0;
     group->waited_at = 0;
+    group->not_primary = false;
 }
 
 void rs_ordered_take(rs_groups *g, rs_local_group *group, rs_peer from, const uint8_t *bytes, uint32_t length) {

@@ -299,9 +299,9 @@ static void watch(rs_group_socket *s) {
     rs_loop_watch(s->groups->agent->loop, &s->watch, s->fd, events);
 }
 
-static void tell_what_is_owed(rs_group_stream *s) {
-    if (s->lost > 0 || s->owes_view)
-        (void)(told_of_losses(s) && told_of_view(s));
+/* False: not yet. */
+static bool told_what_is_owed(rs_group_stream *s) {
+    return told_of_losses(s) && told_of_view(s);
 }
 
 /* False: the program is gone. */
@@ -310,12 +310,12 @@ static bool flush(rs_group_socket *s) {
     const bool blocked = state == RS_UNREAD_BLOCKED;
     if (state == RS_UNREAD_GONE)
         return false;
+    bool owes = s->loses && blocked;
     if (!blocked && s->alone)
-        tell_what_is_owed(s->alone);
+        owes |= !told_what_is_owed(s->alone);
     for (uint32_t i = 0; i < s->channel_room && !blocked && s->loses; i++)
-        if (s->channels[i])
-            tell_what_is_owed(s->channels[i]);
-    s->loses &= blocked;
+        owes |= s->channels[i] && !told_what_is_owed(s->channels[i]);
+    s->loses = owes;
     if (!blocked)
         tell_complete_again(s);
     if (blocked != s->blocked) {
@@ -764,7 +764,8 @@ void rs_stream_open(rs_group_stream *s) {
         rs_api_reply_group(g->agent->api, &s->call, group->protocol, group->order, g->message_bytes, theirs);
     s->group->replaying_count += s->replaying;
     if (s->receives && !s->replaying)
-        (void)tell_view_that_holds(group, s);
+        s->owes_view = !tell_view_that_holds(group, s);
+    s->socket->loses |= s->owes_view;
 }
 
 void rs_stream_refuse(rs_group_stream *s, rostrum_code code, const char *text) {
@@ -824,8 +825,12 @@ static bool give(rs_group_stream *s, const rs_local_group *group, const rs_order
         rs_stream_message(s, &message);
         return group->delivery.slow != RS_SLOW_DISCONNECT || !has_lost(s);
     }
-    if (!group->delivery.tells_views || s->owes_view)
+    if (!group->delivery.tells_views)
         return true;
+    if (s->owes_view) {
+        s->socket->loses |= !told_of_view(s);
+        return true;
+    }
     if (event->kind == RS_ORDER_PRIMARY ? give_primary(s, event->primary)
                                         : give_view(s, event, event->anew ? VIEW_ANEW : 0))
         return true;
@@ -836,6 +841,7 @@ static bool give(rs_group_stream *s, const rs_local_group *group, const rs_order
 static void tell(rs_groups *g, rs_local_group *group, const rs_order_event *event) {
     if (event->kind == RS_ORDER_VIEW) {
         keep_view(group, event);
+        group->not_primary = false; /* a view is always of the primary part */
         rs_log(RS_LOG_INFO, "groups", "group=%s view=%llx members=%u joined=%u left=%u", group->name,
                (unsigned long long)event->view, event->member_count, event->joined_count, event->left_count);
     } else if (event->kind == RS_ORDER_PRIMARY) {
@@ -904,9 +910,8 @@ static void go_live(rs_group_stream *s) {
     rs_local_group *group = s->group;
     s->replaying = false;
     group->replaying_count--;
-    (void)tell_view_that_holds(group, s);
-    if (group->not_primary && group->delivery.tells_views)
-        (void)give_primary(s, false);
+    s->owes_view = group->delivery.tells_views;
+    s->socket->loses |= !told_of_view(s);
 }
 
 static bool find_start(rs_group_stream *s, rs_replay *replay) {
