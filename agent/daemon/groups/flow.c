@@ -98,6 +98,11 @@ static uint64_t at_least(uint64_t share) {
     return share > RS_FLOW_SHARE ? share : RS_FLOW_SHARE;
 }
 
+/* So many packets of a group in which somebody holds on may be ahead. */
+static uint64_t held_share(const rs_flow_sum *sum, uint32_t window) {
+    return at_least(HELD_OF_ALL * window_of_all(sum, window) / (sum->busy_count ? sum->busy_count : 1));
+}
+
 bool rs_flow_open(rs_flow_sum *sum, rs_flow *flow, rs_time now, uint32_t window) {
     age(flow, now);
     const uint64_t from = base(flow, now);
@@ -110,7 +115,7 @@ bool rs_flow_open(rs_flow_sum *sum, rs_flow *flow, rs_time now, uint32_t window)
     if (flow->newest - from >= window || (sum->under_way < window && !held))
         return flow->newest - from < window;
     const uint64_t all = window_of_all(sum, window), busy = sum->busy_count ? sum->busy_count : 1;
-    if (held && flow->ahead >= at_least(HELD_OF_ALL * all / busy))
+    if (held && flow->ahead >= held_share(sum, window))
         return false;
     return sum->under_way < all || (sum->under_way < MOST_OF_ALL * all && flow->under_way < at_least(all / (2 * busy)));
 }
@@ -183,9 +188,12 @@ bool rs_flow_reported(rs_flow_sum *sum, rs_flow *flow, rs_time now, uint32_t win
         return false;
     flow->reporters[i].at = now;
     flow->reporters[i].sn = sn;
-    if (steps)
+    /* It has almost all: what it holds on for from here is new. Where the share is less than a step, of that. */
+    const uint64_t share = sum ? held_share(sum, window) : window;
+    const bool renews = goes_on && (flow->newest - sn <= share / 4 || sn - flow->reporters[i].step >= share / 2);
+    if (steps || (renews && share / 4 < step))
         flow->reporters[i].step = sn;
-    if (steps || goes_on) /* it has almost all: what it holds on for from here is new */
+    if (steps || renews)
         flow->reporters[i].step_at = now;
     if (sum)
         count_from(sum, flow, base(flow, now));
@@ -232,6 +240,14 @@ static void join_line(rs_flow_ears *ears, rs_flow_heard *h) {
     ears->senders[s].last = place;
 }
 
+/* Who is held back stays: its sender would go on into a program that is behind. */
+static rs_flow_heard *any_of(rs_flow_heard *first, uint32_t from) {
+    uint32_t i = 0;
+    while (i < RS_FLOW_PLACES && first[(from + i) % RS_FLOW_PLACES].held_back)
+        i++;
+    return &first[(from + i) % RS_FLOW_PLACES];
+}
+
 /* Its place; else one that can be had: of a stream that is reported as far as it is known, if there is one. */
 static rs_flow_heard *place_of(rs_flow_ears *ears, uint32_t sender, uint32_t incarnation, uint32_t group, bool *known) {
     rs_flow_heard *first = &ears->streams[hash(sender, group) % (RS_FLOW_HEARD / RS_FLOW_PLACES) * RS_FLOW_PLACES];
@@ -246,7 +262,7 @@ static rs_flow_heard *place_of(rs_flow_ears *ears, uint32_t sender, uint32_t inc
         if (same)
             break;
     }
-    return idle ? idle : &first[hash(group, sender) % RS_FLOW_PLACES];
+    return idle ? idle : any_of(first, hash(group, sender) % RS_FLOW_PLACES);
 }
 
 static void begin(rs_flow_ears *ears, rs_flow_heard *h, uint32_t sender, uint32_t incarnation, uint32_t group,

@@ -6,9 +6,9 @@
  * behind, or it misses something) says where it is again and again, every RS_FLOW_AGAIN: that counts for RS_FLOW_HOLD
  * after its last step. The sender's newest packet may be a window ahead of the slowest that has told something of late
  * (RS_FLOW_FRESH). Nobody is waited for longer: who is silent is not counted, and while all are silent a window goes
- * out every RS_FLOW_AGE. So a flood goes as fast as all (of RS_FLOW_REPORTERS) take it, but not slower than a step
- * every RS_FLOW_HOLD; a dead receiver costs one short pause, and no wait is without a bound. Messages that come slowly
- * never wait.
+ * out every RS_FLOW_AGE. So a flood goes as fast as all (of RS_FLOW_REPORTERS) take it, but not slower than a step (of
+ * many groups: about half their share, below) every RS_FLOW_HOLD; a dead receiver costs one short pause, and no wait is
+ * without a bound. Messages that come slowly never wait.
  *
  * All groups of a sender together have one window under way, or more where some take it all and others have their small
  * shares: what of a group is older than RS_FLOW_AGE to twice that does not count here, so none stops others for good.

@@ -402,6 +402,29 @@ static void groups__are_not_stopped_by_liars_in_another(void **state) {
     }
 }
 
+/* With many groups a step is more than what may be ahead of who holds on: one more packet is none. */
+static void groups__are_held_to_their_share_by_who_goes_on_by_one(void **state) {
+    const uint32_t seconds = 20, share = 2 * LEAST / MANY;
+    many all;
+    uint64_t said = 1;
+    (void)state;
+    begin(&all);
+    for (uint32_t ms = 0; ms < seconds * 1000; ms += 10) {
+        const rs_time now = (1000 + (rs_time)ms) * MS;
+        for (uint32_t i = 0; i < MANY; i++) {
+            (void)flood(&all, i, now, 1);
+            if (i > 0) /* one packet is always on its way */
+                (void)rs_flow_reported(&all.sum, &all.flows[i], now, LEAST, 1, all.flows[i].newest - (ms > 0));
+        }
+        said += ms % 1000 == 990;
+        if (ms % 20 == 0 || ms % 1000 == 990)
+            (void)rs_flow_reported(&all.sum, &all.flows[0], now, LEAST, 1, said);
+    }
+    print_message("who goes on by one: %u packets in %u s\n", (uint32_t)all.flows[0].newest, seconds);
+    assert_true(all.flows[0].newest >= seconds * share / 2);
+    assert_int_equal(all.flows[1].newest, seconds * 100);
+}
+
 static uint64_t untold(const rs_flow_ears *ears) {
     uint64_t all = 0;
     for (uint32_t i = 0; i < RS_FLOW_HEARD; i++)
@@ -494,6 +517,29 @@ static void what_is_given_out__is_reported_a_step_at_a_time(void **state) {
     const rs_flow_heard *h = rs_flow_given(ears, 1, 6, GROUP, WINDOW, WINDOW);
     assert_non_null(h);
     assert_int_equal(h->told, 0);
+    free(ears);
+}
+
+/* There are more streams than places: those that are not held back take turns. */
+static void stream__that_is_held_back_keeps_its_place(void **state) {
+    (void)state;
+    rs_flow_ears *ears = calloc(1, sizeof *ears);
+    const rs_flow_heard *h = rs_flow_given(ears, 1, 5, GROUP, WINDOW, WINDOW);
+    (void)rs_flow_given(ears, 1, 5, GROUP, 2 * (uint64_t)WINDOW, WINDOW);
+    uint32_t held = 0, at = 0;
+    for (; at < RS_FLOW_HEARD && held == 0; at++)
+        if (ears->streams[at].sender == 1) {
+            ears->streams[at].held_back = true;
+            h = &ears->streams[at];
+            held++;
+        }
+    assert_int_equal(held, 1);
+    for (uint32_t group = 1000; group < 1000 + 8 * RS_FLOW_HEARD; group++) {
+        (void)rs_flow_given(ears, 2, 5, group, 1, WINDOW);
+        (void)rs_flow_given(ears, 2, 5, group, 5, WINDOW);
+        assert_int_equal(h->sender, 1);
+        assert_true(h->held_back);
+    }
     free(ears);
 }
 
@@ -594,6 +640,8 @@ int main(void) {
         cmocka_unit_test(groups__that_are_silent_do_not_count_for_long),
         cmocka_unit_test(groups__that_somebody_holds_have_two_windows_ahead_together),
         cmocka_unit_test(groups__are_not_stopped_by_liars_in_another),
+        cmocka_unit_test(groups__are_held_to_their_share_by_who_goes_on_by_one),
+        cmocka_unit_test(stream__that_is_held_back_keeps_its_place),
         cmocka_unit_test(packets__of_many_groups_are_reported_in_time_by_few_reports),
         cmocka_unit_test(packets__of_thousands_of_groups_are_reported_by_lists),
         cmocka_unit_test(what_is_given_out__is_reported_a_step_at_a_time),
