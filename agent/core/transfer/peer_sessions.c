@@ -115,23 +115,50 @@ void rs_patch_ready(rs_node *node, rs_time now, rs_peer_session *link, bool read
     update(node, now, link->peer);
 }
 
+/* Behind the last of those that wait. */
+static bool room_for_reply(rs_node *node, rs_peer_state *p) {
+    if (p->unknown_reply_count == 0)
+        p->unknown_reply_first = 0;
+    if (p->unknown_reply_first + p->unknown_reply_count < p->unknown_reply_room)
+        return true;
+    bool grows = p->unknown_reply_count == p->unknown_reply_room;
+    uint32_t room = !grows ? p->unknown_reply_room : p->unknown_reply_room ? 2 * p->unknown_reply_room : 8;
+    rs_unknown_transfer_reply *to = grows ? rs_memory_take(&node->allocator, room * sizeof *to) : p->unknown_replies;
+    if (!to)
+        return false;
+    if (p->unknown_reply_count)
+        memmove(to, p->unknown_replies + p->unknown_reply_first, p->unknown_reply_count * sizeof *to);
+    if (grows)
+        rs_memory_give(&node->allocator, p->unknown_replies);
+    p->unknown_replies = to;
+    p->unknown_reply_first = 0;
+    p->unknown_reply_room = room;
+    return true;
+}
+
 void rs_unknown_transfer_answer(rs_node *node, rs_time now, rs_peer peer, const rs_message *about, rs_message_type type,
                                 const char *cause) {
     rs_peer_state *p = rs_find_peer(node, peer);
-    if (!p || !rs_peer_is_up(p) || p->unknown_reply_count == RS_UNKNOWN_TRANSFER_REPLIES)
+    uint32_t most = type == RS_MSG_OPEN_ACK ? RS_OPEN_REPLIES : RS_UNKNOWN_TRANSFER_REPLIES;
+    if (!p || !rs_peer_is_up(p) || p->unknown_reply_count >= most)
         return; /* it will ask again, or fall silent for us: both are bounded */
-    if (!p->unknown_replies)
-        p->unknown_replies = rs_memory_take(&node->allocator, RS_UNKNOWN_TRANSFER_REPLIES * sizeof *p->unknown_replies);
-    if (!p->unknown_replies)
+    for (uint32_t i = 0; i < p->unknown_reply_count; i++) {
+        rs_unknown_transfer_reply *waits = &p->unknown_replies[p->unknown_reply_first + i];
+        if (waits->nonce != about->nonce || waits->type != type)
+            continue;
+        waits->session = about->session;
+        waits->cause = cause;
+        return;
+    }
+    if (!room_for_reply(node, p))
         return; /* likewise */
-    p->unknown_replies[p->unknown_reply_count++] =
+    p->unknown_replies[p->unknown_reply_first + p->unknown_reply_count++] =
         (rs_unknown_transfer_reply){.type = type, .nonce = about->nonce, .session = about->session, .cause = cause};
     update(node, now, p);
 }
 
 static bool send_unknown_reply(rs_peer_state *p, rs_packet_out *out) {
-    rs_unknown_transfer_reply reply = p->unknown_replies[0];
-    memmove(&p->unknown_replies[0], &p->unknown_replies[1], (p->unknown_reply_count - 1) * sizeof reply);
+    rs_unknown_transfer_reply reply = p->unknown_replies[p->unknown_reply_first++];
     p->unknown_reply_count--;
     rs_message m = {.type = reply.type, .nonce = reply.nonce, .session = reply.session};
     if (reply.type == RS_MSG_OPEN_ACK) {

@@ -5,9 +5,11 @@
 
 #include <string.h>
 
-#define KEEP (60000 * RS_MS)         /* a finished transfer answers a sender that missed its final answer for so long */
-#define REPLACE_AFTER (1000 * RS_MS) /* a sender that was not heard for so long gives way to another of the object, */
-#define REPLACE_STALLED (15000 * RS_MS) /* and one that was, of which no data came for so long */
+#define KEEP (60000 * RS_MS) /* a finished transfer answers a sender that missed its final answer for so long */
+/* A sender that was not heard for so long gives way to another of the object: an idle one says something each second */
+#define REPLACE_AFTER (2500 * RS_MS)
+#define REPLACE_STALLED (15000 * RS_MS) /* and one that was, of which less than that came in so long */
+#define REPLACE_LEAST 65536
 /* Who says by a datagram that it is whole does so within that part of the time between two of its samples: all at once
  * would be more than a port's queue takes. DATA_FNSD that others pass on comes to those, too, who just said so. */
 #define TOLD_WITHIN (20 * RS_MS) /* after it accepted: where to report, of one to whom another one carries */
@@ -192,7 +194,8 @@ rs_status rs_incoming_accept(rs_node *node, rs_time now, rs_xfer xfer, rs_group 
         return unaccepted(node, now, x);
     rs_proof_accepted(node, now, x);
     x->offered_due = RS_NEVER;
-    x->stats.granted_at = now;
+    x->came_bytes = x->stats.bytes_present;
+    x->came_at = x->stats.granted_at = now;
     rs_receiver_arm(node, x);
     return RS_OK;
 }
@@ -833,6 +836,7 @@ static rs_receiving *make(rs_node *node, rs_time now, rs_peer peer, const rs_mes
     x->group = RS_NO_GROUP;
     x->feedback_interval = m->open.feedback_us < 1000 ? RS_MS : (rs_time)m->open.feedback_us * 1000;
     x->data_at = now - 1000 * RS_MS;
+    x->came_at = now;
     x->verify_due = x->again_due = x->rcvd_due = x->proof.ask_due = RS_NEVER;
     if (node->engines[0]->prepare)
         node->engines[0]->prepare(now, &x->t);
@@ -885,9 +889,14 @@ static bool is_alike(const rs_receiving *x, const rs_message *m) {
 }
 
 /* Another server sends on what the present sender, which is gone, silent, or sends nothing of it, has begun. */
-static bool may_replace(const rs_receiving *x, rs_time now, const rs_message *m) {
+static bool may_replace(rs_receiving *x, rs_time now, const rs_message *m) {
+    uint64_t few = x->t.size / 64 < REPLACE_LEAST ? x->t.size / 64 : REPLACE_LEAST;
+    if (x->stats.bytes_present > x->came_bytes + few) {
+        x->came_bytes = x->stats.bytes_present;
+        x->came_at = now;
+    }
     bool silent =
-        !rs_peer_is_up(x->link.peer) || now - x->link.heard_at >= REPLACE_AFTER || now - x->data_at >= REPLACE_STALLED;
+        !rs_peer_is_up(x->link.peer) || now - x->link.heard_at >= REPLACE_AFTER || now - x->came_at >= REPLACE_STALLED;
     return silent && x->state == RS_RX_RECEIVING && is_alike(x, m);
 }
 

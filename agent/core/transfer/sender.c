@@ -349,7 +349,8 @@ static bool watch_one(rs_node *node, rs_time now, rs_sending *x, rs_recipient *r
             rs_carriers_doubt(node, now, x, r);
         rs_time quiet = r->reported ? bound / 2 : tick(node);
         if (rs_is_opened(r) && !r->kept && up && now - since >= quiet)
-            rs_ping(node, now, &r->link);
+            rs_control_set_pending(node, now, &r->link, /* its answer to OPEN may be lost: it had no room for it */
+                                   RS_CONTROL_PING | (rs_has_accepted(r) || r->link.via ? 0 : RS_CONTROL_OPEN));
         return false;
     }
     rs_sender_fail(node, now, r, true, text);

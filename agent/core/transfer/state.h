@@ -29,6 +29,7 @@
 #define RS_DRAIN (1 * RS_MS)
 #define RS_TAIL_QUIET (4 * RS_MS)     /* no data packet for so long: nothing is under way any more (a bound) */
 #define RS_UNKNOWN_TRANSFER_REPLIES 8 /* answers to messages about transfers unknown here, per peer */
+#define RS_OPEN_REPLIES 1024          /* and with those to OPEN: each is one transfer of the peer's */
 #define RS_KEPT 256                   /* finished transfers remembered, each way */
 #define RS_RINGS 8                    /* sessions whose rings a sender remembers */
 #define RS_FRAGMENTS_MAX (UINT64_C(1) << 28)
@@ -98,7 +99,8 @@ typedef struct {
     rs_timer timer;                  /* It asks for a connection again. */
     rs_unknown_transfer_reply *unknown_replies; /* Answers about transfers that are not here, waiting to be said; */
     uint32_t unknown_reply_count;               /* so many. NULL: none was yet. */
-    rs_time measured;                           /* The round trip to it, as the caller knows it; 0: it does not. */
+    uint32_t unknown_reply_first, unknown_reply_room; /* The first's place, and how many have room. */
+    rs_time measured;   /* The round trip to it, as the caller knows it; 0: it does not. */
     uint32_t announced; /* Objects of it that are not whole here, counted when places are short. */
 } rs_peer_state;
 
@@ -362,6 +364,8 @@ struct rs_receiving {
     uint8_t rcvd_status;    /* and DATA_RCVD. */
     uint32_t final_control; /* The RS_CONTROL_* that ended it, said again to a sender that missed it. */
     rs_time data_at;        /* The newest data packet of the session came then. */
+    rs_time came_at;        /* While another server waits to send it: it had grown then, */
+    uint64_t came_bytes;    /* to so much. */
     rs_time offered_due;    /* The caller makes room until then, */
     rs_time verify_due;     /* and has checked the digest by then. */
     rs_time leaving_due;    /* It has left, and is there for the others until then; RS_NEVER: it has not. */

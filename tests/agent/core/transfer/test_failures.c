@@ -514,6 +514,134 @@ static void a_sender_that_announces_an_object_and_sends_none_of_it__gives_way_to
     net_free(n);
 }
 
+#define MANY 20
+
+typedef struct {
+    uint8_t bytes[MANY][RS_HEADER_MAX];
+    size_t lengths[MANY];
+    uint32_t count;
+} many_opens;
+
+/* Keeps what the second sender opens, and whatever else it says does not come. */
+static bool gather_opens(net *n, rs_peer from, rs_peer to, rs_packet_in *in, void *context) {
+    (void)n;
+    many_opens *opens = context;
+    rs_message m;
+    if (from != 1 || to != 2)
+        return false;
+    assert_true(rs_wire_decode(in->header, in->header_length, 0, &m));
+    if (m.type == RS_MSG_OPEN && opens->count < MANY) {
+        memcpy(opens->bytes[opens->count], in->header, in->header_length);
+        opens->lengths[opens->count++] = in->header_length;
+    }
+    return true;
+}
+
+static bool lose_answers(net *n, rs_peer from, rs_peer to, rs_packet_in *in, void *context) {
+    (void)n, (void)in;
+    uint32_t *lost = context;
+    *lost += from == 2 && to == 1;
+    return from == 2 && to == 1;
+}
+
+static void all_come_by_the_first(net *n) {
+    rs_time at = net_now(n);
+    uint32_t here = 0;
+    while (at < 60 * SEC && here < MANY) {
+        net_at(n, at += 10 * MS);
+        for (here = 0; here < MANY && net_has(n, 2, here + 1);)
+            here++;
+    }
+    assert_int_equal(here, MANY);
+    net_application(n, 2, APP_HAS_IT);
+    net_at(n, at + 2 * SEC);
+    for (rs_peer i = 0; i < 2; i++) {
+        assert_int_equal(net_events(n, i, RS_EV_PEER_FAILED, ANYONE), 0);
+        assert_int_equal(net_events(n, i, RS_EV_SEND_DONE, ANYONE), MANY);
+    }
+    assert_int_equal(net_events(n, 1, RS_EV_PEER_KEPT, 2), MANY);
+}
+
+/* What came of a peer in one turn is answered after it: of twenty, eight were, and the others failed. */
+static void two_senders_of_many_objects__all_that_ask_in_one_turn_are_answered(void **state) {
+    (void)state;
+    const rs_config slow = {.fragment_size = FRAGMENT, .nic_rate_bps = 100000000};
+    static const rs_peer to[] = {2};
+    many_opens opens = {.count = 0};
+    rs_xfer xfer;
+    net *n = net_new(3, &slow, 16);
+    for (uint64_t i = 1; i <= MANY; i++)
+        assert_int_equal(net_send(n, 0, i, 2000 * FRAGMENT, 1, to, &xfer), RS_OK);
+    net_at(n, 20 * MS);
+    net_knob(n)->tamper = gather_opens;
+    net_knob(n)->tamper_context = &opens;
+    for (uint64_t i = 1; i <= MANY; i++)
+        assert_int_equal(net_send(n, 1, i, 2000 * FRAGMENT, 1, to, &xfer), RS_OK);
+    net_at(n, 60 * MS);
+    net_knob(n)->tamper = NULL;
+    assert_int_equal(opens.count, MANY);
+    for (uint32_t i = 0; i < MANY; i++) {
+        const rs_packet_in in = {.channel = RS_CH_PEER_RELIABLE,
+                                 .peer = 1,
+                                 .group = RS_NO_GROUP,
+                                 .header = opens.bytes[i],
+                                 .header_length = opens.lengths[i]};
+        rs_receive(net_node(n, 2), net_knob(n)->now, &in);
+    }
+    net_call(n, 2, RS_OK);
+    all_come_by_the_first(n);
+    net_free(n);
+}
+
+/* There was no room for the answer: it is asked for again before the receiver is asked for a sign. */
+static void two_senders_of_many_objects__an_answer_that_never_came_is_asked_for_again(void **state) {
+    (void)state;
+    const rs_config slow = {.fragment_size = FRAGMENT, .nic_rate_bps = 100000000};
+    static const rs_peer to[] = {2};
+    uint32_t lost = 0;
+    rs_xfer xfer;
+    net *n = net_new(3, &slow, 17);
+    for (uint64_t i = 1; i <= MANY; i++)
+        assert_int_equal(net_send(n, 0, i, 2000 * FRAGMENT, 1, to, &xfer), RS_OK);
+    net_at(n, 20 * MS);
+    net_knob(n)->tamper = lose_answers;
+    net_knob(n)->tamper_context = &lost;
+    for (uint64_t i = 1; i <= MANY; i++)
+        assert_int_equal(net_send(n, 1, i, 2000 * FRAGMENT, 1, to, &xfer), RS_OK);
+    net_at(n, 100 * MS);
+    net_knob(n)->tamper = NULL;
+    assert_true(lost >= MANY);
+    all_come_by_the_first(n);
+    net_free(n);
+}
+
+/* It sends by patches, which took a healthy sender for one that stood still: the two took turns every 14 s, and what
+ * lay behind the first gap was lost each time. */
+static void a_sender_by_unicast_that_does_well__is_not_replaced(void **state) {
+    (void)state;
+    const rs_config slow = {.fragment_size = FRAGMENT, .nic_rate_bps = 4000000};
+    static const rs_peer to[] = {2};
+    net *n = net_new(3, &slow, 18);
+    rs_xfer a, b;
+    net_knob(n)->path.no_overlay = net_knob(n)->resumes = true;
+    assert_int_equal(net_send(n, 0, 1, 20000 * FRAGMENT, 1, to, &a), RS_OK);
+    net_at(n, 20 * MS);
+    assert_int_equal(net_send(n, 1, 1, 20000 * FRAGMENT, 1, to, &b), RS_OK);
+    net_at(n, 40 * MS);
+    net_pause(n, 0, 6 * SEC);
+    rs_time at = 40 * MS;
+    while (at < 100 * SEC && !net_has(n, 2, 1))
+        net_at(n, at += 10 * MS);
+    assert_true(at > 30 * SEC && net_has(n, 2, 1));
+    net_application(n, 2, APP_HAS_IT);
+    net_at(n, at + 2 * SEC);
+    assert_int_equal(net_events(n, 0, RS_EV_PEER_KEPT, 2), 1);
+    assert_int_equal(net_events(n, 1, RS_EV_PEER_KEPT, 2), 1);
+    for (rs_peer i = 0; i < 2; i++)
+        assert_true(net_event(n, i, RS_EV_SEND_DONE, ANYONE)->event.ok);
+    net_free(n);
+}
+
 static void keep_last_data(net *n, bool arrives, rs_channel channel, rs_peer from, rs_peer to, const uint8_t *header,
                            size_t length, void *context) {
     (void)n, (void)from, (void)to;
@@ -778,6 +906,9 @@ int main(void) {
         cmocka_unit_test(two_senders_of_one_object__where_one_stands_still_the_other_brings_it),
         cmocka_unit_test(two_senders_of_one_object__the_second_waits_and_one_of_another_is_refused),
         cmocka_unit_test(strangers__get_an_answer_or_nothing),
+        cmocka_unit_test(two_senders_of_many_objects__all_that_ask_in_one_turn_are_answered),
+        cmocka_unit_test(two_senders_of_many_objects__an_answer_that_never_came_is_asked_for_again),
+        cmocka_unit_test(a_sender_by_unicast_that_does_well__is_not_replaced),
         cmocka_unit_test(object_replaced__a_straggler_of_the_earlier_opening_is_no_content),
         cmocka_unit_test(open__of_what_is_not_known_is_refused_with_a_reason),
         cmocka_unit_test(one_peer_announces_more_than_there_are_places__others_have_theirs),
