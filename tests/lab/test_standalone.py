@@ -327,8 +327,18 @@ def test_more_sends_at_once_than_paths__wait_for_their_turn(standalone: Standalo
 def test_receiver_that_is_not_there__fails_alone(standalone: Standalone, protocol: str) -> None:
     """The others failed with it."""
     with standalone.agent(0) as sender, standalone.agent(1) as receiver:
-        result = sender.send(protocol, ["10.0.0.99", "h1", "h2"], source=DATA, wait=1, protocol=protocol).wait(60)
+        result = sender.send(protocol, ["10.0.0.99", "h1", "h2"], source=DATA, wait=3, protocol=protocol).wait(60)
         assert [one.digest_ok for one in result.receivers] == [False, True, True], result
         assert "no agent answers" in result.receivers[0].cause, result
         with receiver.read(protocol) as data:
             assert data.bytes() == DATA
+
+
+def test_stream_to_a_receiver_that_is_not_there__says_who(standalone: Standalone) -> None:
+    """It fails for all, and said that the path was for a part of them."""
+    with (
+        standalone.agent(0) as sender,
+        sender.stream_send("log", ["h1", "10.0.0.99"], wait=1) as stream,
+        pytest.raises(Exception, match=r"10\.0\.0\.99.*no agent answers by that name"),
+    ):
+        stream.wait(60).raise_for_failure()

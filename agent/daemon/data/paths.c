@@ -127,6 +127,7 @@ void rs_paths_request(rs_agent *agent, rs_send_state *s, uint64_t remaining) {
                                                .round_trip_us = round_trip_us(agent, s, path),
                                                .splits = !s->base.source &&
                                                          rs_engine_has(rs_sending_engine(s->protocol), RS_ENGINE_PARTS),
+                                               .parts = !s->base.source,
                                                .protocol = (rs_manager_protocol)(RS_MANAGER_AUTO + (int)s->protocol)};
     rs_log(RS_LOG_INFO, "send", "object=%s asks_for=path receivers=%u bytes=%llu request=%s", rs_id_text(&s->base.id),
            count, (unsigned long long)remaining, path->request_id);

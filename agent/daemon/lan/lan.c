@@ -31,6 +31,7 @@
 #define READS_PER_TURN 256
 #define ANNOUNCE_EVERY (10 * RS_SECOND)
 #define FIND_BOUND (5 * RS_SECOND)       /* where a send does not say how long it waits */
+#define FIND_LEAST RS_SECOND             /* of one that waited for its turn */
 #define FIND_FIRST (25 * RS_MILLISECOND) /* a question is asked again after this, then after twice as long */
 #define FIND_LONGEST (500 * RS_MILLISECOND)
 #define TEST_EVERY (5 * RS_MILLISECOND)
@@ -53,7 +54,10 @@ typedef struct lan_path {
     uint64_t remaining;
     rs_manager_protocol protocol;
     rs_time began, until, phase_at, next_at, pause;
-    rs_time wait; /* from when its turn comes */
+    rs_time wait, asked;
+    bool waits;  /* so long from when it was asked, its turn included; else from when its turn comes */
+    bool queued; /* it was told to wait for its turn */
+    bool parts;  /* who is not found fails alone */
     uint32_t group;
     uint64_t nonce;
     bool tested;
@@ -77,7 +81,7 @@ struct rs_lan {
     rs_lan_served *served;
     rs_lan_groups *groups;
     uint32_t *asked;
-    rs_time announce_at;
+    rs_time announce_at, queried_at;
     uint32_t announced;
     int64_t answers_second;
     uint32_t answers;
@@ -141,7 +145,12 @@ static void send_query(const rs_lan *lan, uint32_t address, uint16_t port) {
     send_message(lan, &m, address, port);
 }
 
-static void query_all(const rs_lan *lan) {
+/* What is answered is for all that look for somebody: many of these ask no oftener than one. */
+static void query_all(rs_lan *lan) {
+    rs_time now = now_of(lan);
+    if (lan->queried_at && now - lan->queried_at < FIND_FIRST)
+        return;
+    lan->queried_at = now;
     send_query(lan, LAN_GROUP, RS_LAN_PORT);
     if (lan->broadcast_address)
         send_query(lan, lan->broadcast_address, RS_LAN_PORT);
@@ -207,7 +216,9 @@ static void end_relays(const rs_lan *lan, const lan_path *path) {
 static void begin(rs_lan *lan, lan_path *path) {
     path->phase = FINDING;
     path->began = now_of(lan);
-    path->until = path->began + path->wait;
+    rs_time left = path->waits ? path->wait - (path->began - path->asked) : path->wait;
+    rs_time least = path->wait < FIND_LEAST ? path->wait : FIND_LEAST;
+    path->until = path->began + (left > least ? left : least);
     path->pause = FIND_FIRST;
     path->next_at = path->began; /* answers come from the loop alone */
     lan->path_count++;
@@ -527,8 +538,22 @@ static void advance_find(rs_lan *lan, lan_path *path) {
     begin_test(lan, path);
 }
 
+/* It may be gone after that. */
+static void say_queued(const rs_lan *lan, const lan_path *path, const char *text) {
+    char request_id[RS_UUID_TEXT];
+    memcpy(request_id, path->request_id, sizeof request_id);
+    const rs_manager_response response = {
+        .request_id = request_id, .response_id = "", .decision = RS_MANAGER_QUEUED, .reason = text};
+    lan->callbacks.on_response(lan->callbacks.context, &response);
+}
+
 static void find_tick(rs_lan *lan, lan_path *path) {
     rs_time now = now_of(lan);
+    if (path->queued) { /* its turn has come */
+        path->queued = false;
+        say_queued(lan, path, "its receivers, which are looked for");
+        return;
+    }
     bool unknown = path->pause > FIND_FIRST; /* or it has moved */
     for (uint32_t i = 0; i < path->count; i++) {
         const rs_lan_member *m = &path->members[i];
@@ -547,7 +572,8 @@ static void find_tick(rs_lan *lan, lan_path *path) {
     if (now < path->until)
         return;
     char text[ROSTRUM_TEXT_MAX + 1];
-    if (rs_lan_members_found(path->members, &path->count)) { /* the others are asked for again, and fail alone */
+    if (path->parts &&
+        rs_lan_members_found(path->members, &path->count)) { /* the others are asked for again, and fail alone */
         advance_find(lan, path);
         return;
     }
@@ -556,14 +582,12 @@ static void find_tick(rs_lan *lan, lan_path *path) {
 }
 
 static void wait_tick(rs_lan *lan, lan_path *path) {
-    char text[100], request_id[RS_UUID_TEXT];
+    char text[100];
     snprintf(text, sizeof text, "its turn: %u sends are under way, which is as many as go at once without a manager",
              RS_LAN_PATHS_MAX);
-    memcpy(request_id, path->request_id, sizeof request_id);
-    const rs_manager_response response = {
-        .request_id = request_id, .response_id = "", .decision = RS_MANAGER_QUEUED, .reason = text};
     path->next_at = RS_NEVER; /* one that is over says when */
-    lan->callbacks.on_response(lan->callbacks.context, &response);
+    path->queued = true;
+    say_queued(lan, path, text);
 }
 
 rs_status rs_lan_request(rs_lan *lan, const rs_manager_request_params *request, char *text, size_t text_size) {
@@ -581,6 +605,9 @@ rs_status rs_lan_request(rs_lan *lan, const rs_manager_request_params *request, 
     path->remaining = request->remaining_size;
     path->protocol = request->protocol;
     path->wait = request->wait_ms ? request->wait_ms * RS_MILLISECOND : FIND_BOUND;
+    path->waits = request->wait_ms > 0;
+    path->asked = now_of(lan);
+    path->parts = request->parts;
     path->nonce = rs_random_next(&lan->random) | 1;
     path->used = RS_NO_GROUP;
     path->head = RS_LAN_NOBODY;

@@ -386,6 +386,7 @@ typedef struct {
     rs_manager_protocol protocol;
     uint32_t round_trip_us; /* the longest that is known to a receiver; 0 = none is */
     bool splits;            /* a path to some of the receivers will do: the others are asked for by themselves */
+    bool parts;             /* the same, where the engine is not known yet (a LAN): it is no stream */
 } rs_manager_request_params;
 
 typedef struct {
