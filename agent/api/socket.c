@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CONNECT_BOUND_S 60 /* while as many connections as may wait for the agent, which takes none */
@@ -84,6 +85,21 @@ int rs_unix_listen(const char *path, int type, mode_t mode, const gid_t *group, 
     return fd;
 }
 
+/* A bounded wait is not begun again by itself after a signal (signal(7)). */
+static bool connects(int fd, const struct sockaddr_un *address) {
+    struct timespec from, now;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    do {
+        if (connect(fd, (const struct sockaddr *)address, sizeof *address) == 0)
+            return true;
+        if (errno != EINTR)
+            return false;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec - from.tv_sec < CONNECT_BOUND_S);
+    errno = EAGAIN;
+    return false;
+}
+
 int rs_unix_connect(const char *path, bool nonblocking, rs_error *error) {
     struct sockaddr_un address;
     int folder;
@@ -94,8 +110,7 @@ int rs_unix_connect(const char *path, bool nonblocking, rs_error *error) {
     }
     const struct timeval bound = {.tv_sec = CONNECT_BOUND_S}, none = {0};
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &bound, sizeof bound) < 0 ||
-        connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 ||
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &bound, sizeof bound) < 0 || !connects(fd, &address) ||
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof none) < 0 ||
         (nonblocking && fcntl(fd, F_SETFL, O_NONBLOCK) < 0)) {
         bool stands = fd >= 0 && errno == EAGAIN;
