@@ -5,6 +5,7 @@
 
 #define OPENED 1024u /* transfers */
 #define NOTED 4096u  /* pairs of transfer and receiver: forgotten, one is told twice */
+#define UNTOLD 4096u /* receivers share places */
 
 typedef struct {
     uint64_t nonce; /* 0: none */
@@ -17,7 +18,8 @@ typedef struct {
 struct rs_nameless {
     opened opened[OPENED];
     uint64_t noted[NOTED];
-    uint32_t count, untold, oldest; /* all of them; transfers that are named and have some; where to forget next */
+    uint32_t untold_at[UNTOLD]; /* of transfers that are named, by receiver */
+    uint32_t count, oldest;     /* all of them; where to forget next */
 };
 
 rs_nameless *rs_nameless_new(void) {
@@ -25,8 +27,9 @@ rs_nameless *rs_nameless_new(void) {
 }
 
 static void forget(rs_nameless *n, opened *o) {
+    for (uint32_t i = 0; o->named && i < o->count; i++)
+        n->untold_at[o->peers[i] % UNTOLD]--;
     n->count -= o->count;
-    n->untold -= o->named;
     free(o->peers);
     *o = (opened){.nonce = o->nonce, .object = o->object};
 }
@@ -72,6 +75,7 @@ void rs_nameless_note(rs_nameless *n, uint64_t nonce, rs_peer peer) {
         o->room = room;
     }
     o->peers[o->count++] = peer;
+    n->untold_at[peer % UNTOLD] += o->named;
     n->count++;
     n->noted[(pair >> 32) % NOTED] = pair;
 }
@@ -79,11 +83,14 @@ void rs_nameless_note(rs_nameless *n, uint64_t nonce, rs_peer peer) {
 /* Those that are told go; `only`: of these alone, or RS_NO_PEER. */
 static void tell_some(rs_nameless *n, opened *o, rs_peer only, rs_nameless_tell tell, void *context) {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < o->count; i++)
-        if ((only != RS_NO_PEER && o->peers[i] != only) || !tell(context, o->peers[i], o->nonce))
+    for (uint32_t i = 0; i < o->count; i++) {
+        uint32_t *untold = &n->untold_at[o->peers[i] % UNTOLD];
+        bool stays = (only != RS_NO_PEER && o->peers[i] != only) || !tell(context, o->peers[i], o->nonce);
+        *untold = *untold - o->named + stays;
+        if (stays)
             o->peers[kept++] = o->peers[i];
+    }
     n->count -= o->count - kept;
-    n->untold = n->untold - o->named + (kept > 0);
     o->count = kept;
     o->named = kept > 0;
 }
@@ -95,7 +102,7 @@ void rs_nameless_named(rs_nameless *n, const rs_object_id *object, rs_nameless_t
 }
 
 void rs_nameless_again(rs_nameless *n, rs_peer peer, rs_nameless_tell tell, void *context) {
-    for (uint32_t i = 0; n->untold && i < OPENED; i++)
+    for (uint32_t i = 0; n->untold_at[peer % UNTOLD] && i < OPENED; i++) /* each message asks, and most have none */
         if (n->opened[i].named)
             tell_some(n, &n->opened[i], peer, tell, context);
 }

@@ -85,6 +85,33 @@ static void names__who_cannot_be_told_is_when_it_is_heard_again(void **state) {
     rs_nameless_free(n);
 }
 
+/* Each message that comes asks if its sender is to be told: by a count, which others may share. */
+static void names__two_that_share_a_place_are_each_told_when_they_are_heard_again(void **state) {
+    (void)state;
+    rs_nameless *n = fresh();
+    const rs_object_id seven = id_of(7), eight = id_of(8), nine = id_of(9);
+    rs_nameless_opened(n, 41, &seven);
+    rs_nameless_opened(n, 42, &eight);
+    for (dark = 5; dark <= 5 + 4096; dark += 4096) {
+        rs_nameless_note(n, 41, dark);
+        rs_nameless_note(n, 42, dark);
+        rs_nameless_named(n, &seven, tell, NULL);
+        if (dark == 5)
+            rs_nameless_named(n, &eight, tell, NULL);
+    }
+    assert_int_equal(told[5], 1);            /* of the first, by its second naming */
+    rs_nameless_opened(n, 41 + 1024, &nine); /* takes the first's place: one is not told of it */
+    dark = RS_NO_PEER;
+    rs_nameless_again(n, 5 + 4096, tell, NULL);
+    assert_int_equal(told[5 + 4096], 1);
+    rs_nameless_again(n, 5, tell, NULL);
+    assert_int_equal(told[5], 2);
+    rs_nameless_again(n, 5, tell, NULL);
+    rs_nameless_again(n, 5 + 4096, tell, NULL);
+    assert_true(told[5] == 2 && told[5 + 4096] == 1);
+    rs_nameless_free(n);
+}
+
 /* Programs that give no names keep no more than that. */
 static void names__of_more_than_are_kept_some_are_forgotten(void **state) {
     (void)state;
@@ -107,6 +134,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names__reach_all_of_a_thousand_receivers_that_answered_before),
         cmocka_unit_test(names__who_cannot_be_told_is_when_it_is_heard_again),
+        cmocka_unit_test(names__two_that_share_a_place_are_each_told_when_they_are_heard_again),
         cmocka_unit_test(names__of_more_than_are_kept_some_are_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
