@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import select
 import struct
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -179,6 +181,48 @@ with PrivateAgent(Nic("lo", "127.0.0.1"), "true") as private:
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split()[1:] == ["True", "True"], "what is in use stays"
     assert not list(fake_agent.glob("rostrum-lan-*")) and not os.path.exists(store)
+
+
+@pytest.mark.parametrize("why", [errno.EBADF, errno.ENOSYS])
+def test_private_agent__where_no_folder_can_be_locked(
+    fake_agent: Path, monkeypatch: pytest.MonkeyPatch, why: int
+) -> None:
+    """NFS, and Lustre without -o flock: an error, and a folder that stayed."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(why, os.strerror(why))
+
+    (fake_agent / "taken").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(fake_agent))
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with PrivateAgent(Nic("lo", "127.0.0.1"), "true") as private:
+        assert (private._folder / "log").exists() and not list(private._folder.glob(lan.STORE_LINK))
+        lan.sweep_folders()
+        assert private._folder.is_dir() and private._store.is_dir()
+    assert not list(fake_agent.glob("rostrum-lan-*")) and not private._store.exists()
+
+
+@pytest.mark.parametrize("what", ["_free_control_port", "agent_program", "_is_full"])
+def test_private_agent__that_cannot_begin_leaves_nothing(
+    fake_agent: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    made, make = [], tempfile.mkdtemp
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def once(*given: Any, **options: Any) -> str:
+        if made and what == "_is_full":
+            refuse()
+        made.append(Path(make(*given, **options)))
+        return str(made[-1])
+
+    monkeypatch.setattr(tempfile, "tempdir", str(fake_agent))
+    monkeypatch.setattr(tempfile, "mkdtemp", once)
+    monkeypatch.setattr(lan, what, refuse, raising=False)
+    with pytest.raises(OSError, match="No space"), PrivateAgent(Nic("lo", "127.0.0.1"), "true"):
+        pass
+    assert made and not any(folder.exists() for folder in made)
 
 
 def test_private_agent__whose_port_another_got_meanwhile_starts_at_another_by_another_name(fake_agent: Path) -> None:

@@ -218,15 +218,29 @@ class PrivateAgent:
         self.nic, self._role, self._asked, self._options = nic, role, asked, options
         self._into = into if into and _is_memory(into) else None
         self._process: subprocess.Popen[bytes] | None = None
+        self._folders: list[Path] = []
+        self._held: int | None = None
         self.done = False  # all that it was for: nobody waits until the system has its memory back
 
     def __enter__(self) -> Self:
         sweep_folders()
         self._folder = Path(tempfile.mkdtemp(prefix=FOLDER))
-        self._held = _lock(self._folder)
+        self._folders.append(self._folder)
+        try:
+            self._begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _begin(self) -> None:
+        with contextlib.suppress(OSError):  # NFS and others lock no folders: without the link none is swept
+            self._held = _lock(self._folder)
         memory = self._into or Path("/dev/shm")
         self._store = Path(tempfile.mkdtemp(prefix=f".{FOLDER}", dir=memory if memory.is_dir() else None))
-        os.symlink(self._store.absolute(), self._folder / STORE_LINK)
+        self._folders.append(self._store)
+        if self._held is not None:
+            os.symlink(self._store.absolute(), self._folder / STORE_LINK)
         self.socket, self._metrics = self._folder / "agent.sock", self._folder / "metrics.sock"
         command = [
             agent_program(), "--interface", self.nic.name, "--address", self.nic.address, "--socket", str(self.socket),
@@ -234,18 +248,13 @@ class PrivateAgent:
         ]  # fmt: skip
         if self._asked:
             command += ["--lan-peers", ",".join(self._asked)]
-        try:
-            for tries in range(STARTS_MOST):
-                port = _free_control_port(self.nic.address, usual=tries == 0)
-                # One name would be one agent, whose newest connection ends those of the other commands of this host.
-                name = self.nic.address if port == USUAL_PORT else f"{self.nic.address}-{port}"
-                own = ["--server", name, "--control-port", str(port)]
-                if self._start([*command, *own], last=tries == STARTS_MOST - 1):
-                    return self
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+        for tries in range(STARTS_MOST):
+            port = _free_control_port(self.nic.address, usual=tries == 0)
+            # One name would be one agent, whose newest connection ends those of the other commands of this host.
+            name = self.nic.address if port == USUAL_PORT else f"{self.nic.address}-{port}"
+            own = ["--server", name, "--control-port", str(port)]
+            if self._start([*command, *own], last=tries == STARTS_MOST - 1):
+                return
 
     def _start(self, command: list[str], last: bool) -> bool:
         """False, but for the last try: another command that began at the same time has that port now."""
@@ -290,9 +299,10 @@ class PrivateAgent:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        shutil.rmtree(self._store, ignore_errors=True)
-        shutil.rmtree(self._folder, ignore_errors=True)
-        os.close(self._held)
+        for folder in reversed(self._folders):
+            shutil.rmtree(folder, ignore_errors=True)
+        if self._held is not None:
+            os.close(self._held)
 
     def connect(self) -> Agent:
         return Agent(self.socket, LAN_APP_ID, process="rostrum")
