@@ -172,7 +172,7 @@ def _watch(running: Lab, stopped: threading.Event) -> None:
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @NAME
 @click.option("--json", "as_json", is_flag=True, help="Print its output and exit status as JSON.")
-@click.argument("where", shell_complete=offers.servers)
+@click.argument("where", shell_complete=offers.servers_of_named)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @_errors_as_text
 def exec(name: str, as_json: bool, where: str, command: tuple[str, ...]) -> None:

@@ -31,8 +31,17 @@ def labs(context: click.Context, _: click.Parameter, begun: str) -> list[Complet
 
 def servers(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
     """Servers of the lab, else of the manager's topology; of a list the one behind the last comma."""
-    lab = context.params.get("lab") or context.params.get("name")
-    found = {one.parent.name for one in labs_folder().glob(f"{lab or '*'}/*/agent.sock")}
+    return _servers(context, context.params.get("lab"), begun)
+
+
+def servers_of_named(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
+    """As `servers`, where --name says which lab."""
+    return _servers(context, context.params.get("name"), begun)
+
+
+def _servers(context: click.Context, lab: str | None, begun: str) -> list[CompletionItem]:
+    there = labs_folder().glob("*/*/agent.sock")
+    found = {one.parent.name for one in there if not lab or one.parent.parent.name == lab}
     if not found:
         found = {one["name"] for one in _asked(context, "/v1/topology", "servers")}
     before, comma, last = begun.rpartition(",")

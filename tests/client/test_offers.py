@@ -79,6 +79,18 @@ def test_labs_and_servers__of_those_that_run(labs: Path) -> None:
     assert offered("status", "--lab", "other", "--server", "") == ["h7"]
     assert offered("send", "file", "--to", "h1,h7,h") == ["h1,h7,h1", "h1,h7,h10", "h1,h7,h7"]
     assert offered("status", "--lab", "o") == ["other"]
+    assert offered("lab", "exec", "--name", "other", "") == ["h7"]
+
+
+@pytest.mark.parametrize("name", ["site", "/x", "**"])
+def test_servers__whatever_a_stream_or_folder_is_called(labs: Path, name: str) -> None:
+    """It was taken for a lab's name: nothing, a traceback, or all files below were looked at."""
+    (labs / "lab" / "h1" / "deep" / "h2").mkdir(parents=True)
+    for place in ("lab/h1", "lab/h1/deep/h2"):
+        (labs / place / "agent.sock").touch()
+    assert offered("stream", "send", name, "--to", "") == ["h1"]
+    assert offered("sync", ".", "--name", name, "--to", "") == ["h1"]
+    assert offered("status", "--lab", name, "--server", "") == []
 
 
 @pytest.mark.usefixtures("manager")
