@@ -355,6 +355,22 @@ def test_closed_output_and_old_encodings__are_no_error(run: Run, server: Server,
     assert how != "| cat" or b"\\u0130stanbul" in ended.stdout
 
 
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("utf-8:surrogateescape", "İ".encode() + b" \xff"),
+        ("ascii:surrogateescape", b"\\u0130 \xff"),
+        ("utf-8", "İ \\udcff".encode()),
+    ],
+)
+def test_names_of_other_bytes__are_written_as_they_are_where_python_does(encoding: str, said: bytes) -> None:
+    """In the locale C, for xargs and the like; they were escaped."""
+    code = "from rostrum.client import cli; cli._take_outputs(); print('\\u0130 \\udcff')"
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=60)
+    assert (ended.stdout, ended.stderr) == (said + b"\n", b"")
+
+
 def test_what_has_no_length_before_it_is_read__is_sent_whole(run: Run, tmp_path: Path) -> None:
     text = Path("/proc/filesystems").read_bytes()
     assert os.stat("/proc/filesystems").st_size == 0

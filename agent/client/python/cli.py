@@ -5,6 +5,7 @@ A subcommand whose module is not installed is not offered.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import importlib
@@ -101,7 +102,18 @@ def _take_outputs() -> None:
         if out is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         elif isinstance(out, io.TextIOWrapper):
-            out.reconfigure(errors="backslashreplace")
+            out.reconfigure(errors=NAMES if out.errors == "surrogateescape" else "backslashreplace")
+
+
+def _as_named(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Bytes of file names as they are, as Python does in the locale C; other characters as everywhere."""
+    with contextlib.suppress(UnicodeError):
+        return codecs.lookup_error("surrogateescape")(error)
+    return codecs.backslashreplace_errors(error)
+
+
+NAMES = "rostrum-names"
+codecs.register_error(NAMES, _as_named)
 
 
 class LazyGroup(click.Group):
