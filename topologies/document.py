@@ -72,7 +72,8 @@ class Document:
         if found is None:
             found = self._indices[id(mapping)] = {}
             for key, value in mapping.value:
-                found.setdefault(getattr(key, "value", ""), value)
+                if isinstance(key, yaml.ScalarNode):
+                    found.setdefault(key.value, value)
         return found
 
     def _value(self, loader: Any, node: yaml.Node, place: Place) -> Any:

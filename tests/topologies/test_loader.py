@@ -247,6 +247,7 @@ def test_all_problems_are_told_at_once_with_their_lines() -> None:
         ("a: &x [1]\nb: *x\n", "alias *x: write the value out"),
         ("h1: 1\nh1: 2\n", "stands here twice, first on line 1"),
         ("1: 2\n", "a key here is not a name"),
+        ("? [a]\n: 1\nname: .inf\n", "f: line 3, name: inf is not a usable number"),
         ("a: !!python/object:os.system {}\n", "not valid YAML"),
         ("a: 2001-99-99\n", "not valid YAML"),
         ("a: " + "[" * 5000, "not"),
