@@ -26,8 +26,19 @@ TAKEN = ANY_VERSION | {
     ofp.OFPT_BARRIER_REPLY,
     ofp.OFPT_ROLE_REPLY,
 }
+# Where a type has more than the header: what it begins with.
+FIXED = {
+    ofp.OFPT_ERROR: ofp.OFP_ERROR_MSG_SIZE,
+    ofp.OFPT_FEATURES_REPLY: ofp.OFP_SWITCH_FEATURES_SIZE,
+    ofp.OFPT_PACKET_IN: ofp.OFP_PACKET_IN_SIZE,
+    ofp.OFPT_FLOW_REMOVED: ofp.OFP_FLOW_REMOVED_SIZE,
+    ofp.OFPT_PORT_STATUS: ofp.OFP_PORT_STATUS_SIZE,
+    ofp.OFPT_MULTIPART_REPLY: ofp.OFP_MULTIPART_REPLY_SIZE,
+    ofp.OFPT_ROLE_REPLY: ofp.OFP_ROLE_REQUEST_SIZE,
+}
 MATCH_AT = {ofp.OFPT_PACKET_IN: 24, ofp.OFPT_FLOW_REMOVED: 48}
 FLOW_MATCH_AT = 48
+EXPERIMENTERS_ERROR = struct.pack("!H", ofp.OFPET_EXPERIMENTER)
 INSTRUCTION_SIZES = {ofp.OFPIT_GOTO_TABLE: 8, ofp.OFPIT_WRITE_METADATA: 24, ofp.OFPIT_METER: 8}
 OF_ACTIONS = (ofp.OFPIT_WRITE_ACTIONS, ofp.OFPIT_APPLY_ACTIONS, ofp.OFPIT_CLEAR_ACTIONS)
 ACTION_SIZE = 8  # of all but these; None: it says itself
@@ -63,20 +74,20 @@ def for_os_ken(message: bytearray) -> bytearray | None:
     version, kind = message[0], message[1]
     if kind == ofp.OFPT_HELLO:
         return _hello(message)
-    if kind in ANY_VERSION:
-        return message
-    if version != ofp.OFP_VERSION or kind not in TAKEN:
+    if kind not in ANY_VERSION and (version != ofp.OFP_VERSION or kind not in TAKEN):
         return None
+    least = FIXED.get(kind, ofp.OFP_HEADER_SIZE)
+    if kind == ofp.OFPT_ERROR and message[8:10] == EXPERIMENTERS_ERROR:
+        least = ofp.OFP_ERROR_EXPERIMENTER_MSG_SIZE
+    if len(message) < least:
+        raise Malformed(f"a message of type {kind} with {len(message)} bytes, where {least} are the least")
     if kind in MATCH_AT:
         _match(message, MATCH_AT[kind], len(message))
     elif kind == ofp.OFPT_MULTIPART_REPLY:
-        if len(message) < ofp.OFP_MULTIPART_REPLY_SIZE:
-            raise Malformed(f"a multipart reply of {len(message)} bytes")
         (part,) = struct.unpack_from("!H", message, ofp.OFP_HEADER_SIZE)
         if part not in PARTS:
             return None
-        if walk := PARTS[part]:
-            walk(message, ofp.OFP_MULTIPART_REPLY_SIZE, len(message))
+        PARTS[part](message, ofp.OFP_MULTIPART_REPLY_SIZE, len(message))
     return message
 
 
@@ -155,15 +166,25 @@ def _tables(data: bytearray, at: int, end: int) -> None:
                     pass
 
 
-# Multipart replies that are asked for, and how their elements are walked; None: they have one size.
-PARTS: dict[int, Callable[[bytearray, int, int], None] | None] = {
-    ofp.OFPMP_DESC: None,
+def _sized(what: str, size: int, one: bool = False) -> Callable[[bytearray, int, int], None]:
+    """Elements that are of one size; with `one`, there is one."""
+
+    def walk(data: bytearray, at: int, end: int) -> None:
+        if (end - at) % size or (one and end - at != size):
+            raise Malformed(f"{what} of {size} bytes each in a body of {end - at} bytes")
+
+    return walk
+
+
+# Multipart replies that are asked for, and how their elements are walked.
+PARTS: dict[int, Callable[[bytearray, int, int], None]] = {
+    ofp.OFPMP_DESC: _sized("a description", ofp.OFP_DESC_SIZE, one=True),
     ofp.OFPMP_FLOW: _flows,
-    ofp.OFPMP_TABLE: None,
-    ofp.OFPMP_QUEUE: None,
+    ofp.OFPMP_TABLE: _sized("a table's counters", ofp.OFP_TABLE_STATS_SIZE),
+    ofp.OFPMP_QUEUE: _sized("a queue's counters", ofp.OFP_QUEUE_STATS_SIZE),
     ofp.OFPMP_GROUP: _groups,
     ofp.OFPMP_GROUP_DESC: _descriptions,
-    ofp.OFPMP_GROUP_FEATURES: None,
+    ofp.OFPMP_GROUP_FEATURES: _sized("features of groups", ofp.OFP_GROUP_FEATURES_SIZE, one=True),
     ofp.OFPMP_TABLE_FEATURES: _tables,
-    ofp.OFPMP_PORT_DESC: None,
+    ofp.OFPMP_PORT_DESC: _sized("ports", ofp.OFP_PORT_SIZE),
 }

@@ -38,6 +38,7 @@ HANDSHAKE_S = 10.0  # from connecting to the end of the OpenFlow handshake
 ACCEPT_RETRY_S = 0.2  # after accept() failed for want of descriptors or memory
 READ_BYTES = 1 << 16
 LOG_EVERY_S = 10.0  # about connections that could not be taken, or were crowded out, and messages that are malformed
+LOGGED_MAX = 500  # characters of a line of os-ken's
 ROOM_S = 0.5  # how often a reader that waits for the loop looks whether it is to end
 THREAD_END_S = 5.0  # how long close() waits for a thread
 PASSING = (errno.ECONNABORTED, errno.EINTR, errno.EPROTO, errno.EPERM)  # of one connection: the next may do
@@ -47,10 +48,30 @@ Gone = Callable[["Connection", str], None]
 Complain = Callable[..., None]  # a text of the log's, and its facts
 
 
-def _without_traceback(record: logging.LogRecord) -> bool:
-    """A stranger's malformed packet is worth a line of the log, not a page of os-ken's own source."""
-    record.exc_info = None
-    return True
+class Spared:
+    """Of what os-ken's logs say, anybody can cause as many lines as he likes, of as many bytes as a message has five
+    times over (all in hex), and a page of os-ken's own source with each: a line now and then is enough.
+    """
+
+    def __init__(self) -> None:
+        self._lines = Sparing(1, LOG_EVERY_S)
+        self._lock = threading.Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING:
+            return True
+        with self._lock:
+            left_out = self._lines.may(time.monotonic())
+        if left_out is None:
+            return False
+        text = record.getMessage()
+        more = f" ({left_out} more were not logged)" if left_out else ""
+        record.msg, record.args = (text if len(text) <= LOGGED_MAX else f"{text[:LOGGED_MAX]}...") + more, ()
+        record.exc_info = None
+        return True
+
+
+MALFORMED, HANDSHAKES = Spared(), Spared()  # a logger has the same filter once, however many listen
 
 
 class Shim(ofp_handler.OFPHandler):  # type: ignore[misc]
@@ -60,6 +81,7 @@ class Shim(ofp_handler.OFPHandler):  # type: ignore[misc]
         super().__init__()
         self.name = ofp_event.NAME
         self.deliver = deliver
+        self.logger.addFilter(HANDSHAKES)
         handler.register_instance(self)
 
     @handler.set_ev_handler(  # type: ignore[untyped-decorator]
@@ -172,6 +194,8 @@ class Connection(controller.Datapath):  # type: ignore[misc]
                 return
             buffer += data
             for message in framing.split(buffer):
+                if self.cause:  # whoever dropped it waits for the end
+                    return
                 try:
                     parsed = self._parse(message)
                 except framing.Malformed as error:
@@ -229,7 +253,7 @@ class OpenFlowThread:
         """Listen on `host`:`port` (0 = any) and nowhere else; returns the port. Raises SouthboundError."""
         ofproto_protocol.set_app_supported_versions([ofproto_v1_3.OFP_VERSION])
         cfg.CONF(args=[], project="os_ken", version="rostrum", default_config_files=[])
-        logging.getLogger("os_ken.ofproto.ofproto_parser").addFilter(_without_traceback)
+        logging.getLogger("os_ken.ofproto.ofproto_parser").addFilter(MALFORMED)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:

@@ -152,6 +152,18 @@ def test_lengths_that_lead_nowhere__are_refused(data: bytes) -> None:
         framing.for_os_ken(bytearray(data))
 
 
+@pytest.mark.parametrize("data", [*GOOD, message(1, struct.pack("!HHI", 0xFFFF, 1, 2))], ids=lambda one: f"{one[1]}")
+def test_what_is_cut_off__is_refused_before_os_ken_logs_all_of_it(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    for length in range(8, len(data)):
+        cut = bytearray(data[:length])
+        cut[2:4] = length.to_bytes(2, "big")
+        with contextlib.suppress(framing.Malformed, exception.OFPTruncatedMessage):
+            parse(bytes(cut))
+        assert not caplog.records, (length, caplog.text)
+
+
 @pytest.mark.parametrize("data", [
     message(14, bytes(48)),
     message(4, bytes(8)),

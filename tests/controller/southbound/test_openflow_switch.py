@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import select
 import socket
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 from rostrum.controller.core.model import MulticastRule, RuleCounters, SouthboundError, UnicastRule
+from rostrum.controller.keyvalue import Sparing
 from rostrum.controller.southbound.openflow import switches as openflow
 from rostrum.controller.southbound.openflow import thread
 from rostrum.controller.southbound.openflow.switches import OpenFlowFabric
@@ -515,6 +517,11 @@ async def dial(world: World, data: bytes = b"") -> tuple[asyncio.StreamReader, a
     return reader, writer
 
 
+def thread_of(world: World) -> OpenFlowThread:
+    assert world.fabric._thread is not None
+    return world.fabric._thread
+
+
 async def closed(reader: asyncio.StreamReader) -> bytes:
     async with asyncio.timeout(BOUND_S):
         try:
@@ -562,6 +569,63 @@ async def test_elements_of_no_length__do_not_keep_the_manager_busy_without_end(
         assert await reader.readexactly(8) == bytes([4, 3, 0, 8, 0, 0, 0, 9]), "its echo request is answered"
     writer.close()
     assert "a message was left out: " in caplog.text
+
+
+@pytest.mark.parametrize("data", [
+    struct.pack("!BBHI", 4, 6, 8, 1),  # a features reply without its body
+    struct.pack("!BBHIHHI", 4, 19, 65535, 1, 13, 0, 0) + bytes(65519),  # ports, of which the last is cut off
+    struct.pack("!BBHIQI4x16xIHHH2x", 4, 11, 56, 1, 0, 0, 0, 1, 0, 0)[:48] + struct.pack("!HHI", 1, 12, 0xFFFF0000),
+    struct.pack("!BBHIHH", 4, 1, 12, 1, 1, 1),  # an error without the message that it is about
+    struct.pack("!BBHIHHI", 4, 0, 16, 1, 1, 8, 2),  # a hello of version 1 alone
+], ids=["features", "ports", "match", "error", "hello"])  # fmt: skip
+async def test_what_os_ken_cannot_read__does_not_fill_the_log(
+    fabric: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, data: bytes
+) -> None:
+    """Each was a line, of five characters for each byte of it."""
+    for spared in (thread.MALFORMED, thread.HANDSHAKES):
+        monkeypatch.setattr(spared, "_lines", Sparing(1, 3600.0))
+    reader, writer = await dial(fabric, data * 20)
+    with contextlib.suppress(OSError):
+        writer.write_eof()
+    await closed(reader)
+    writer.close()
+    await fabric.until(lambda: not thread_of(fabric)._connections)
+    assert len(caplog.text) < 2000, caplog.text[:5000]
+
+
+def test_lines_of_os_ken__are_short_and_say_how_many_were_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    spared = thread.Spared()
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def line(level: int = logging.ERROR) -> logging.LogRecord | None:
+        cause = (ValueError, ValueError(), None)
+        record = logging.LogRecord("os_ken", level, "", 1, "buf %s, %d", ("0x00 " * 65_535, 7), cause)
+        return record if spared.filter(record) else None
+
+    first, *others = [line() for _ in range(30)]
+    assert first and first.getMessage().startswith("buf 0x00 ") and not first.exc_info
+    assert len(first.getMessage()) <= thread.LOGGED_MAX + 3 and others == [None] * 29
+    assert line(logging.DEBUG)
+    clock[0] += thread.LOG_EVERY_S
+    late = line()
+    assert late and late.getMessage().endswith("... (29 more were not logged)")
+
+
+async def test_a_connection_that_was_dropped__is_read_no_more(fabric: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 8,192 messages that had come by then were."""
+    parsed = []
+
+    def parse(connection: thread.Connection, message: bytearray) -> None:
+        parsed.append(message)
+        connection.drop("enough")
+
+    monkeypatch.setattr(thread.Connection, "_parse", parse)
+    reader, writer = await dial(fabric, bytes([4, 21, 0, 8, 0, 0, 0, 9]) * 1000)
+    await closed(reader)
+    writer.close()
+    await fabric.until(lambda: not thread_of(fabric)._connections)
+    assert len(parsed) == 1
 
 
 async def test_a_switch_that_talks_without_end__waits_for_the_loop(
