@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -207,9 +208,10 @@ class P4Switch:
                 self._changed.set, self._digest, self._tls, self._packet,
             )  # fmt: skip
             link.schema = self._pipeline.schema
-            cause, began = "the manager is closing", time.monotonic()
+            cause, began = "the manager is closing", math.inf
             try:
                 await link.open()
+                began = time.monotonic()
                 self.version = await link.version(PULSE_S * PULSE_MISSES)
                 self._book.backups = self.version >= BACKUPS_SINCE
                 self._connection = link

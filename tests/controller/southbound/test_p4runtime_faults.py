@@ -271,6 +271,29 @@ async def test_a_switch_that_hangs_up_at_once__is_asked_less_and_less(monkeypatc
     await server.stop()
 
 
+async def test_a_switch_that_does_not_answer__is_asked_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its attempts took counted as time that connections held."""
+    waits: list[float] = []
+    pause = asyncio.sleep
+
+    async def noted(delay: float) -> None:
+        own = asyncio.current_task() is kept
+        waits.extend([delay] if own else [])
+        await pause(0 if own else delay)
+
+    async def refused(link: connection.Connection) -> None:
+        raise SouthboundError("it does not answer")
+
+    monkeypatch.setattr(p4runtime_switch, "STEADY_S", 0.0)
+    monkeypatch.setattr(connection.Connection, "open", refused)
+    async with World(FakeServer()) as world:
+        kept = world.fabric._switches["tor1"]._task
+        monkeypatch.setattr(asyncio, "sleep", noted)
+        await world.until(lambda: len(waits) >= 8)
+        monkeypatch.undo()
+    assert waits[-1] >= 0.8 * p4runtime_switch.BACKOFF_MAX_S, waits
+
+
 @pytest.mark.usefixtures("impatient")
 async def test_same_election_id_twice__the_second_waits_for_its_turn(server: FakeServer) -> None:
     first = World(server)
