@@ -181,10 +181,10 @@ int64_t rs_store_read_at(const rs_object *object) {
     return object->internal->read_at;
 }
 
-/* On disk it is known after a restart. */
+/* On disk it is known after a restart; not the system's time, which may have been set back since others were read. */
 static void is_read(const rs_object *object) {
-    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
-    object->internal->read_at = rs_store_clock();
+    int64_t at = object->internal->read_at = rs_store_clock();
+    const struct timespec times[2] = {{.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000}, {.tv_nsec = UTIME_OMIT}};
     if (object->on_disk)
         (void)futimens(object->fd, times);
 }
@@ -687,6 +687,11 @@ static bool found_on_disk(void *context, const rs_manifest *manifest, const rs_d
     object->received = true;
     object->internal->manifest = *manifest;
     object->pinned = manifest->pinned;
+    struct stat info; /* as it was left: a mapping, too, counts as a read to the system */
+    if (fstat(files->fd, &info) == 0)
+        object->internal->read_at = (int64_t)info.st_atim.tv_sec * 1000000000 + info.st_atim.tv_nsec;
+    newest = object->internal->read_at > newest ? object->internal->read_at : newest;
+    (void)fcntl(files->fd, F_SETFL, fcntl(files->fd, F_GETFL) | O_NOATIME);
     object->pieces = rs_pieces_new(manifest->size, manifest->algorithm);
     if (!object->pieces || !rs_store_file_map(files->fd, manifest->size, true, &object->map, &error)) {
         object_free(store, object, true);
@@ -697,10 +702,6 @@ static bool found_on_disk(void *context, const rs_manifest *manifest, const rs_d
     object->fd = files->fd;
     object->internal->manifest_fd = files->manifest_fd;
     object->name = manifest->name[0] ? strdup(manifest->name) : NULL;
-    struct stat info;
-    if (fstat(object->fd, &info) == 0)
-        object->internal->read_at = (int64_t)info.st_atim.tv_sec * 1000000000 + info.st_atim.tv_nsec;
-    newest = object->internal->read_at > newest ? object->internal->read_at : newest;
     return true;
 }
 
