@@ -38,7 +38,8 @@
 #define PACE_WINDOW (5 * MS)
 #define RING_FIRST 8u /* the first request is sent before this part of a ring is written again, */
 #define RING_AGAIN 4u /* a further one this part later, */
-#define PACE_ASKED 8u /* and so large a part of what arrives may be asked for */
+#define PACE_ASKED 8u /* and so large a part of what arrives may be asked for, */
+#define PACE_ALONE 2u /* ... or this one where nothing else brings it */
 
 bool rs_gm_naks_init(rs_messages *node) {
     node->asks.per_s = NODE_START;
@@ -120,13 +121,13 @@ static rs_time round_wait(const rs_messages *node, uint32_t round) {
 
 /* budgets */
 
-static rs_time interval(const rs_messages *node, const rs_gm_budget *budget) {
-    uint64_t least = node->pace.packets_per_ms * 1000 / PACE_ASKED;
+static rs_time interval(const rs_messages *node, const rs_gm_budget *budget, const rs_gm_group *group) {
+    uint64_t least = node->pace.packets_per_ms * 1000 / (group->policy.alone ? PACE_ALONE : PACE_ASKED);
     return S / (rs_time)(budget->per_s > least ? budget->per_s : least);
 }
 
-static void take(const rs_messages *node, rs_gm_budget *budget, rs_time now) {
-    rs_time each = interval(node, budget), burst = each * BURST_LEAST > BURST ? each * BURST_LEAST : BURST;
+static void take(const rs_messages *node, rs_gm_budget *budget, const rs_gm_group *group, rs_time now) {
+    rs_time each = interval(node, budget, group), burst = each * BURST_LEAST > BURST ? each * BURST_LEAST : BURST;
     budget->next = (budget->next < now - burst ? now - burst : budget->next) + each;
 }
 
@@ -151,8 +152,8 @@ static bool affordable(rs_messages *node, rs_time now, rs_gm_missing *missing) {
     rs_time turn = of_group->next > node->asks.next ? of_group->next : node->asks.next;
     rs_time again = now + (node->config.nak_retry > 2 * GATHER ? node->config.nak_retry : 2 * GATHER);
     if (turn <= again) {
-        take(node, of_group, now);
-        take(node, &node->asks, now);
+        take(node, of_group, missing->stream->group, now);
+        take(node, &node->asks, missing->stream->group, now);
         missing->nak = turn > now + GATHER ? RS_GM_NAK_RESERVED : RS_GM_NAK_LATER;
         again = turn;
     }
@@ -182,7 +183,7 @@ bool rs_messages_is_behind(const rs_messages *node, rs_peer sender, rs_message_g
     if (!group || !group->policy.naks)
         return false;
     const uint64_t blamed = own * 2 * node->asking_senders >= all ? all : own;
-    return (rs_time)blamed * interval(node, &node->asks) > node->config.give_up;
+    return (rs_time)blamed * interval(node, &node->asks, group) > node->config.give_up;
 }
 
 /* requests */

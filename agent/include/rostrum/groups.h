@@ -77,7 +77,7 @@ ROSTRUM_API rostrum_code rostrum_flush(rostrum_group *group, rostrum_error *erro
 
 typedef enum {
     ROSTRUM_MESSAGE = 0,
-    ROSTRUM_MESSAGES_LOST = 1, /* `count` of them, and `why` */
+    ROSTRUM_MESSAGES_LOST = 1, /* `count` packets of them (small ones share one), and `why` */
     ROSTRUM_VIEW = 2,          /* of groups with guarantees: who is in it from here on (rostrum_view) */
     ROSTRUM_PRIMARY = 3,       /* this server hears the primary part of the group (`count` 1) or not (0) */
     ROSTRUM_COMPLETE = 4,      /* of the messages that this program published, the first `sn` are with all members or,

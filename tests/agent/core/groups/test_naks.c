@@ -469,6 +469,32 @@ static void nak__in_a_flood_is_before_the_ring_is_written_again(void **state) {
     end(&t);
 }
 
+/* Nothing else brings them: of a flood of which three of ten are lost they are asked for while it goes on. */
+static void nak__of_a_flood_to_who_must_have_all_keeps_up(void **state) {
+    (void)state;
+    two t = begin((rs_messages_config){0}, &(rs_messages_view){.protocol = "plain", .whole = true}, 0);
+    const uint32_t each_ms = 60, flood_ms = 100;
+    uint64_t most = 0;
+    for (rs_time ms = 0; ms < flood_ms; ms++) {
+        rs_time now = ms * MS;
+        for (uint32_t i = 0; i < each_ms; i++) {
+            assert_int_equal(pair_publish(t.sender, now, 7, LENGTH), RS_OK);
+            while (pair_take(t.sender, now, t.d, 1))
+                if (i % 10 < 7)
+                    pair_give(t.receiver, now, t.d);
+        }
+        rs_messages_timeout(t.receiver, now);
+        while (pair_take(t.receiver, now, t.d, 1))
+            pair_give(t.sender, now, t.d);
+        while (pair_take(t.sender, now, t.d, 1))
+            pair_give(t.receiver, now, t.d);
+        drop_events(t.receiver);
+        most = pair_stats(t.receiver).missing > most ? pair_stats(t.receiver).missing : most;
+    }
+    assert_true(most < each_ms * flood_ms / 5); /* two thirds of all that is lost */
+    end(&t);
+}
+
 /* A repair that lacks two packets is kept: one of them brings the other. */
 static void nak__leaves_what_comes_with_another(void **state) {
     (void)state;
@@ -713,6 +739,7 @@ int main(void) {
         cmocka_unit_test(nak__of_a_flood_that_begins_is_sooner),
         cmocka_unit_test(nak__waits_for_its_turn_without_spinning),
         cmocka_unit_test(nak__in_a_flood_is_before_the_ring_is_written_again),
+        cmocka_unit_test(nak__of_a_flood_to_who_must_have_all_keeps_up),
         cmocka_unit_test(nak__leaves_what_comes_with_another),
         cmocka_unit_test(nak__a_member_answers_for_a_sender_that_is_gone),
         cmocka_unit_test(nak__a_member_answers_with_what_came_long_ago),
