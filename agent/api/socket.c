@@ -85,11 +85,15 @@ int rs_unix_listen(const char *path, int type, mode_t mode, const gid_t *group, 
     return fd;
 }
 
-/* A bounded wait is not begun again by itself after a signal (signal(7)). */
+/* A bounded wait is not begun again by itself after a signal (signal(7)): it is here, for what is left of the bound. */
 static bool connects(int fd, const struct sockaddr_un *address) {
     struct timespec from, now;
     clock_gettime(CLOCK_MONOTONIC, &from);
+    now = from;
     do {
+        const struct timeval left = {.tv_sec = CONNECT_BOUND_S - (now.tv_sec - from.tv_sec)};
+        if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &left, sizeof left) < 0)
+            return false;
         if (connect(fd, (const struct sockaddr *)address, sizeof *address) == 0)
             return true;
         if (errno != EINTR)
@@ -108,10 +112,9 @@ int rs_unix_connect(const char *path, bool nonblocking, rs_error *error) {
             error->code = ROSTRUM_ERR_UNAVAILABLE;
         return -1;
     }
-    const struct timeval bound = {.tv_sec = CONNECT_BOUND_S}, none = {0};
+    const struct timeval none = {0};
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &bound, sizeof bound) < 0 || !connects(fd, &address) ||
-        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof none) < 0 ||
+    if (fd < 0 || !connects(fd, &address) || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof none) < 0 ||
         (nonblocking && fcntl(fd, F_SETFL, O_NONBLOCK) < 0)) {
         bool stands = fd >= 0 && errno == EAGAIN;
         rs_error_system(error, errno, "no agent answers at %s (%s)", path,

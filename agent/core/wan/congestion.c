@@ -29,6 +29,7 @@
 #define FAR_BELOW 0.85     /* of the best rate of late (rostrum lab run wan): */
 #define VELOCITY_BACK 0.25 /* from there it goes back faster, for that rate was carried */
 #define STOOD_GREW 8       /* a queue that became longer by that part of it is another one; */
+#define STOOD_CAME 1       /* another way is longer all at once; others need longer to fill what this one leaves */
 #define STOOD_AFTER 2 /* so long after that, when what came out before is forgotten, it is looked at whether it goes, */
 #define STOOD_TRIPS 8 /* until then: later others may have filled it again */
 #define LOSS_MUCH 0.02      /* above what is usual: it may be a queue that is too short to be seen */
@@ -129,6 +130,7 @@ bool rs_wan_path_looks(const rs_wan_path *p) {
 void rs_wan_path_resume(rs_wan_path *p) {
     p->based = false;
     p->took = (rs_wan_sample){0};
+    p->stood_queue = 0;
     p->look_windows = p->look_stood = 0;
     p->there = (rs_wan_delay){0};
     p->trip.least = p->trip.recent = p->trip.before;
@@ -551,13 +553,15 @@ static void see_longer_way(rs_wan_path *p, const rs_wan_sample *s, const window 
         p->stood_queue = 0;
     } else if (p->queue > p->stood_queue + p->stood_queue / STOOD_GREW) {
         p->stood_best = p->stood_queue ? p->stood_best : p->best_bps;
+        p->stood_since = p->stood_queue ? p->stood_since : s->now;
         p->stood_queue = p->queue;
         p->stood_from = s->now;
         p->stood_drained = 0;
     } else if (s->now >= p->stood_from + STOOD_AFTER * trip && s->now < p->stood_from + STOOD_TRIPS * trip) {
         if (w->sent_bps < THROUGH * out && w->came_bps >= THROUGH * w->sent_bps)
             p->stood_drained += (double)w->sent_time * (1 - w->sent_bps / out);
-        if (p->stood_drained < (double)wanted || (double)p->queue < (double)p->stood_queue - p->stood_drained / 2)
+        bool goes = (double)p->queue < (double)p->stood_queue - p->stood_drained / 2;
+        if (p->stood_drained < (double)wanted || goes || p->stood_from - p->stood_since > STOOD_CAME * trip)
             return;
         forget_least(&p->trip);
         forget_least(&p->there);
@@ -922,7 +926,7 @@ void rs_wan_path_offered(rs_wan_path *p, const rs_wan_sample *s) {
     p->offered = p->law == RS_WAN_FRIENDLY && s->now >= p->others_until;
     if (!p->offered)
         p->based = false;
-    else if (take_window(p, s, &w))
+    else if (take_window(p, s, &w) && p->there.count > 0) /* else the queue is between two clocks */
         learn_line(&p->line, &w);
 }
 

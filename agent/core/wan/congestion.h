@@ -67,7 +67,8 @@ typedef struct {
     rs_time queue; /* that stood of late on the way there */
     rs_time drain_end, drain_again;
     rs_time stood_queue;  /* A queue longer than wanted was so long, at most; 0: there is none. */
-    rs_time stood_from;   /* It has not grown since then, */
+    rs_time stood_since;  /* It was there first then, */
+    rs_time stood_from;   /* has not grown since then, */
     double stood_drained; /* and should have become shorter by so much (ns). */
     int64_t stood_best;   /* best_bps when it came */
     /* what comes out of it */

@@ -763,9 +763,10 @@ void rs_stream_open(rs_group_stream *s) {
     if (!s->socket->many)
         rs_api_reply_group(g->agent->api, &s->call, group->protocol, group->order, g->message_bytes, theirs);
     s->group->replaying_count += s->replaying;
-    if (s->receives && !s->replaying)
-        s->owes_view = !tell_view_that_holds(group, s);
-    s->socket->loses |= s->owes_view;
+    if (s->receives && !s->replaying) {
+        s->owes_view = group->delivery.tells_views;
+        s->socket->loses |= !told_of_view(s);
+    }
 }
 
 void rs_stream_refuse(rs_group_stream *s, rostrum_code code, const char *text) {

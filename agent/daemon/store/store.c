@@ -21,7 +21,8 @@
 
 #define MAX_OBJECTS_DEFAULT 4096u
 #define FIRST_ALLOCATION RS_STORE_SLICE
-#define READ_WINDOW ((uint64_t)8 << 20) /* of one that is read, ahead of the reader */
+#define FILE_TIME_MOST INT64_C(8000000000) /* s since 1970: a later one is no time of a read (a bound) */
+#define READ_WINDOW ((uint64_t)8 << 20)    /* of one that is read, ahead of the reader */
 
 static bool open_place(rs_store_place *p, const rs_store_config *config, bool disk, rs_error *error) {
     const char *path = disk ? config->disk : config->directory;
@@ -688,7 +689,7 @@ static bool found_on_disk(void *context, const rs_manifest *manifest, const rs_d
     object->internal->manifest = *manifest;
     object->pinned = manifest->pinned;
     struct stat info; /* as it was left: a mapping, too, counts as a read to the system */
-    if (fstat(files->fd, &info) == 0)
+    if (fstat(files->fd, &info) == 0 && info.st_atim.tv_sec >= 0 && info.st_atim.tv_sec < FILE_TIME_MOST)
         object->internal->read_at = (int64_t)info.st_atim.tv_sec * 1000000000 + info.st_atim.tv_nsec;
     newest = object->internal->read_at > newest ? object->internal->read_at : newest;
     (void)fcntl(files->fd, F_SETFL, fcntl(files->fd, F_GETFL) | O_NOATIME);
