@@ -85,6 +85,13 @@ def which_agent(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines (docs/commands.md).")
+TO = click.option(
+    "--to",
+    "receivers",
+    multiple=True,
+    help="Servers, separated by commas; may be repeated.",
+    shell_complete=offers.servers,
+)
 WAIT = Duration(least_s=0.001, bare="s")  # a number alone is seconds
 Connect = Callable[[], Agent]
 
@@ -113,13 +120,7 @@ def _why_unreadable(path: str) -> str:
 
 @click.command()
 @click.argument("file", type=_FileOrFolder("rb"))
-@click.option(
-    "--to",
-    "receivers",
-    multiple=True,
-    help="Servers, separated by commas; may be repeated.",
-    shell_complete=offers.servers,
-)
+@TO
 @click.option(
     "--wait-for", type=click.IntRange(min=1), help="Without an agent: all that run rostrum receive, once these are N."
 )

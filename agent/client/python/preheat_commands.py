@@ -9,12 +9,11 @@ import time
 from pathlib import Path
 
 import click
-from rostrum.topologies import offers
 
 from . import hub, report
 from . import preheat as preheating
 from .agent import Agent
-from .commands import JSON, WAIT, Connect, which_agent
+from .commands import JSON, TO, WAIT, Connect, which_agent
 from .mirror import Mirror
 from .oci import Layout
 from .sync import ANSWER_WAIT_S
@@ -30,13 +29,7 @@ def _say(text: str) -> None:
 
 @click.command()
 @click.argument("source")
-@click.option(
-    "--to",
-    "receivers",
-    multiple=True,
-    help="Servers, separated by commas; may be repeated.",
-    shell_complete=offers.servers,
-)
+@TO
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path),
               help="Here is a receiver: put what is offered into this layout (SOURCE oci) or hub's cache (SOURCE hf; "
               "cache: where the hub's client keeps it).")  # fmt: skip

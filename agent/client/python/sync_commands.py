@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import click
-from rostrum.topologies import offers
 from rostrum.topologies.units import size_text
 
 from . import report
-from .commands import JSON, WAIT, Connect, which_agent
+from .commands import JSON, TO, WAIT, Connect, which_agent
 from .sync import ANSWER_WAIT_S, SyncResult, sync_folder, take_folder
 
 NAMED_MOST = 20
@@ -19,13 +18,7 @@ NAMED_MOST = 20
 
 @click.command()
 @click.argument("folder")
-@click.option(
-    "--to",
-    "receivers",
-    multiple=True,
-    help="Servers, separated by commas; may be repeated.",
-    shell_complete=offers.servers,
-)
+@TO
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path),
               help="Here is a receiver: make this folder like the one that is offered as FOLDER.")  # fmt: skip
 @click.option("--name", help="What the receivers call it. Default: the folder's own name.")
