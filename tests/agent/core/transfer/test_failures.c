@@ -562,21 +562,24 @@ static void all_come_by_the_first(net *n) {
     assert_int_equal(net_events(n, 1, RS_EV_PEER_KEPT, 2), MANY);
 }
 
+static void send_many(net *n, rs_peer from) {
+    static const rs_peer to[] = {2};
+    rs_xfer xfer;
+    for (uint64_t i = 1; i <= MANY; i++)
+        assert_int_equal(net_send(n, from, i, 2000 * FRAGMENT, 1, to, &xfer), RS_OK);
+}
+
 /* What came of a peer in one turn is answered after it: of twenty, eight were, and the others failed. */
 static void two_senders_of_many_objects__all_that_ask_in_one_turn_are_answered(void **state) {
     (void)state;
     const rs_config slow = {.fragment_size = FRAGMENT, .nic_rate_bps = 100000000};
-    static const rs_peer to[] = {2};
     many_opens opens = {.count = 0};
-    rs_xfer xfer;
     net *n = net_new(3, &slow, 16);
-    for (uint64_t i = 1; i <= MANY; i++)
-        assert_int_equal(net_send(n, 0, i, 2000 * FRAGMENT, 1, to, &xfer), RS_OK);
+    send_many(n, 0);
     net_at(n, 20 * MS);
     net_knob(n)->tamper = gather_opens;
     net_knob(n)->tamper_context = &opens;
-    for (uint64_t i = 1; i <= MANY; i++)
-        assert_int_equal(net_send(n, 1, i, 2000 * FRAGMENT, 1, to, &xfer), RS_OK);
+    send_many(n, 1);
     net_at(n, 60 * MS);
     net_knob(n)->tamper = NULL;
     assert_int_equal(opens.count, MANY);
@@ -597,17 +600,13 @@ static void two_senders_of_many_objects__all_that_ask_in_one_turn_are_answered(v
 static void two_senders_of_many_objects__an_answer_that_never_came_is_asked_for_again(void **state) {
     (void)state;
     const rs_config slow = {.fragment_size = FRAGMENT, .nic_rate_bps = 100000000};
-    static const rs_peer to[] = {2};
     uint32_t lost = 0;
-    rs_xfer xfer;
     net *n = net_new(3, &slow, 17);
-    for (uint64_t i = 1; i <= MANY; i++)
-        assert_int_equal(net_send(n, 0, i, 2000 * FRAGMENT, 1, to, &xfer), RS_OK);
+    send_many(n, 0);
     net_at(n, 20 * MS);
     net_knob(n)->tamper = lose_answers;
     net_knob(n)->tamper_context = &lost;
-    for (uint64_t i = 1; i <= MANY; i++)
-        assert_int_equal(net_send(n, 1, i, 2000 * FRAGMENT, 1, to, &xfer), RS_OK);
+    send_many(n, 1);
     net_at(n, 100 * MS);
     net_knob(n)->tamper = NULL;
     assert_true(lost >= MANY);
